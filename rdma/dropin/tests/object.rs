@@ -1,6 +1,7 @@
 //! The shared object as programs load it: what it exports, and what unmodified programs and a program of C see.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -81,8 +82,9 @@ fn object_exports_what_the_map_says_and_nothing_else() {
     );
     let symbols = listed.lines().filter(|line| !line.contains(" A "));
     let names = symbols.filter_map(|line| line.split(' ').nth(2));
-    let exported: BTreeSet<_> = names.map(|name| name.replace("@@", " ")).collect();
+    let mut exported: BTreeSet<_> = names.map(|name| name.replace("@@", " ")).collect();
     assert!(exported.len() > 250);
+    assert!(exported.remove("ibv_query_gid_type@IBVERBS_PRIVATE_59"));
     assert_eq!(exported, map());
 }
 
@@ -118,6 +120,8 @@ fn versioned_symbols_are_found_by_dlvsym() {
     let program = "#define _GNU_SOURCE\n#include <dlfcn.h>\nint main(int c, char **v) {\n\
         void *h = dlopen(v[1], RTLD_NOW);\n\
         return !(h && dlvsym(h, \"ibv_reg_mr_iova2\", \"IBVERBS_1.8\")\n\
+        && dlvsym(h, \"ibv_query_gid_type\", \"IBVERBS_PRIVATE_34\")\n\
+        && dlvsym(h, \"ibv_query_gid_type\", \"IBVERBS_PRIVATE_59\")\n\
         && dlvsym(h, \"rdma_create_id\", \"RDMACM_1.0\") && !dlvsym(h, \"ibv_reg_mr\", \"IBVERBS_1.0\"));\n}\n";
     let folder = WorkDir::new("dropin-dlvsym");
     let (source, finder) = (folder.file("find.c"), folder.file("find"));
@@ -125,6 +129,110 @@ fn versioned_symbols_are_found_by_dlvsym() {
     let [source, finder] = [&source, &finder].map(|path| path.to_str().expect("a path"));
     run("cc", &["-o", finder, source, "-ldl"]);
     run(finder, &[library().to_str().expect("a path")]);
+}
+
+/// Names that say "not supported" whatever they are called with, and the error number that they set.
+fn is_refused(symbol: &str) -> Option<&'static str> {
+    let (name, version) = symbol.split_once(' ')?;
+    let is_of_vendor = version.starts_with("MLX5_") || version.starts_with("EFA_");
+    let is_socket = version.starts_with("RDMACM_") && !name.starts_with("rdma_");
+    // What only the distribution's librdmacm calls, and objects of other processes.
+    let others = ["_kern", "ibv_unimport_", "ibv_resolve_eth_"];
+    if is_socket {
+        Some("ENOSYS")
+    } else if is_of_vendor || others.iter().any(|part| name.contains(part)) {
+        Some("EOPNOTSUPP")
+    } else {
+        None
+    }
+}
+
+#[test]
+fn names_that_are_not_supported_set_errno() {
+    let mut program = String::from(
+        "#include <errno.h>\n#include <stdio.h>\n#define REFUSES(name, number) { long name(void); errno = 0; name(); \\\n\
+         if (errno != number) { printf(#name \": %d\\n\", errno); failed = 1; } }\n\
+         int main(void) {\n    int failed = 0;\n",
+    );
+    let map = map();
+    let refused = map.iter().filter_map(|it| Some((it, is_refused(it)?)));
+    for (symbol, number) in refused {
+        let name = symbol.split(' ').next().expect("a name");
+        writeln!(program, "    REFUSES({name}, {number})").expect("memory");
+    }
+    assert!(program.lines().count() > 150, "{program}");
+    let folder = WorkDir::new("dropin-names");
+    let (source, caller) = (folder.file("names.c"), folder.file("names"));
+    fs::write(&source, program + "    return failed;\n}\n").expect("a folder");
+    let library = library();
+    let files = [&source, &library, &caller].map(|path| path.to_str().expect("a path"));
+    let [source, library, caller] = files;
+    run(
+        "cc",
+        &[
+            "-Wno-builtin-declaration-mismatch",
+            "-o",
+            caller,
+            source,
+            library,
+        ],
+    );
+    let command = Command::new(caller)
+        .env("LD_LIBRARY_PATH", &*FOLDER)
+        .output();
+    checked(command.expect("a program"));
+}
+
+/// `name test` of each row of the table of symbols.
+fn table() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("SYMBOLS.md");
+    let table = fs::read_to_string(path).expect("a table");
+    let rows = table.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
+        let (names, test) = (cells.next()?, cells.next()?);
+        let names = names.split(' ').map(|name| name.trim_matches('`'));
+        Some(
+            names
+                .map(|name| (name.to_owned(), test.trim_matches('`').to_owned()))
+                .collect::<Vec<_>>(),
+        )
+    });
+    rows.flatten().collect()
+}
+
+/// Functions that inline functions of the headers find in structs: of a context, of a completion queue and of a queue pair.
+fn slots() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/verbs");
+    let texts = ["operations.rs", "cq_ex.rs", "qp_ex.rs"]
+        .map(|file| fs::read_to_string(folder.join(file)).expect(file));
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let filled = lines.filter_map(|line| line.split_once(" = Some(")?.0.rsplit('.').next());
+    filled.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_function_is_called_by_the_test_that_the_table_names() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (table, mut names) = (table(), slots());
+    assert!(names.len() > 40, "{names:?}");
+    let of_map = map()
+        .into_iter()
+        .filter(|symbol| is_refused(symbol).is_none());
+    names.extend(of_map.map(|symbol| symbol.split(' ').next().unwrap_or_default().to_owned()));
+    let listed: BTreeSet<_> = table.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(listed.len(), table.len(), "a name is there twice");
+    assert_eq!(listed, names);
+    for (name, test) in &table {
+        let text = fs::read_to_string(root.join(test)).expect(test);
+        let called = name.trim_start_matches('_');
+        let is_called = [
+            format!("{called}("),
+            format!("{called}_ex("),
+            format!(".{called}"),
+        ];
+        let is_there = is_called.iter().any(|call| text.contains(call));
+        assert!(is_there, "{test} does not call {name}");
+    }
 }
 
 /// Runs a program in a network namespace of its own, with a device `dropin0` that is up and has an address. What XDP program is attached
@@ -196,6 +304,31 @@ fn run_on_an_interface(name: &str) {
 #[test]
 fn program_of_c_makes_objects_on_an_interface_and_ends_them() {
     run_on_an_interface("verbs");
+}
+
+#[test]
+fn program_of_c_is_told_of_link_down_and_link_up() {
+    run_on_an_interface("link");
+}
+
+#[test]
+fn interface_that_is_named_and_does_not_exist_is_told_once() {
+    if !is_root_or_skipped() || !Path::new("/usr/bin/ibv_devinfo").exists() {
+        return;
+    }
+    let printed = in_namespace("XWARP_DEV=dropin0,nosuch0 ibv_devinfo 2>&1");
+    assert!(printed.contains("hca_id:\tdropin0"), "{printed}");
+    let told: Vec<_> = printed
+        .lines()
+        .filter(|it| it.contains("nosuch0"))
+        .collect();
+    let [told] = told[..] else {
+        panic!("{printed}");
+    };
+    assert!(
+        told.starts_with("xwarp: there is no interface nosuch0"),
+        "{told}"
+    );
 }
 
 #[test]

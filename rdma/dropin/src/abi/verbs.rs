@@ -10,8 +10,6 @@ pub type Unused = usize;
 pub type PthreadMutex = [u64; 5];
 /// A condition variable of the C library, likewise.
 pub type PthreadCond = [u64; 6];
-/// A thread domain, of which programs know the address only.
-pub type ibv_td = c_void;
 
 pub type PostSend =
     extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, Option<&mut *mut ibv_send_wr>) -> c_int;
@@ -548,6 +546,10 @@ c_structs! {
     ibv_modify_cq_attr 8 {
         0 attr_mask: u32,
         4 moderate: [u16; 2],
+    }
+    /// A thread domain.
+    ibv_td 8 {
+        0 context: *mut ibv_context,
     }
     /// How a parent domain is made.
     ibv_parent_domain_init_attr 48 {

@@ -182,6 +182,10 @@ pub(crate) enum Happening {
     SrqError,
     /// A shared receive queue has fewer buffers than its limit.
     SrqLimit,
+    /// The interface is up and has a carrier again.
+    PortActive,
+    /// It is down, or has no carrier.
+    PortError,
     /// The RNIC has failed.
     DeviceFatal,
 }

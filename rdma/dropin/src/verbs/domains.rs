@@ -16,7 +16,7 @@ use crate::object::{Kind, Object};
 struct Td;
 
 impl Kind for Td {
-    type Abi = u64;
+    type Abi = ibv_td;
     type C = ibv_td;
     const TAG: u32 = 0x7464_2031;
 }
@@ -29,7 +29,8 @@ pub(super) extern "C" fn alloc_td(
     sets(|| {
         Object::<Context>::find(context)?;
         match attr.ok_or(Errno::EINVAL)? {
-            ibv_td_init_attr { comp_mask: 0 } => Ok(Object::new(0, Td).publish()),
+            // By its context, inline functions of the header find what destroys it.
+            ibv_td_init_attr { comp_mask: 0 } => Ok(Object::new(ibv_td { context }, Td).publish()),
             _ => Err(Errno::EOPNOTSUPP),
         }
     })

@@ -1,15 +1,17 @@
 //! Network interfaces that an RNIC could be opened on, as the kernel tells them. Nothing is opened or attached.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::net::IpAddr;
+use std::sync::Mutex;
 
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 
-use crate::entry::Result;
+use crate::entry::{Result, lock};
 
 /// Names the interfaces, separated by commas.
 const DEVICES: &str = "XWARP_DEV";
@@ -25,6 +27,7 @@ pub(crate) struct Interface {
     pub(crate) index: u32,
     pub(crate) mac: [u8; 6],
     pub(crate) is_up: bool,
+    pub(crate) has_carrier: bool,
     is_loopback: bool,
     /// IPv4 first, link-local IPv6 last.
     pub(crate) addresses: Vec<IpAddr>,
@@ -37,8 +40,22 @@ pub(crate) fn devices() -> Result<Vec<Interface>> {
         let usable = |it: &Interface| it.is_up && !it.is_loopback && !it.addresses.is_empty();
         return Ok(all.into_iter().filter(usable).collect());
     };
-    let find = |name: &String| all.iter().find(|it| it.name == *name).cloned();
+    let find = |name: &String| {
+        let found = all.iter().find(|it| it.name == *name).cloned();
+        if found.is_none() && is_news(name) {
+            eprintln!(
+                "xwarp: there is no interface {name}, though {DEVICES} or the configuration file names it; `ip link` lists what there is"
+            );
+        }
+        found
+    };
     Ok(names.iter().filter_map(find).collect())
+}
+
+/// Whether it was not told before that this interface, which the user has named, does not exist.
+fn is_news(name: &str) -> bool {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    lock(&TOLD).insert(name.to_owned())
 }
 
 /// The interface with that name, as it is now.
@@ -74,6 +91,7 @@ fn interfaces() -> Result<Vec<Interface>> {
             found.push(Interface {
                 name: name.clone(),
                 is_up: address.flags.contains(InterfaceFlags::IFF_UP),
+                has_carrier: address.flags.contains(InterfaceFlags::IFF_LOWER_UP),
                 is_loopback: address.flags.contains(InterfaceFlags::IFF_LOOPBACK),
                 ..Interface::default()
             });
@@ -164,6 +182,12 @@ mod tests {
             let devices = devices().expect("the kernel tells");
             assert!(devices.iter().all(|it| !it.is_loopback && it.is_up));
         }
+    }
+
+    #[test]
+    fn missing_interface_is_news_once() {
+        let news = ["no such one", "no such two", "no such one"].map(is_news);
+        assert_eq!(news, [true, true, false]);
     }
 
     #[test]

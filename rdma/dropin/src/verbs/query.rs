@@ -123,7 +123,7 @@ fn port_attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr>
     let interface = interface_of(context)?;
     check_port(port.into())?;
     let mut attr = ibv_port_attr::zeroed();
-    (attr.state, attr.phys_state) = if interface.is_up {
+    (attr.state, attr.phys_state) = if interface.is_up && interface.has_carrier {
         (IBV_PORT_ACTIVE, LINK_UP)
     } else {
         (IBV_PORT_DOWN, DISABLED)

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use super::device::Target;
 use super::event_queue::EventQueue;
 use crate::abi::numbers::{
-    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
-    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR,
-    IBV_EVENT_SRQ_LIMIT_REACHED,
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
+    IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
+    IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED,
 };
 use crate::backend::Happening;
 use crate::entry::lock;
@@ -102,6 +102,8 @@ impl Target for Watched {
             Happening::CqError => IBV_EVENT_CQ_ERR,
             Happening::SrqError => IBV_EVENT_SRQ_ERR,
             Happening::SrqLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
+            Happening::PortActive => IBV_EVENT_PORT_ACTIVE,
+            Happening::PortError => IBV_EVENT_PORT_ERR,
             Happening::DeviceFatal => IBV_EVENT_DEVICE_FATAL,
         };
         self.tell(kind);

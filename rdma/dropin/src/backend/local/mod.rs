@@ -2,6 +2,7 @@
 
 mod connections;
 mod errors;
+mod link;
 mod memory;
 mod notices;
 mod poll;
@@ -29,6 +30,7 @@ use xwarp::{
 
 use connections::Port;
 use errors::Numbered;
+use link::Link;
 use memory::Region;
 use notices::{Events, Notices};
 use poll::Cq;
@@ -87,15 +89,17 @@ pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn 
         eprintln!("xwarp: cannot open an RNIC on {interface}: {error}");
         error.errno()
     })?;
-    Ok(Arc::new(Local::new(rnic, sink)?))
+    let link = Link::watch(interface, Arc::clone(&sink))?;
+    Ok(Arc::new(Local::new(rnic, sink, Some(link))?))
 }
 
 impl Local {
-    fn new(rnic: Rnic, sink: Arc<dyn EventSink>) -> Result<Self> {
+    /// Takes an RNIC over. One in memory has no link that the kernel knows.
+    fn new(rnic: Rnic, sink: Arc<dyn EventSink>, link: Option<Link>) -> Result<Self> {
         let notices = Arc::new(Notices::default());
         let qps = Arc::new(QueuePairs::new());
         let requests = Arc::new(Requests::new());
-        let watcher = Watcher::new(&qps, &requests)?;
+        let watcher = Watcher::new(&qps, &requests, link)?;
         let of_handler = Arc::clone(&notices);
         let handler = rnic
             .add_completion_handler(move |id| of_handler.completion(id))

@@ -32,8 +32,8 @@ impl Pair {
         let address = SocketAddr::new(Side::B.address(), PORT);
         let listener = b.listen(address).expect("a free port");
         Self {
-            a: Arc::new(Local::new(a, sink_a).expect("handlers")),
-            b: Arc::new(Local::new(b, sink_b).expect("handlers")),
+            a: Arc::new(Local::new(a, sink_a, None).expect("handlers")),
+            b: Arc::new(Local::new(b, sink_b, None).expect("handlers")),
             listener: std::sync::Mutex::new(listener),
             _cable: cable,
         }

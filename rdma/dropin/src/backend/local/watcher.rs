@@ -1,6 +1,6 @@
 //! Watcher: a thread that takes requests of peers, outcomes of attempts and ends of connections, and tells the connection manager.
 //!
-//! It sleeps on the descriptors of listeners and attempts. The engine's event handler may call no verb, so it notes ends of
+//! It sleeps on the descriptors of listeners and attempts, and on the link's. The engine's event handler may call no verb, so it notes ends of
 //! connections here. This thread brings such a queue pair into Error, which flushes its receives, and tells then.
 
 use std::os::fd::AsFd;
@@ -15,6 +15,7 @@ use slab::Slab;
 use xwarp::Listener;
 use xwarp::cm::Connecting;
 
+use super::link::Link;
 use super::queue_pairs::QueuePairs;
 use super::requests::{Requests, outcome};
 use crate::backend::QpHandle;
@@ -23,6 +24,8 @@ use crate::entry::{Result, lock};
 
 /// The name of the descriptor that wakes the thread.
 const WAKE: u64 = u64::MAX;
+/// The name of the link's.
+const LINK: u64 = WAKE - 1;
 /// Descriptors that are looked at in one round.
 const ROUND: usize = 32;
 
@@ -43,6 +46,7 @@ struct Shared {
     over: Mutex<bool>,
     qps: Arc<QueuePairs>,
     requests: Arc<Requests>,
+    link: Option<Link>,
 }
 
 /// What a descriptor is of.
@@ -66,11 +70,18 @@ impl Ends {
 }
 
 impl Watcher {
-    pub(super) fn new(qps: &Arc<QueuePairs>, requests: &Arc<Requests>) -> Result<Self> {
+    pub(super) fn new(
+        qps: &Arc<QueuePairs>,
+        requests: &Arc<Requests>,
+        link: Option<Link>,
+    ) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let wake = EventFd::from_flags(flags)?;
         epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        if let Some(link) = &link {
+            epoll.add(link, EpollEvent::new(EpollFlags::EPOLLIN, LINK))?;
+        }
         let shared = Arc::new(Shared {
             epoll,
             wake,
@@ -80,6 +91,7 @@ impl Watcher {
             over: Mutex::new(false),
             qps: Arc::clone(qps),
             requests: Arc::clone(requests),
+            link,
         });
         let its = Arc::clone(&shared);
         let named = thread::Builder::new().name("xwarp-cm".to_owned());
@@ -214,6 +226,8 @@ impl Shared {
         if name == WAKE {
             // It was not raised if that fails.
             let _ = self.wake.read();
+        } else if name == LINK {
+            self.link.iter().for_each(Link::look);
         } else if let Ok(key) = usize::try_from(name) {
             self.take(key);
         }

@@ -6,7 +6,8 @@ use std::thread;
 use super::testbed::{Bed, LEN, qp_attr, request};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
-    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_QP_FATAL, IBV_WR_RDMA_WRITE,
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
+    IBV_EVENT_QP_FATAL, IBV_WR_RDMA_WRITE,
 };
 use crate::abi::verbs::{
     ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
@@ -28,9 +29,15 @@ fn happens(context: *mut ibv_context, happening: Happening) {
 #[test]
 fn events_of_the_device_name_its_port() {
     let bed = Bed::unconnected();
-    happens(bed.a.context, Happening::DeviceFatal);
     let port = without_provenance_mut(1);
-    bed.a.expect_event(port, IBV_EVENT_DEVICE_FATAL);
+    for (happening, event) in [
+        (Happening::PortError, IBV_EVENT_PORT_ERR),
+        (Happening::PortActive, IBV_EVENT_PORT_ACTIVE),
+        (Happening::DeviceFatal, IBV_EVENT_DEVICE_FATAL),
+    ] {
+        happens(bed.a.context, happening);
+        bed.a.expect_event(port, event);
+    }
     bed.b.expect_no_event();
     bed.end();
 }

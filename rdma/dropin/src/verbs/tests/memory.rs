@@ -82,17 +82,12 @@ fn region_has_the_offsets_that_it_was_registered_with() {
     bed.b.write(256, b"here");
     let start = bed.b.memory.wrapping_add(256);
     let right = IBV_ACCESS_REMOTE_READ;
-    let (first, second) = (ibv_reg_mr_iova, ibv_reg_mr_iova2);
+    let first = |iova| ibv_reg_mr_iova(bed.b.pd, start.cast(), 64, iova, right.cast_signed());
+    let second = |iova| ibv_reg_mr_iova2(bed.b.pd, start.cast(), 64, iova, right);
     let regions = [
-        (
-            0x10_000,
-            first(bed.b.pd, start.cast(), 64, 0x10_000, right.cast_signed()),
-        ),
-        (
-            0x20_000,
-            second(bed.b.pd, start.cast(), 64, 0x20_000, right),
-        ),
-        (0, second(bed.b.pd, start.cast(), 64, 0, right)),
+        (0x10_000, first(0x10_000)),
+        (0x20_000, second(0x20_000)),
+        (0, second(0)),
     ];
     for ((remote_addr, mr), place) in regions.into_iter().zip([0, 64, 128]) {
         let mut sink = [bed.a.sge(place, 4)];

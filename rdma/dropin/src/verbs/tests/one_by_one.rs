@@ -7,14 +7,16 @@ use std::thread;
 use nix::errno::Errno;
 
 use super::testbed::{Bed, Host, qp_attr};
+use super::windows::{self, REMOTE, Window};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_PD,
-    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_COMP_SWAP,
-    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE,
-    IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
+    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, IBV_SEND_SIGNALED,
+    IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_FETCH_ADD,
+    IBV_WC_LOCAL_INV, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM,
+    IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
 };
 use crate::abi::verbs::{
     ibv_cq_ex, ibv_cq_init_attr_ex, ibv_data_buf, ibv_poll_cq_attr, ibv_qp, ibv_qp_ex,
@@ -26,6 +28,8 @@ use crate::verbs::qp_ex::ibv_qp_to_qp_ex;
 
 const NOTHING: i32 = Errno::ENOENT as i32;
 const OPERATIONS: u64 = IBV_QP_EX_WITH_SEND
+    | IBV_QP_EX_WITH_BIND_MW
+    | IBV_QP_EX_WITH_LOCAL_INV
     | IBV_QP_EX_WITH_SEND_WITH_INV
     | IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
@@ -228,6 +232,30 @@ fn operations_on_memory_of_the_peer_are_put_together() {
     let number = |at| u64::from_ne_bytes(bed.a.read(at));
     assert_eq!([number(8), number(16), number(24)], [5, 8, 100]);
     assert_eq!(bed.b.success().imm_data, 9);
+    end(bed, (qp, cq));
+}
+
+#[test]
+fn windows_are_bound_and_taken_away_in_parts() {
+    let bed = Bed::unconnected();
+    let (qp, cq) = connected(&bed);
+    let [theirs, own] = [windows::bound(&bed, REMOTE), Window::of(&bed.a)];
+    let bind = own.bind(&bed.a, bed.a.mr, 0, REMOTE);
+    bed.b.post_recv(7, bed.b.sge(0, 8));
+    let slots = qp.slots();
+    qp.start();
+    qp.name(1);
+    slots.wr_bind_mw.expect("a slot")(qp.0, own.mw, own.key, Some(&bind.bind_info));
+    qp.name(2);
+    slots.wr_local_inv.expect("a slot")(qp.0, own.key);
+    qp.name(3);
+    slots.wr_send_inv.expect("a slot")(qp.0, theirs.key);
+    assert_eq!(qp.complete(), 0);
+    let expected = [(1, IBV_WC_BIND_MW), (2, IBV_WC_LOCAL_INV), (3, IBV_WC_SEND)];
+    assert_eq!(expected.map(|_| cq.take()), expected);
+    assert_eq!(bed.b.success().imm_data, theirs.key);
+    own.end(&bed.a);
+    theirs.end(&bed.b);
     end(bed, (qp, cq));
 }
 

@@ -15,16 +15,16 @@ use crate::abi::verbs::{Rdma, Target, ibv_mr, ibv_mw, ibv_mw_bind, ibv_send_wr};
 use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr};
 use crate::verbs::pd::ibv_dealloc_pd;
 
-const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+pub(super) const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 /// A window of a host, with the key that it is bound with next.
-struct Window {
-    mw: *mut ibv_mw,
-    key: u32,
+pub(super) struct Window {
+    pub(super) mw: *mut ibv_mw,
+    pub(super) key: u32,
 }
 
 impl Window {
-    fn of(host: &Host) -> Self {
+    pub(super) fn of(host: &Host) -> Self {
         let mw = host.ops().alloc_mw.expect("a slot")(host.pd, IBV_MW_TYPE_2);
         assert!(!mw.is_null());
         // SAFETY: the window lives.
@@ -35,7 +35,13 @@ impl Window {
     }
 
     /// A request that binds it to 64 bytes of a host's memory.
-    fn bind(&self, host: &Host, mr: *mut ibv_mr, offset: usize, rights: u32) -> ibv_send_wr {
+    pub(super) fn bind(
+        &self,
+        host: &Host,
+        mr: *mut ibv_mr,
+        offset: usize,
+        rights: u32,
+    ) -> ibv_send_wr {
         let mut wr = request(3, IBV_WR_BIND_MW, &mut []);
         (wr.mw, wr.bind_rkey, wr.bind_info.mr) = (self.mw, self.key, mr);
         wr.bind_info.addr = host.sge(offset, 0).addr;
@@ -43,13 +49,13 @@ impl Window {
         wr
     }
 
-    fn end(&self, host: &Host) {
+    pub(super) fn end(&self, host: &Host) {
         assert_eq!(host.ops().dealloc_mw.expect("a slot")(self.mw), 0);
     }
 }
 
 /// A window that the second host has bound.
-fn bound(bed: &Bed, rights: u32) -> Window {
+pub(super) fn bound(bed: &Bed, rights: u32) -> Window {
     let window = Window::of(&bed.b);
     let mut wr = window.bind(&bed.b, bed.b.mr, 512, rights);
     assert_eq!(bed.b.post_send(&mut wr), 0);
@@ -208,6 +214,9 @@ fn window_of_type_1_is_bound_and_bound_again() {
         assert_eq!((bound.wr_id, bound.opcode), (9, IBV_WC_BIND_MW));
         let place = bed.b.sge(offset, 0).addr;
         assert_eq!(access(&bed, IBV_WR_RDMA_WRITE, key_of(mw), place), 0);
+        bed.a.success();
+        // The Write is placed when a Read behind it is answered. Only then may the window go elsewhere.
+        assert_eq!(access(&bed, IBV_WR_RDMA_READ, key_of(mw), place), 0);
         bed.a.success();
     }
     assert_eq!(ibv_dealloc_pd(bed.b.pd), Errno::EBUSY as i32);

@@ -1,0 +1,114 @@
+//! Link of an interface: the kernel's news of it, and the events that they become.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
+
+use crate::backend::{EventSink, Happening, Source};
+use crate::entry::{Result, lock};
+
+/// The group of notifications that links are told in (`linux/rtnetlink.h`).
+const RTMGRP_LINK: u32 = 1;
+/// Bytes of a notification that are taken. What it says is not looked at, so it may be cut off.
+const NOTIFICATION: usize = 64;
+
+/// What watches a link.
+pub(super) struct Link {
+    notifications: OwnedFd,
+    interface: String,
+    was_up: Mutex<bool>,
+    sink: Arc<dyn EventSink>,
+}
+
+impl Link {
+    /// Watches the link of an interface from now on.
+    pub(super) fn watch(interface: &str, sink: Arc<dyn EventSink>) -> Result<Self> {
+        let notifications = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+            SockProtocol::NetlinkRoute,
+        )?;
+        bind(notifications.as_raw_fd(), &NetlinkAddr::new(0, RTMGRP_LINK))?;
+        Ok(Self {
+            notifications,
+            interface: interface.to_owned(),
+            was_up: Mutex::new(is_up(interface)?),
+            sink,
+        })
+    }
+
+    /// Takes the notifications that have come. If the link has changed, the device's events tell that.
+    pub(super) fn look(&self) {
+        // An error says that the kernel has dropped some, and is as good as one; then there are none left.
+        while recv(
+            self.notifications.as_raw_fd(),
+            &mut [0; NOTIFICATION],
+            MsgFlags::empty(),
+        )
+        .is_ok()
+        {}
+        match is_up(&self.interface) {
+            Ok(is_up) => self.tell(is_up),
+            Err(errno) => log::warn!("cannot tell whether {} is up: {errno}", self.interface),
+        }
+    }
+
+    fn tell(&self, is_up: bool) {
+        let was_up = std::mem::replace(&mut *lock(&self.was_up), is_up);
+        if was_up != is_up {
+            let happening = if is_up {
+                Happening::PortActive
+            } else {
+                Happening::PortError
+            };
+            self.sink.event(Source::Device, happening);
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.notifications.as_fd()
+    }
+}
+
+/// Whether an interface is set up and has a carrier; not if it is gone.
+fn is_up(interface: &str) -> Result<bool> {
+    let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_LOWER_UP;
+    let found = getifaddrs()?.find(|it| it.interface_name == interface);
+    Ok(found.is_some_and(|it| it.flags.contains(up)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<Happening>>);
+
+    impl EventSink for Noted {
+        fn event(&self, source: Source, happening: Happening) {
+            assert_eq!(source, Source::Device);
+            lock(&self.0).push(happening);
+        }
+    }
+
+    #[test]
+    fn change_is_told_once() {
+        let noted = Arc::new(Noted::default());
+        let sink: Arc<dyn EventSink> = Arc::<Noted>::clone(&noted);
+        let link = Link::watch("no such interface", sink).expect("a descriptor");
+        link.look();
+        for is_up in [false, true, true, false, false] {
+            link.tell(is_up);
+        }
+        let told = [Happening::PortActive, Happening::PortError];
+        assert_eq!(*lock(&noted.0), told);
+    }
+}
