@@ -10,4 +10,5 @@ mod queues;
 mod registering;
 mod shared_receives;
 mod testbed;
+mod threads;
 mod windows;
