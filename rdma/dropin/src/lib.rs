@@ -8,6 +8,7 @@ mod backend;
 pub mod cm;
 mod entry;
 mod fork;
+mod lists;
 mod logging;
 mod object;
 pub mod refused;

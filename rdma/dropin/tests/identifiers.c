@@ -1,27 +1,14 @@
 // A program of C on the installed headers: identifiers of the connection manager that have no peer. Prints what was wrong, and returns 1 then.
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                  \
-    do {                                                                             \
-        errno = 0;                                                                   \
-        if (!(what)) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno));           \
-            return 1;                                                                \
-        }                                                                            \
-    } while (0)
-
-// A function that sets errno and returns -1.
-#define MINUS(call, number) CHECK((call) == -1 && errno == (number))
+#include "check.h"
 
 static struct sockaddr *address(const char *text, int port)
 {

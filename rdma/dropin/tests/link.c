@@ -1,18 +1,9 @@
 // A program of C on the installed headers: link down and link up are told as events of the port. Prints what was wrong, and returns 1 then.
-#include <errno.h>
 #include <infiniband/verbs.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                  \
-    do {                                                                             \
-        if (!(what)) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno));           \
-            return 1;                                                                \
-        }                                                                            \
-    } while (0)
+#include "check.h"
 
 // The next event is this one, and the port is in this state then.
 static int happens(struct ibv_context *context, enum ibv_event_type type, enum ibv_port_state state)

@@ -1,26 +1,12 @@
 // A program of C on the installed headers: what iWARP does not have is refused by the error number that its manual page has. A line for each
 // thing of DESIGN.md's table. Prints what was wrong, and returns 1 then.
-#include <errno.h>
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rsocket.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define CHECK(what)                                                                  \
-    do {                                                                             \
-        errno = 0;                                                                   \
-        if (!(what)) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno));           \
-            return 1;                                                                \
-        }                                                                            \
-    } while (0)
-
-// A function that sets errno and returns a null pointer, or one that returns -1.
-#define NONE(call, number) CHECK((call) == NULL && errno == (number))
-#define MINUS(call, number) CHECK((call) == -1 && errno == (number))
+#include "check.h"
 
 static char memory[4096];
 

@@ -1,20 +1,11 @@
 // A program of C on the installed headers: makes one object of each kind, and ends them. Prints what was wrong, and returns 1 then.
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <net/if.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                  \
-    do {                                                                             \
-        if (!(what)) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno));           \
-            return 1;                                                                \
-        }                                                                            \
-    } while (0)
+#include "check.h"
 
 static char memory[4096];
 

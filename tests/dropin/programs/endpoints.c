@@ -3,22 +3,13 @@
 //   endpoints server FAMILY     4 or 6: listens at the wildcard address; rejects the first peer and serves the second
 //   endpoints client ADDRESS
 #include <arpa/inet.h>
-#include <errno.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define CHECK(what)                                                                  \
-    do {                                                                             \
-        if (!(what)) {                                                               \
-            printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno));           \
-            return 1;                                                                \
-        }                                                                            \
-    } while (0)
+#include "../../../rdma/dropin/tests/check.h"
 
 #define PORT "7471"
 #define LEN 64

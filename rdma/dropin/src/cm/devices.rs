@@ -1,15 +1,14 @@
 //! Contexts that the connection manager has opened. One for each device serves all identifiers, and is open as long as the process runs: programs
 //! keep its address.
 
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex};
 
 use super::address::default_devices;
 use crate::abi::verbs::{ibv_context, ibv_pd};
-use crate::entry::{Result, always, lock, sets};
+use crate::entry::{Result, lock};
+use crate::lists::Lists;
 use crate::object::Object;
 use crate::verbs::context::Context;
 use crate::verbs::device::Device;
@@ -61,38 +60,20 @@ pub(super) fn default_pd(context: &Arc<Object<Context>>) -> Result<*mut ibv_pd> 
     Ok(ptr::with_exposed_provenance_mut(of_context.pd))
 }
 
-/// Handles of contexts, with a null pointer at the end.
-type List = Box<[AtomicPtr<ibv_context>]>;
-
-/// The lists that programs have, by their addresses.
-static LISTS: Mutex<BTreeMap<usize, List>> = Mutex::new(BTreeMap::new());
+static LISTS: Lists<ibv_context> = Lists::new();
 
 /// `rdma_get_devices(3)`: sets errno. The array ends in a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_get_devices(number: Option<&mut c_int>) -> *mut *mut ibv_context {
-    let mut found = 0;
-    let array = sets(|| {
-        let contexts = default_devices()?.into_iter().map(|it| context_of(&it));
-        let contexts: Vec<_> = contexts.collect::<Result<_>>()?;
-        found = c_int::try_from(contexts.len()).unwrap_or(c_int::MAX);
-        let handles = contexts.iter().map(Object::handle);
-        let handles = handles.chain([ptr::null_mut()]).map(AtomicPtr::new);
-        let mut list: List = handles.collect();
-        let start = list.as_mut_ptr().cast::<*mut ibv_context>();
-        lock(&LISTS).insert(start.addr(), list);
-        Ok(start)
-    });
-    if let Some(number) = number {
-        *number = found;
-    }
-    array
+    LISTS.give(number, || {
+        let devices = default_devices()?.into_iter();
+        let handles = devices.map(|it| Ok(Object::handle(&context_of(&it)?)));
+        handles.collect()
+    })
 }
 
 /// `rdma_free_devices(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    always((), || {
-        lock(&LISTS).remove(&list.addr());
-        Ok(())
-    });
+    LISTS.take_back(list);
 }

@@ -73,44 +73,26 @@ extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     });
 }
 
-extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.opcode)
+/// Functions that read a field of the completion that was taken last.
+macro_rules! reads {
+    ($($name:ident: $type:ty = $field:ident,)*) => { $(
+        extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+            read(cq, |completion| completion.$field.into())
+        }
+    )* };
 }
 
-extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.vendor_err)
-}
-
-extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.byte_len)
-}
-
-extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.imm_data)
-}
-
-extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.qp_num)
-}
-
-extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.src_qp)
-}
-
-extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.wc_flags)
-}
-
-extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |completion| completion.slid.into())
-}
-
-extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    read(cq, |completion| completion.sl)
-}
-
-extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
-    read(cq, |completion| completion.dlid_path_bits)
+reads! {
+    read_opcode: u32 = opcode,
+    read_vendor_err: u32 = vendor_err,
+    read_byte_len: u32 = byte_len,
+    read_imm_data: u32 = imm_data,
+    read_qp_num: u32 = qp_num,
+    read_src_qp: u32 = src_qp,
+    read_wc_flags: u32 = wc_flags,
+    read_slid: u32 = slid,
+    read_sl: u8 = sl,
+    read_dlid_path_bits: u8 = dlid_path_bits,
 }
 
 /// When it is read, not when it completed: no device has stamped it.

@@ -1,10 +1,7 @@
 //! Devices: interfaces that an RNIC can be opened on. Listing them opens nothing.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr;
-use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Mutex, Once, Weak};
 
 use nix::errno::Errno;
@@ -17,6 +14,7 @@ use crate::abi::verbs::ibv_device;
 use crate::backend::{self, Backend, EventSink, Happening, Source};
 use crate::entry::{Result, always, lock, sets};
 use crate::fork;
+use crate::lists::Lists;
 use crate::logging;
 use crate::object::{Kind, Object};
 
@@ -244,39 +242,18 @@ fn name_of(device: &Object<Device>) -> *const c_char {
     name.cast()
 }
 
-/// A list as C has it: addresses of devices, and a null pointer at the end.
-type List = Box<[AtomicPtr<ibv_device>]>;
-
-/// The lists that programs have, by their addresses.
-static LISTS: Mutex<BTreeMap<usize, List>> = Mutex::new(BTreeMap::new());
+static LISTS: Lists<ibv_device> = Lists::new();
 
 /// `ibv_get_device_list(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut ibv_device {
-    let mut found = 0;
-    let list = sets(|| {
-        let devices = list()?;
-        found = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
-        let handles = devices.iter().map(Object::handle);
-        let handles = handles.chain([ptr::null_mut()]).map(AtomicPtr::new);
-        let mut list: List = handles.collect();
-        let start = list.as_mut_ptr().cast::<*mut ibv_device>();
-        lock(&LISTS).insert(start.addr(), list);
-        Ok(start)
-    });
-    if let Some(number) = number {
-        *number = found;
-    }
-    list
+    LISTS.give(number, || Ok(list()?.iter().map(Object::handle).collect()))
 }
 
 /// `ibv_free_device_list(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    always((), || {
-        lock(&LISTS).remove(&list.addr());
-        Ok(())
-    });
+    LISTS.take_back(list);
 }
 
 /// `ibv_get_device_name(3)`.

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use nix::errno::Errno;
 use xwarp::attr::{QpChange, RnicAttributes};
 use xwarp::config::Progress;
+use xwarp::error::RefusedError;
 use xwarp::event::HandlerId;
 use xwarp::memory::PblMode;
 use xwarp::{
@@ -185,6 +186,20 @@ impl Local {
     }
 }
 
+/// Ends the queue of a port by a verb that takes it; its identity. One that is refused stays where it is.
+fn end_queue<T, I, E: Numbered>(
+    place: &Mutex<Option<T>>,
+    end: impl FnOnce(T) -> (I, std::result::Result<(), RefusedError<T, E>>),
+) -> Result<I> {
+    let mut place = lock(place);
+    let (id, ended) = end(place.take().ok_or(Errno::EINVAL)?);
+    ended.map_err(|refused| {
+        *place = Some(*refused.object);
+        refused.error.errno()
+    })?;
+    Ok(id)
+}
+
 /// The end of an object by a verb that takes it.
 macro_rules! ended {
     ($result:expr) => {
@@ -277,15 +292,10 @@ impl Backend for Local {
 
     fn destroy_cq(&self, cq: CqHandle) -> Result<()> {
         self.cqs.destroy(cq.0, |port| {
-            let mut place = lock(&port.queue);
-            let queue = place.take().ok_or((Errno::EINVAL, None))?;
-            let id = queue.id();
-            if let Err(refused) = queue.destroy() {
-                *place = Some(*refused.object);
-                drop(place);
-                return Err((refused.error.errno(), Some(Box::new(port))));
+            match end_queue(&port.queue, |queue| (queue.id(), queue.destroy())) {
+                Ok(id) => self.notices.remove_cq(id),
+                Err(errno) => return Err((errno, Some(Box::new(port)))),
             }
-            self.notices.remove_cq(id);
             Ok(())
         })
     }
@@ -315,15 +325,10 @@ impl Backend for Local {
 
     fn destroy_srq(&self, srq: SrqHandle) -> Result<()> {
         self.srqs.destroy(srq.0, |port| {
-            let mut place = lock(&port.0);
-            let queue = place.take().ok_or((Errno::EINVAL, None))?;
-            let id = queue.id();
-            if let Err(refused) = queue.destroy() {
-                *place = Some(*refused.object);
-                drop(place);
-                return Err((refused.error.errno(), Some(Box::new(port))));
+            match end_queue(&port.0, |queue| (queue.id(), queue.destroy())) {
+                Ok(id) => self.notices.remove_srq(id),
+                Err(errno) => return Err((errno, Some(Box::new(port)))),
             }
-            self.notices.remove_srq(id);
             Ok(())
         })
     }
