@@ -130,7 +130,7 @@ static int is_rejected(const char *address)
 static int exchange(struct rdma_cm_id *id, struct place *place)
 {
     static char bytes[LEN] = "from the client", sink[LEN];
-    struct ibv_mr *from = rdma_reg_msgs(id, bytes, LEN), *to = rdma_reg_write(id, sink, LEN);
+    struct ibv_mr *from = rdma_reg_msgs(id, bytes, LEN), *to = rdma_reg_msgs(id, sink, LEN);
     struct ibv_mr *messages = rdma_reg_msgs(id, message, LEN);
 
     CHECK(from && to && messages);

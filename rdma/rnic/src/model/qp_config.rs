@@ -48,6 +48,10 @@ pub struct QpConfig {
     /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs draft §6.1.3, figure 21). Without it
     /// such a message ends the connection unless it is empty. Whether the peer may read is said by [`ird`](Self::ird).
     pub inbound_write: bool,
+    /// Whether the sink of a Read needs the local right to write only. Then the Read itself lets the peer write, once, and just what it
+    /// asked for; neither the remote right nor [`inbound_write`](Self::inbound_write) is asked for. False by default, as the verbs draft has
+    /// it (§7.5). InfiniBand's programs register sinks with the local right.
+    pub local_read_sinks: bool,
     /// Whether it may bind memory windows (verbs draft §6.1.3).
     pub bind_windows: bool,
     /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
@@ -73,6 +77,7 @@ crate::setters!(QpConfig {
     peer_to_peer: Option<PeerToPeer>,
     rfc7306: bool,
     inbound_write: bool,
+    local_read_sinks: bool,
     bind_windows: bool,
     privileged: bool,
     flush_late_posts: bool,
@@ -93,6 +98,7 @@ impl Default for QpConfig {
             peer_to_peer: None,
             rfc7306: true,
             inbound_write: true,
+            local_read_sinks: false,
             bind_windows: true,
             privileged: false,
             flush_late_posts: false,
@@ -143,6 +149,7 @@ impl QpConfig {
         access.set(QpAccess::BIND_WINDOWS, self.bind_windows);
         access.set(QpAccess::INBOUND_READ, self.ird > 0);
         access.set(QpAccess::INBOUND_WRITE, self.inbound_write);
+        access.set(QpAccess::LOCAL_SINKS, self.local_read_sinks);
         access.set(QpAccess::PHYSICAL, self.privileged);
         access
     }

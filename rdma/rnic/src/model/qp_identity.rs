@@ -16,6 +16,8 @@ bitflags! {
         const INBOUND_READ = 4;
         /// Have its peer write, and place Read Responses.
         const INBOUND_WRITE = 8;
+        /// Place Read Responses where this side alone may write, too.
+        const LOCAL_SINKS = 16;
     }
 }
 

@@ -65,6 +65,8 @@ fn admit(
     let right = match access {
         AccessKind::RemoteAtomic => Access::REMOTE_ATOMIC,
         AccessKind::RemoteRead => Access::REMOTE_READ,
+        // What is placed is the next part of what our oldest Read has asked for, so that the Read can be the peer's right.
+        AccessKind::ReadSink if user.has(QpAccess::LOCAL_SINKS) => Access::LOCAL_WRITE,
         // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, verbs.md A37).
         AccessKind::RemoteWrite | AccessKind::ReadSink => Access::REMOTE_WRITE,
     };

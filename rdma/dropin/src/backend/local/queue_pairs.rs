@@ -22,7 +22,7 @@ pub(super) struct QueuePairs {
     handles: Mutex<FxHashMap<QpId, QpHandle>>,
 }
 
-/// How a queue pair is created. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may send first (RFC 6581).
+/// How a queue pair is created. Programs of InfiniBand register the sink of a Read without a remote right. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may send first (RFC 6581).
 pub(super) fn config(request: &QpRequest) -> QpConfig {
     let sizes = &request.sizes;
     QpConfig::default()
@@ -33,6 +33,7 @@ pub(super) fn config(request: &QpRequest) -> QpConfig {
         .recv_sge(sizes.recv_sge)
         .max_inline(sizes.inline)
         .flush_late_posts(true)
+        .local_read_sinks(true)
         .peer_to_peer(Some(PeerToPeer {
             required: false,
             rtr: RtrTypes::ALL,

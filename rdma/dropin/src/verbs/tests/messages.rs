@@ -6,19 +6,21 @@ use std::thread;
 
 use nix::errno::Errno;
 
-use super::testbed::{Bed, request};
+use super::testbed::{Bed, request, rkey};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
-    IBV_EVENT_QP_FATAL, IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_FENCE, IBV_SEND_INLINE,
-    IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_SEND, IBV_WC_WITH_IMM,
-    IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+    IBV_ACCESS_LOCAL_WRITE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_QP_STATE, IBV_QPS_ERR,
+    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ,
+    IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_SEND,
+    IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
+    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM,
 };
 use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr, ibv_sge, ibv_wc};
 use crate::backend::limits;
 use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
+use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr};
 use crate::verbs::qp::ibv_modify_qp;
 
 #[test]
@@ -81,6 +83,35 @@ fn write_and_read_reach_the_memory_of_the_peer() {
     let read = bed.a.success();
     assert_eq!((read.opcode, read.wr_id), (IBV_WC_RDMA_READ, 2));
     assert_eq!(&bed.a.read(2048), b"there and back");
+    bed.end();
+}
+
+#[test]
+fn read_needs_no_remote_right_to_its_sink_and_gives_none() {
+    let bed = Bed::new();
+    let local = IBV_ACCESS_LOCAL_WRITE.cast_signed();
+    let mr = ibv_reg_mr(bed.a.pd, bed.a.memory.cast(), 64, local);
+    bed.b.write(512, b"there");
+    let mut sink = [bed.a.sge(0, 5)];
+    sink[0].lkey = rkey(mr);
+    let mut wr = request(1, IBV_WR_RDMA_READ, &mut sink);
+    wr.wr = bed.b.remote(512);
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    bed.a.success();
+    assert_eq!(&bed.a.read(0), b"there");
+    let mut wr = request(2, IBV_WR_RDMA_WRITE, &mut []);
+    let (remote_addr, mut piece) = (bed.a.sge(0, 0).addr, [bed.b.sge(0, 5)]);
+    (wr.sg_list, wr.num_sge) = (piece.as_mut_ptr(), 1);
+    wr.wr = Target {
+        rdma: Rdma {
+            remote_addr,
+            rkey: rkey(mr),
+        },
+    };
+    assert_eq!(bed.b.post_send(&mut wr), 0);
+    bed.a.expect_event(bed.a.qp.cast(), IBV_EVENT_QP_ACCESS_ERR);
+    assert_eq!(&bed.a.read(0), b"there");
+    assert_eq!(ibv_dereg_mr(mr), 0);
     bed.end();
 }
 

@@ -189,6 +189,7 @@ impl Host {
 
     /// Waits for an asynchronous event, which must be this one, and acknowledges it.
     pub(super) fn expect_event(&self, element: *mut c_void, kind: u32) {
+        await_readable(self.async_fd());
         let mut event = ibv_async_event::zeroed();
         assert_eq!(ibv_get_async_event(self.context, Some(&mut event)), 0);
         assert_eq!((event.element, event.event_type), (element, kind));
@@ -197,9 +198,18 @@ impl Host {
 
     /// No asynchronous event waits.
     pub(super) fn expect_no_event(&self) {
+        assert!(!is_readable(self.async_fd()));
+    }
+
+    fn async_fd(&self) -> RawFd {
         // SAFETY: the context lives.
-        let descriptor = unsafe { (*self.context).async_fd };
-        assert!(!is_readable(descriptor));
+        unsafe { (*self.context).async_fd }
+    }
+
+    /// The descriptor of its channel.
+    pub(super) fn channel_fd(&self) -> RawFd {
+        // SAFETY: the channel lives.
+        unsafe { (*self.channel).fd }
     }
 
     /// The next completion, which must come in time.
@@ -224,10 +234,20 @@ impl Host {
 
 /// Whether the descriptor of a channel has an event now.
 pub(super) fn is_readable(descriptor: RawFd) -> bool {
+    is_readable_within(descriptor, PollTimeout::ZERO)
+}
+
+/// Waits until it has one, which must come in time.
+pub(super) fn await_readable(descriptor: RawFd) {
+    let in_time = PollTimeout::from(20_000_u16);
+    assert!(is_readable_within(descriptor, in_time), "no event");
+}
+
+fn is_readable_within(descriptor: RawFd, timeout: PollTimeout) -> bool {
     // SAFETY: the descriptor is open while its channel lives.
     let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let mut polled = [PollFd::new(descriptor, PollFlags::POLLIN)];
-    poll(&mut polled, PollTimeout::ZERO).expect("a descriptor") == 1
+    poll(&mut polled, timeout).expect("a descriptor") == 1
 }
 
 /// The key of a region.

@@ -36,7 +36,8 @@ pub enum Operation {
     },
     /// Reads from the peer's memory (RFC 5040 §5.2).
     Read {
-        /// Where to; the region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the peer writes it.
+        /// Where to; the region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the peer writes it,
+        /// unless [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks) is set.
         sink: Sge,
         /// What to read.
         remote: RemoteAddress,

@@ -76,6 +76,46 @@ fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
     }
 }
 
+#[test]
+fn read_is_the_right_of_its_response_where_the_queue_pair_says_so() {
+    for (access, placed) in [
+        (Access::LOCAL_WRITE, true),
+        (Access::LOCAL_WRITE | WRITE, true),
+        (Access::LOCAL_READ, false),
+    ] {
+        let mut sim = sim();
+        let config = QpConfig::default()
+            .local_read_sinks(true)
+            .inbound_write(false);
+        let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
+        sim.connect(&mut a, &mut b);
+        // More than a segment, so that the short way has its turn, too.
+        let (source, sink) = (a.target(5000), b.region(5000, access));
+        source.fill(&pattern(5000));
+        b.post_read(1, sink.local(0, 5000), source.remote(0));
+        sim.run_until_idle();
+        if placed {
+            assert_eq!(b.sends(), [Done::read(1, 5000)]);
+            assert_eq!(sink.bytes().to_vec(), pattern(5000));
+        } else {
+            assert_eq!(b.sends(), [Done::flushed(1, Opcode::Read)]);
+            assert_refused("sink", &a, &b, TermCode::ddp_tagged(2));
+        }
+    }
+}
+
+#[test]
+fn sink_of_a_read_is_not_opened_to_writes() {
+    let mut sim = sim();
+    let config = QpConfig::default().local_read_sinks(true);
+    let (mut a, mut b) = (sim.a().end(&QpConfig::default()), sim.b().end(&config));
+    sim.connect(&mut a, &mut b);
+    let (source, sink) = (a.target(100), b.region(100, LOCAL));
+    b.post_read(1, sink.local(0, 100), source.remote(0));
+    let write = attempt(&mut sim, &mut a, &b, WRITE, sink.remote(0));
+    assert_eq!(write, Some(forbidden(WRITE)));
+}
+
 /// Remote rights and the queue pair's do not matter for lists, nor local rights of the other kind.
 #[test]
 fn lists_need_the_local_right_of_their_kind_and_nothing_else() {
