@@ -5,7 +5,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
+use std::path::Path;
+use std::process::Command;
+
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, eventually, output_of};
+use xwarp_test_kit::WorkDir;
 
 /// Where the server listens.
 pub const SERVER: &str = "10.77.0.2";
@@ -24,6 +28,17 @@ pub struct Row {
 /// A program of perftest: the client has the server's arguments and the server's address.
 #[derive(Clone, Copy, Debug)]
 pub struct Perftest(pub &'static str);
+
+/// Compiles a program of the folder `programs` with a compiler of C: the program's path.
+pub fn compile(compiler: &str, name: &str, libraries: &[&str], into: &WorkDir) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
+    let program = into.file(name);
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-Wall", "-Werror", "-o"]);
+    command.args([&program, &source]).args(libraries);
+    output_of(command);
+    program.into_os_string().into_string().expect("a path")
+}
 
 /// Starts a program on a host.
 pub fn start(host: &Host, program: &str) -> Running {

@@ -1,13 +1,29 @@
-//! Programs of others than rdma-core: fio, qperf, libfabric's pingpong.
+//! Programs of others than rdma-core: fio, qperf, libfabric's.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{Row, SERVER, left_nothing, run_client, serve_by_tcp};
+use xwarp_dropin_tests::{Row, SERVER, left_nothing, run_client, serve_by_tcp, start};
 use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
 /// Where the servers of qperf and `fi_pingpong` are reached by TCP.
 const QPERF: u16 = 19765;
 const PINGPONG: u16 = 47592;
+
+/// All tests of qperf that use a reliable connection. The last two compare what the atomic operations return.
+const QPERF_TESTS: [&str; 12] = [
+    "rc_bw",
+    "rc_bi_bw",
+    "rc_lat",
+    "rc_rdma_write_bw",
+    "rc_rdma_write_lat",
+    "rc_rdma_write_poll_lat",
+    "rc_rdma_read_bw",
+    "rc_rdma_read_lat",
+    "rc_compare_swap_mr",
+    "rc_fetch_add_mr",
+    "ver_rc_compare_swap",
+    "ver_rc_fetch_add",
+];
 
 /// Hosts whose kernels compute checksums: these programs use the kernel's TCP, too.
 fn hosts() -> Hosts {
@@ -37,19 +53,31 @@ fn qperf_measures_every_operation_of_a_reliable_connection() {
     needs_root!();
     let hosts = hosts();
     let mut server = serve_by_tcp(&hosts.b, "qperf", QPERF);
-    for test in [
-        "rc_bw",
-        "rc_lat",
-        "rc_rdma_write_bw",
-        "rc_rdma_write_lat",
-        "rc_rdma_read_bw",
-        "rc_rdma_read_lat",
-    ] {
-        run_client(&hosts, &format!("qperf -t 1 -cm 1 {SERVER} {test}"));
+    for test in QPERF_TESTS {
+        let told = run_client(&hosts, &format!("qperf -t 1 -cm 1 {SERVER} {test}"));
+        assert!(told.stdout.contains(&format!("{test}:")), "{told}");
     }
     server.signal(Signal::SIGKILL);
     server.finish().killed_by(Signal::SIGKILL);
     left_nothing(&hosts.b, "qperf");
+}
+
+#[test]
+fn fi_info_lists_both_kinds_of_endpoints_over_iwarp() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let told = start(&hosts.a, "fi_info -p verbs").finish().succeeded();
+    for words in [
+        "fabric: Ethernet-iWARP",
+        "domain: eth1",
+        "type: FI_EP_MSG",
+        "protocol: FI_PROTO_IWARP",
+        "type: FI_EP_RDM",
+        "protocol: FI_PROTO_RXM",
+    ] {
+        assert!(told.stdout.contains(words), "{words}: {told}");
+    }
+    left_nothing(&hosts.a, "fi_info");
 }
 
 /// With -c it compares what has come.

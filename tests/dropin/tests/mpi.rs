@@ -1,0 +1,80 @@
+//! Open MPI on two hosts, one rank each. libfabric's verbs provider carries the messages; the kernel's TCP only starts the ranks.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use xwarp_dropin_tests::{SERVER, compile, left_nothing};
+use xwarp_system_tests::{DEV, Finished, Hosts, Running};
+use xwarp_test_kit::{WorkDir, needs_root};
+
+/// Host A's address, where mpirun runs.
+const HERE: &str = "10.77.0.1";
+/// Has messages and one-sided operations go by libfabric, and nothing by TCP if that fails. Each pair is a parameter of Open MPI.
+const BY_VERBS: [&str; 15] = [
+    "--mca",
+    "pml",
+    "cm",
+    "--mca",
+    "mtl",
+    "ofi",
+    "--mca",
+    "mtl_ofi_provider_include",
+    "verbs;ofi_rxm",
+    "--mca",
+    "osc",
+    "pt2pt",
+    "--mca",
+    "btl",
+    "^openib",
+];
+
+/// Hosts whose kernels compute checksums: mpirun uses their TCP.
+fn hosts() -> Hosts {
+    let hosts = Hosts::new();
+    hosts.a.compute_checksums();
+    hosts.b.compute_checksums();
+    hosts
+}
+
+/// What mpirun starts instead of ssh: it enters host B.
+fn agent(hosts: &Hosts) -> PathBuf {
+    let file = hosts.work.file("agent");
+    let script = format!(
+        "#!/bin/sh\nshift\nexec ip netns exec {} sh -c \"$*\"\n",
+        hosts.b.name()
+    );
+    std::fs::write(&file, script).expect("our own folder");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o700)).expect("our own file");
+    file
+}
+
+/// Runs a program with its arguments as two ranks, one on each host. Both have to end well and leave nothing.
+fn run_ranks(hosts: &Hosts, program: &str) -> Finished {
+    let mut command = hosts.a.command("mpirun.openmpi");
+    command.args(["--allow-run-as-root", "-np", "2", "--host"]);
+    command.arg(format!("{HERE},{SERVER}"));
+    command.args(["--mca", "plm_rsh_agent"]).arg(agent(hosts));
+    command.args(BY_VERBS).arg(Hosts::command_file());
+    command.args(["run", "--stats", "--dev", DEV, "--"]);
+    command.args(program.split_whitespace());
+    let finished = Running::start(command).finish().succeeded();
+    for host in [&hosts.a, &hosts.b] {
+        left_nothing(host, program);
+    }
+    finished
+}
+
+#[test]
+fn open_mpi_compares_messages_collectives_and_windows() {
+    needs_root!();
+    let folder = WorkDir::new("dropin-mpi");
+    let program = compile("mpicc.openmpi", "mpi", &[], &folder);
+    let told = run_ranks(&hosts(), &program);
+    for rank in ["rank 0 of 2", "rank 1 of 2"] {
+        let said = format!("{rank} has compared all");
+        assert!(told.stdout.contains(&said), "{told}");
+    }
+    // Open MPI knows other ways, too: both RNICs have carried it.
+    assert_eq!(told.stderr.matches("placed_bytes").count(), 2, "{told}");
+}
