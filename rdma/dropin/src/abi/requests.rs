@@ -22,6 +22,19 @@ pub struct SendWr<'a>(&'a ibv_send_wr);
 #[derive(Clone, Copy)]
 pub struct RecvWr<'a>(&'a ibv_recv_wr);
 
+/// A scatter/gather element at any address: libiscsi has its lists in packed structs.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+pub struct Element(ibv_sge);
+
+impl Element {
+    /// Its fields.
+    #[inline]
+    pub fn fields(self) -> ibv_sge {
+        self.0
+    }
+}
+
 impl<'a> SendList<'a> {
     /// The list that begins with `first`.
     ///
@@ -90,7 +103,7 @@ impl<'a> Iterator for RecvList<'a> {
 ///
 /// The list is null, or has that many elements that are readable.
 #[inline]
-unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [ibv_sge]> {
+unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [Element]> {
     let number = usize::try_from(number).ok()?;
     if number == 0 {
         return Some(&[]);
@@ -99,7 +112,7 @@ unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [ibv_sge
         return None;
     }
     // SAFETY: the caller vouches for the list.
-    Some(unsafe { slice::from_raw_parts(list, number) })
+    Some(unsafe { slice::from_raw_parts(list.cast(), number) })
 }
 
 impl<'a> SendWr<'a> {
@@ -117,7 +130,7 @@ impl<'a> SendWr<'a> {
 
     /// Its scatter/gather list, unless there is none or its number is wrong.
     #[inline]
-    pub fn sges(self) -> Option<&'a [ibv_sge]> {
+    pub fn sges(self) -> Option<&'a [Element]> {
         // SAFETY: whoever made the list of requests vouches for what they point to.
         unsafe { elements(self.0.sg_list, self.0.num_sge) }
     }
@@ -127,7 +140,7 @@ impl<'a> SendWr<'a> {
     pub fn copy_inline(self, into: &mut [u8]) -> Option<usize> {
         debug_assert!(self.has(IBV_SEND_INLINE));
         let mut len = 0_usize;
-        for sge in self.sges()? {
+        for sge in self.sges()?.iter().map(|sge| sge.fields()) {
             let piece = usize::try_from(sge.length).ok()?;
             let place = into.get_mut(len..len.checked_add(piece)?)?;
             let from = sge.addr as *const u8;
@@ -168,7 +181,7 @@ impl<'a> RecvWr<'a> {
 
     /// Its scatter/gather list, unless there is none or its number is wrong.
     #[inline]
-    pub fn sges(self) -> Option<&'a [ibv_sge]> {
+    pub fn sges(self) -> Option<&'a [Element]> {
         // SAFETY: whoever made the list of requests vouches for what they point to.
         unsafe { elements(self.0.sg_list, self.0.num_sge) }
     }

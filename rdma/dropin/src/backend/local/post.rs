@@ -16,8 +16,8 @@ use crate::abi::numbers::{
     IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
     IBV_WR_SEND_WITH_INV,
 };
-use crate::abi::requests::{RecvList, RecvWr, SendList, SendWr};
-use crate::abi::verbs::{Rdma, ibv_sge};
+use crate::abi::requests::{Element, RecvList, RecvWr, SendList, SendWr};
+use crate::abi::verbs::Rdma;
 use crate::backend::{PostFailure, QpPort, SrqPort};
 use crate::entry::{Result, lock};
 
@@ -182,7 +182,8 @@ impl SrqPort for SrqPosts {
 }
 
 #[inline]
-fn element(sge: &ibv_sge) -> Sge {
+fn element(sge: &Element) -> Sge {
+    let sge = sge.fields();
     Sge {
         stag: Stag(sge.lkey),
         to: sge.addr,
@@ -191,7 +192,7 @@ fn element(sge: &ibv_sge) -> Sge {
 }
 
 #[inline]
-fn elements(sges: Option<&[ibv_sge]>) -> Result<Sgl> {
+fn elements(sges: Option<&[Element]>) -> Result<Sgl> {
     match sges.ok_or(Errno::EINVAL)? {
         [one] => Ok(Sgl::from(element(one))),
         some => Ok(some.iter().map(element).collect()),

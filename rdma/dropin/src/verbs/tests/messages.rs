@@ -6,7 +6,7 @@ use std::thread;
 
 use nix::errno::Errno;
 
-use super::testbed::{Bed, request, rkey};
+use super::testbed::{Bed, receive, request, rkey};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ACCESS_LOCAL_WRITE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_QP_STATE, IBV_QPS_ERR,
@@ -39,6 +39,31 @@ fn send_of_several_pieces_arrives_in_one_buffer() {
     let received = bed.b.success();
     assert_eq!((received.wr_id, received.opcode), (7, IBV_WC_RECV));
     assert_eq!((received.byte_len, &bed.b.read(64)), (6, b"onetwo"));
+    bed.end();
+}
+
+/// libiscsi has its lists in packed structs.
+#[test]
+fn list_of_pieces_may_lie_at_any_address() {
+    #[repr(C, packed)]
+    struct Packed(u8, [ibv_sge; 2]);
+    /// So that the list certainly lies at an odd address.
+    #[repr(C, align(8))]
+    struct Odd(Packed);
+    let bed = Bed::new();
+    bed.a.write(0, b"odd");
+    let mut sink = Odd(Packed(0, [bed.b.sge(64, 1), bed.b.sge(80, 2)]));
+    let mut source = Odd(Packed(0, [bed.a.sge(0, 3), bed.a.sge(0, 0)]));
+    let mut wr = receive(7, &mut []);
+    (wr.sg_list, wr.num_sge) = ((&raw mut sink.0.1).cast(), 2);
+    let post = bed.b.ops().post_recv.expect("a slot");
+    assert_eq!(post(bed.b.qp, &raw mut wr, None), 0);
+    let mut wr = request(1, IBV_WR_SEND, &mut []);
+    (wr.sg_list, wr.num_sge) = ((&raw mut source.0.1).cast(), 1);
+    assert_eq!(bed.a.post_send(&mut wr), 0);
+    bed.a.success();
+    assert_eq!(bed.b.success().byte_len, 3);
+    assert_eq!((bed.b.read(64), &bed.b.read(80)), ([b'o'], b"dd"));
     bed.end();
 }
 
