@@ -44,6 +44,13 @@ pub struct ReceiveQueue {
     ring: WorkQueue<RecvRequest>,
 }
 
+/// What is posted to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Sends,
+    Receives,
+}
+
 /// What both halves know of their queue pair.
 #[derive(Clone)]
 pub(crate) struct PostingEnd {
@@ -83,7 +90,7 @@ impl PostingEnd {
         }
     }
 
-    fn check_postable(&self) -> Result<(), PostError> {
+    fn check_postable(&self, half: Half) -> Result<(), PostError> {
         match self.shared.state() {
             QpState::Idle | QpState::Rts => Ok(()),
             state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
@@ -92,7 +99,7 @@ impl PostingEnd {
                 if self.shared.is_destroyed() {
                     return Err(PostError::Destroyed);
                 }
-                if self.flushes_late && state != QpState::Closing {
+                if self.flushes_late && (state != QpState::Closing || half == Half::Receives) {
                     return Ok(());
                 }
                 Err(PostError::InvalidState(state))
@@ -176,7 +183,7 @@ impl SendQueue {
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<usize, PostListError> {
-        let postable = self.end.check_postable();
+        let postable = self.end.check_postable(Half::Sends);
         let (limits, extensions) = (&self.end.limits, self.extensions);
         let check = |request: &SendRequest| {
             postable?;
@@ -193,7 +200,7 @@ impl SendQueue {
     ///
     /// What [`post`](Self::post) fails with, for any of the requests; [`PostError::TooManyWorkRequests`] if there is no room for all.
     pub fn post_all(&mut self, requests: Vec<SendRequest>) -> Result<(), PostError> {
-        self.end.check_postable()?;
+        self.end.check_postable(Half::Sends)?;
         let (limits, extensions) = (&self.end.limits, self.extensions);
         for request in &requests {
             check_operation(limits, extensions, &request.operation)?;
@@ -209,7 +216,7 @@ impl SendQueue {
 
     /// Posts without telling the engine.
     pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.end.check_postable()?;
+        self.end.check_postable(Half::Sends)?;
         check_operation(&self.end.limits, self.extensions, &request.operation)?;
         self.ring.push(request)
     }
@@ -239,7 +246,8 @@ impl ReceiveQueue {
     ///
     /// # Errors
     ///
-    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2).
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2), and
+    ///   [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not accept it.
     /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
     /// - [`PostError::TooManyWorkRequests`]: the queue is full.
     /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs draft §9.5.1).
@@ -259,7 +267,7 @@ impl ReceiveQueue {
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
     ) -> Result<usize, PostListError> {
-        let postable = self.end.check_postable();
+        let postable = self.end.check_postable(Half::Receives);
         let limits = &self.end.limits;
         let check = |request: &RecvRequest| {
             postable?;
@@ -272,7 +280,7 @@ impl ReceiveQueue {
 
     /// Posts without looking whether it came too late.
     pub(crate) fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
-        self.end.check_postable()?;
+        self.end.check_postable(Half::Receives)?;
         self.end.limits.check_recv(&request.sgl)?;
         self.ring.push(request)
     }

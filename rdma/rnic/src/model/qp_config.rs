@@ -58,9 +58,9 @@ pub struct QpConfig {
     /// (`Rnic::physical_address`), and whether it may Fast-Register (verbs draft §7.2.1, §7.5). It keeps its
     /// `DataPath`, as a Non-Privileged Consumer may do neither.
     pub privileged: bool,
-    /// Whether work that is posted in Terminate or Error is accepted, and completes as flushed, behind what was flushed before. False by
-    /// default: the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept it, and their programs post a last request to learn
-    /// that all before it have completed.
+    /// Whether work that is posted in Terminate or Error is accepted, and completes as flushed, behind what was flushed before. So are buffers
+    /// that are posted in Closing. False by default: the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept such work. Their
+    /// programs post a last request to learn that all before it have completed, and may post a buffer while the peer closes.
     pub flush_late_posts: bool,
 }
 

@@ -350,6 +350,37 @@ fn failed_queue_pair_flushes_late_work_in_order_if_it_is_made_to() {
     drop(b.qp);
 }
 
+/// Programs post a buffer for each that they take, whenever the connection begins to close.
+#[test]
+fn closing_queue_pair_takes_buffers_if_it_is_made_to() {
+    for made_to in [true, false] {
+        let mut sim = sim();
+        let config = QpConfig::default().flush_late_posts(made_to);
+        let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+        sim.connect(&mut a, &mut b);
+        b.qp.begin_disconnect().unwrap();
+        assert_eq!(b.qp.state(), QpState::Closing);
+        let source = b.source(b"x");
+        let closing = Err(PostError::InvalidState(QpState::Closing));
+        assert_eq!(b.qp.post_send(SendRequest::send(WrId(1), source)), closing);
+        if !made_to {
+            assert_eq!(b.qp.post_recv(RecvRequest::new(WrId(1), source)), closing);
+            continue;
+        }
+        b.post_recv(1, 1);
+        b.post_recv(2, 1);
+        a.post_send(3, b"x");
+        sim.run_until_idle();
+        let late = [Done::receive(1, 1), Done::flushed(2, Opcode::Receive)];
+        assert_eq!(
+            b.receives(),
+            late,
+            "what the peer has sent before its close comes in"
+        );
+        assert_eq!(b.qp.state(), QpState::Idle);
+    }
+}
+
 #[test]
 fn failed_queue_pair_takes_no_work() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
