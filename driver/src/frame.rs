@@ -152,6 +152,10 @@ impl RxFrame {
         Self { frame, len }
     }
 
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
     }

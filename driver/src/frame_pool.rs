@@ -68,6 +68,17 @@ impl FramePool {
         self.parked.token(parked, len)
     }
 
+    /// Keeps a frame for its sender that was sent by other means.
+    pub(crate) fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        let len = frame.len();
+        let parked = self.park(frame.into_frame(), true);
+        if let Ok(place) = parked {
+            let returned = self.parked.returned(place);
+            debug_assert!(matches!(returned, Ok(None)), "a frame that is kept is gone");
+        }
+        self.token(parked, len)
+    }
+
     /// The keeper returns a frame; `None` for one that its sender keeps. `Err` if the keeper did not have it.
     #[inline]
     pub(crate) fn unpark(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {

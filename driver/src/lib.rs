@@ -12,6 +12,7 @@ mod digest;
 mod fault;
 mod frame;
 mod frame_pool;
+mod hairpin;
 mod memory_io;
 pub mod net;
 mod nic;
@@ -39,6 +40,7 @@ pub use descriptor_set::DescriptorSet;
 pub use digest::{Digest, PartialSum};
 pub use fault::take_only_faults;
 pub use frame::{RxFrame, SentFrame, TxFrame};
+pub use hairpin::Hairpin;
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{
     Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,

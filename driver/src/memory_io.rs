@@ -302,6 +302,10 @@ impl PacketIo for MemoryIo {
         self.emit(frame, true)
     }
 
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.pool.keep(frame)
+    }
+
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.complete();
         self.pool.reclaim(sent)

@@ -33,6 +33,9 @@ pub trait PacketIo: Send {
     /// until [`reclaim`](Self::reclaim) gives it back. The token of another queue's frame, which is not sent, is never exchanged.
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
 
+    /// Takes a filled frame that was sent by other means. It can be reclaimed at once.
+    fn keep(&mut self, frame: TxFrame) -> SentFrame;
+
     /// Gives a sent frame back, with the length and bytes that it was sent with. While its transmission has not completed, it gives the
     /// token again, and so it does with another queue's.
     ///
@@ -72,6 +75,16 @@ pub trait PacketIo: Send {
     /// acknowledgment. By default there are none.
     fn too_big(&mut self) -> Option<Icmp> {
         None
+    }
+
+    /// True while frames wait to be received that [`readiness`](Self::readiness) does not tell of. By default there are none.
+    fn has_looped(&self) -> bool {
+        false
+    }
+
+    /// True for a received frame that this queue has sent itself. By default none is.
+    fn is_looped(&self, _frame: &RxFrame) -> bool {
+        false
     }
 
     /// What becomes readable when a frame arrives; `None` where nothing can be slept on.
@@ -114,6 +127,10 @@ pub struct IoCounters {
     pub drop_foreign: u64,
     /// Times that no frame was free for transmission.
     pub tx_exhausted: u64,
+    /// Frames from the interface to itself, which never reach it.
+    pub looped_frames: u64,
+    /// Frames from the interface to itself that found no memory to be received into.
+    pub drop_looped: u64,
 }
 
 /// Why a queue has stopped working.

@@ -219,6 +219,11 @@ impl PacketIo for Tap {
         self.inner.send_kept(frame)
     }
 
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.capture.file().record(&frame, now());
+        self.inner.keep(frame)
+    }
+
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.inner.reclaim(sent)
     }

@@ -1,6 +1,8 @@
 //! Device: the packet interface below the connections, the frames and the memory that they share, and the counters.
 
-use xwarp_driver::{Icmp, IoError, PacketIo, RxFrame, SentFrame, TxFrame};
+use std::io;
+
+use xwarp_driver::{Hairpin, Icmp, IoError, PacketIo, RxFrame, SentFrame, TxFrame};
 
 use crate::counters::StackCounters;
 use crate::wire::ethernet;
@@ -39,6 +41,8 @@ pub(crate) struct Device {
     memory: usize,
     /// Segments were sent since the last flush.
     unflushed: bool,
+    /// Frames to the own interface come back.
+    turns_back: bool,
 }
 
 impl Device {
@@ -65,6 +69,7 @@ impl Device {
             parked: 0,
             memory: 0,
             unflushed: false,
+            turns_back: false,
         }
     }
 
@@ -104,6 +109,21 @@ impl Device {
         self.io.set_up(up);
         let was_up = std::mem::replace(&mut self.up, up);
         up && !was_up
+    }
+
+    /// Has frames to the own interface come back, from now on.
+    pub(crate) fn turn_back(&mut self) -> io::Result<()> {
+        if !self.turns_back {
+            let capacity = self.largest_packet + ethernet::MAX_HEADER;
+            Hairpin::put_on(&mut self.io, capacity)?;
+            self.turns_back = true;
+        }
+        Ok(())
+    }
+
+    /// True while frames have come back that nobody has received.
+    pub(crate) fn has_looped(&self) -> bool {
+        self.turns_back && self.io.has_looped()
     }
 
     /// Appends up to `budget` received frames to `frames`.

@@ -24,6 +24,11 @@ pub enum ConnectError {
         /// The peer's.
         remote: SocketAddr,
     },
+    /// Frames to the own host need memory that is not there.
+    #[error(
+        "no memory is left for frames to the own host; raise the limit of the process's memory"
+    )]
+    NoMemory,
     /// The table is full.
     #[error("all {0} connections are in use")]
     TooManyConnections(usize),

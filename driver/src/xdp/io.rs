@@ -123,6 +123,10 @@ impl PacketIo for XdpIo {
         self.transmit(frame, true)
     }
 
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.rings.keep(frame)
+    }
+
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.rings.reclaim(sent)
     }

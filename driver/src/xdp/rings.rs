@@ -193,6 +193,11 @@ impl Rings {
         self.pool.token(queued, len)
     }
 
+    /// Keeps a frame for its sender that was sent by other means.
+    pub(super) fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.pool.keep(frame)
+    }
+
     /// How many pieces can be taken out of the receive ring by [`piece`](Self::piece), at most `want`.
     pub(super) fn arrived(&mut self, want: usize) -> usize {
         let arrived = self.shared.rx.available(want);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use xwarp_driver::net::{
     self, InterfaceMonitor, InterfaceWatching, NeighbourSearch, PortError, PortReservation,
-    Resolution,
+    Resolution, RouteError,
 };
 use xwarp_driver::{NicInfo, Steering};
 use xwarp_rnic::model::Host;
@@ -45,7 +45,12 @@ impl Host for KernelHost {
     fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
         let (index, address) = (self.info.index, remote.ip());
         let zone = zone_of(remote).unwrap_or(index);
-        let route = net::route_from_interface(address, zone)?;
+        let route = match net::route_from_interface(address, zone) {
+            Err(RouteError::ThisHost { .. }) if self.addresses()?.contains(&address) => {
+                return Ok(PathTo::to_itself(address));
+            }
+            found => found?,
+        };
         if route.interface_index != index {
             return Err(HostError::OtherInterface {
                 remote: address,
@@ -158,6 +163,9 @@ impl Host for FixedHost {
     }
 
     fn path_to(&self, remote: SocketAddr, _: Duration) -> Result<PathTo, HostError> {
+        if remote.ip() == self.address {
+            return Ok(PathTo::to_itself(self.address));
+        }
         let mac = self
             .neighbours
             .get(&remote.ip())

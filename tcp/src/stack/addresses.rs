@@ -37,6 +37,10 @@ impl Addresses {
         self.networks = networks;
     }
 
+    pub(super) fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
     /// Sets the Ethernet address; false if it was that already.
     pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> bool {
         let former = std::mem::replace(&mut self.mac, mac);
@@ -73,14 +77,14 @@ impl Addresses {
     }
 
     /// Checks that a flow can be between these addresses. Nobody else is answered, not even with a RST (RFC 1122 §3.2.1.3,
-    /// §4.2.3.10). The stack asks this once, before it makes a connection for the flow.
-    pub(super) fn check(&self, flow: &Flow) -> Result<(), Discard> {
+    /// §4.2.3.10). The stack asks this once, before it makes a connection for the flow. `looped`: this host has sent the segment itself.
+    pub(super) fn check(&self, flow: &Flow, looped: bool) -> Result<(), Discard> {
         let (local, remote) = (flow.local.addr.into(), flow.remote.addr.into());
         if !is_hosts(local) {
             return Err(Discard::NotUnicast);
         }
         let ours = remote == local || self.networks.iter().any(|it| it.excludes(remote));
-        if ours || !is_hosts(remote) {
+        if ours && !looped || !is_hosts(remote) {
             return Err(Discard::BadSource);
         }
         Ok(())

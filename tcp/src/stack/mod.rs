@@ -98,6 +98,11 @@ impl Stack {
         self.addresses.set_networks(networks);
     }
 
+    /// The Ethernet address that frames are sent from. As next hop it leads to this stack itself.
+    pub fn mac(&self) -> [u8; 6] {
+        self.addresses.mac()
+    }
+
     /// Says whether the link is up. While it is down, what is sent waits. When it is up again, what was lost is sent again soon. Timeouts
     /// have passed meanwhile, each twice as long as the one before it. They say nothing of the path.
     pub fn set_up(&mut self, up: bool, now: Instant) {
@@ -149,7 +154,7 @@ impl Stack {
         self.connections.unlisten(id, &mut self.device, self.now);
     }
 
-    /// Sends a SYN along `path`. [`Event::Connected`] follows, or [`Event::Closed`], after
+    /// Sends a SYN along `path`, to a listener of this stack itself if the next hop is its own Ethernet address. [`Event::Connected`] follows, or [`Event::Closed`], after
     /// [`StackConfig::connect_timeout`] at the latest.
     pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {
         self.connect_within(path, self.opener.config().connect_timeout, now)
@@ -165,6 +170,11 @@ impl Stack {
         self.advance(now);
         let flow = flow_along(&path)?;
         let Path { local, remote, .. } = path;
+        if path.next_hop == self.addresses.mac() {
+            self.device
+                .turn_back()
+                .map_err(|_full| ConnectError::NoMemory)?;
+        }
         if !self.connections.make_flow_free(&flow, &mut self.device) {
             return Err(ConnectError::FlowExists { local, remote });
         }
@@ -258,7 +268,7 @@ impl Stack {
     /// When [`step`](Self::step) must be called at the latest if no frame arrives: at once if something could not be sent. There
     /// may turn out to be nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.connections.has_ready() {
+        if self.connections.has_ready() || self.device.has_looped() {
             return Some(self.now);
         }
         self.connections.deadline(&self.device)
@@ -412,7 +422,8 @@ impl Stack {
             }
             self.connections.retire(handle, &mut self.device);
         }
-        if let Err(discard) = self.addresses.check(&segment.flow) {
+        let looped = self.device.io().is_looped(&frame);
+        if let Err(discard) = self.addresses.check(&segment.flow, looped) {
             discard.count(self.device.counters_mut());
             self.device.recycle(frame);
             return;

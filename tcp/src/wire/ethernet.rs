@@ -101,11 +101,16 @@ impl LinkHeader {
 }
 
 impl LinkHeader {
-    /// Frames come from `source` from now on.
+    /// Frames come from `source` from now on. Those to their own source stay so.
     pub(crate) fn set_source(&mut self, source: [u8; 6]) {
-        if let Some(place) = self.0.get_mut(6..ADDRESSES) {
-            place.copy_from_slice(&source);
+        let (destination, rest) = self.0.split_at_mut(ADDRESSES / 2);
+        let Some(place) = rest.first_chunk_mut() else {
+            return;
+        };
+        if destination == place {
+            destination.copy_from_slice(&source);
         }
+        *place = source;
     }
 }
 
@@ -170,6 +175,16 @@ mod tests {
         let mut frame = TWO_TAGS.to_vec();
         frame.splice(12..12, [0x81, 0, 0, 1]);
         assert_eq!(Framed::parse(&frame), None);
+    }
+
+    #[test]
+    fn header_to_its_own_source_stays_one() {
+        let mut header = LinkHeader::new([1; 6], [1; 6], IPV4);
+        header.set_source([3; 6]);
+        assert_eq!(*header, [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 8, 0]);
+        let mut header = LinkHeader::new([1; 6], [2; 6], IPV4);
+        header.set_source([3; 6]);
+        assert_eq!(header[..12], [1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3]);
     }
 
     #[test]

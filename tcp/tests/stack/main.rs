@@ -13,6 +13,7 @@ mod log;
 mod loss;
 mod net;
 mod outage;
+mod own_host;
 mod peer;
 mod scale;
 mod silent;

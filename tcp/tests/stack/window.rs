@@ -175,6 +175,9 @@ impl PacketIo for Starving {
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
         self.inner.send_kept(frame)
     }
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.inner.keep(frame)
+    }
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.inner.reclaim(sent)
     }

@@ -83,6 +83,10 @@ impl PacketIo for Windowed {
         self.io.send_kept(frame)
     }
 
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.io.keep(frame)
+    }
+
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
         self.io.reclaim(sent)
     }

@@ -22,6 +22,7 @@ impl Engine {
     pub fn connect_stream(&mut self, order: StreamOrder, next_hop: NextHop) {
         match next_hop {
             NextHop::Known(next_hop) => self.begin_stream(order, next_hop),
+            NextHop::ThisHost => self.begin_stream(order, self.device.stack.mac()),
             NextHop::Searching(search) => {
                 let id = self.device.searches.begin(search, Searcher::Stream);
                 self.streams.await_next_hop(id, order);

@@ -52,10 +52,22 @@ pub struct PathTo {
     pub next_hop: NextHop,
 }
 
+impl PathTo {
+    /// The path from an address of the interface to itself.
+    pub fn to_itself(address: IpAddr) -> Self {
+        Self {
+            source: address,
+            next_hop: NextHop::ThisHost,
+        }
+    }
+}
+
 /// What a host knows of a next hop's Ethernet address.
 pub enum NextHop {
     /// The host knows the address.
     Known([u8; 6]),
+    /// The peer has an address of the interface's own: the RNIC connects to itself.
+    ThisHost,
     /// The host has begun to search.
     Searching(Box<dyn NextHopSearch>),
 }

@@ -22,6 +22,7 @@ mod memory;
 mod midway;
 mod mpa;
 mod order;
+mod own_host;
 mod packing;
 mod path_search;
 mod ports;

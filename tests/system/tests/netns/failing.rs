@@ -45,6 +45,9 @@ fn address_without_a_host_is_told() {
             &[own, "an address of this host itself"],
         );
     }
+    // On a named interface, it connects to itself.
+    let words = ["connection refused: no program listens at 10.77.0.1:18515"];
+    client_fails(&hosts, "write-bw --dev eth1 10.77.0.1", &words);
     client_fails(
         &hosts,
         "write-bw 10.77.0.255",

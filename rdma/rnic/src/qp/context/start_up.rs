@@ -90,16 +90,18 @@ impl QpContext {
         next_hop: NextHop,
         device: &mut RdmaDevice,
     ) {
-        let stage = match next_hop {
-            NextHop::Known(next_hop) => {
-                ConnStage::of_start(Starting::begin(order, next_hop, device.now, device))
-            }
+        let next_hop = match next_hop {
+            NextHop::Known(next_hop) => next_hop,
+            NextHop::ThisHost => device.stack.mac(),
             NextHop::Searching(search) => {
                 let search = (device.searches).begin(search, Searcher::Qp(self.id.slot()));
-                ConnStage::Searching(Box::new(Searching::new(search, order, device.now)))
+                let searching = Searching::new(search, order, device.now);
+                self.enter(ConnStage::Searching(Box::new(searching)));
+                return;
             }
         };
-        self.enter(stage);
+        let starting = Starting::begin(order, next_hop, device.now, device);
+        self.enter(ConnStage::of_start(starting));
     }
 
     /// What the search for the next hop has found.

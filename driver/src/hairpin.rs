@@ -1,0 +1,335 @@
+//! Hairpin: a queue's frames to its own interface come back as received frames.
+//!
+//! The kernel routes packets for an own address over `lo`, and no switch sends a frame back to where it came from. So a connection between two
+//! programs' ends of one queue is carried here, as an RDMA NIC does by its internal loopback. What goes elsewhere is the queue's.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
+use crate::frame_pool::FramePool;
+use crate::memory_io::MemoryIo;
+use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
+
+/// Bytes of an Ethernet address.
+const ADDRESS: usize = 6;
+/// Frames start on a cache line.
+const LINE: usize = 64;
+
+/// A [`PacketIo`] with a hairpin. Frames whose source and destination are the same Ethernet address come back, in memory of their own.
+pub struct Hairpin {
+    net: Box<dyn PacketIo>,
+    /// Memory for frames that come back.
+    arena: Arc<Arena>,
+    pool: FramePool,
+    /// Those that nobody has received yet, the oldest first.
+    looped: VecDeque<RxFrame>,
+    looped_frames: u64,
+    drop_looped: u64,
+}
+
+impl Hairpin {
+    /// Puts a hairpin between a queue and its owner. Its frames have room for `capacity` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for the frames. The queue is as it was.
+    pub fn put_on(io: &mut Box<dyn PacketIo>, capacity: usize) -> io::Result<()> {
+        let (count, stride) = (io.rx_frames(), capacity.next_multiple_of(LINE));
+        let (arena, free) = Arena::anonymous(count * stride)?.into_frames(&[Layout {
+            first: 0,
+            count,
+            capacity,
+            stride,
+        }]);
+        let (nothing, _wire) = MemoryIo::new(0)?;
+        let mut hairpin = Box::new(Self {
+            net: Box::new(nothing),
+            pool: FramePool::new(Arc::clone(&arena), free),
+            arena,
+            looped: VecDeque::new(),
+            looped_frames: 0,
+            drop_looped: 0,
+        });
+        std::mem::swap(&mut hairpin.net, io);
+        *io = hairpin;
+        Ok(())
+    }
+
+    /// Takes a copy of a frame. It is lost if there is no room for it, as in a receive ring that is full.
+    fn take_in(&mut self, frame: &[u8]) {
+        let Some(room) = self.pool.take() else {
+            self.drop_looped += 1;
+            return;
+        };
+        let mut copy = TxFrame::new(room);
+        copy.set_len(frame.len());
+        let Some(place) = copy.get_mut(..frame.len()) else {
+            self.drop_looped += 1;
+            self.pool.give_back(copy.into_frame());
+            return;
+        };
+        place.copy_from_slice(frame);
+        self.looped_frames += 1;
+        let frame = RxFrame::new(copy.into_frame(), frame.len());
+        self.looped.push_back(frame);
+    }
+
+    /// Hands out up to `budget` frames that have come back.
+    fn receive_looped(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        let count = budget.min(self.looped.len());
+        out.extend(self.looped.drain(..count));
+    }
+}
+
+/// True for a frame from an interface to itself.
+fn comes_back(frame: &[u8]) -> bool {
+    match frame.split_at_checked(ADDRESS) {
+        Some((destination, rest)) => rest.starts_with(destination),
+        None => false,
+    }
+}
+
+impl PacketIo for Hairpin {
+    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        let end = out.len() + budget;
+        self.receive_looped(budget.div_ceil(2), out);
+        self.net.receive(end - out.len(), out);
+        self.receive_looped(end.saturating_sub(out.len()), out);
+    }
+
+    fn recycle(&mut self, frame: RxFrame) {
+        let len = frame.len();
+        let frame = frame.into_frame();
+        if frame.is_of(&self.arena) {
+            self.pool.give_back(frame);
+        } else {
+            self.net.recycle(RxFrame::new(frame, len));
+        }
+    }
+
+    fn tx_frame(&mut self) -> Option<TxFrame> {
+        self.net.tx_frame()
+    }
+
+    fn send(&mut self, frame: TxFrame) {
+        if comes_back(&frame) {
+            let sent = self.send_kept(frame);
+            self.net.release(sent);
+        } else {
+            self.net.send(frame);
+        }
+    }
+
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
+        if !comes_back(&frame) {
+            return self.net.send_kept(frame);
+        }
+        self.take_in(&frame);
+        self.net.keep(frame)
+    }
+
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.net.keep(frame)
+    }
+
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.net.reclaim(sent)
+    }
+
+    fn release(&mut self, sent: SentFrame) {
+        self.net.release(sent);
+    }
+
+    fn tx_free(&self) -> usize {
+        self.net.tx_free()
+    }
+
+    fn rx_frames(&self) -> usize {
+        self.net.rx_frames()
+    }
+
+    fn discard(&mut self, frame: TxFrame) {
+        self.net.discard(frame);
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.net.flush()
+    }
+
+    fn backlog(&self) -> bool {
+        self.net.backlog()
+    }
+
+    fn set_up(&mut self, up: bool) {
+        self.net.set_up(up);
+    }
+
+    fn too_big(&mut self) -> Option<Icmp> {
+        self.net.too_big()
+    }
+
+    fn has_looped(&self) -> bool {
+        !self.looped.is_empty()
+    }
+
+    fn is_looped(&self, frame: &RxFrame) -> bool {
+        frame.frame().is_of(&self.arena)
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.net.readiness()
+    }
+
+    fn counters(&self) -> IoCounters {
+        let mut counters = self.net.counters();
+        counters.looped_frames += self.looped_frames;
+        counters.drop_looped += self.drop_looped;
+        counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wire;
+
+    const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+    /// Bytes of a frame of the tests.
+    const CAPACITY: usize = 100;
+
+    fn hairpin(frames: usize) -> (Box<dyn PacketIo>, Wire) {
+        let (io, wire) = MemoryIo::with_room(frames, CAPACITY).unwrap();
+        let mut io: Box<dyn PacketIo> = Box::new(io);
+        Hairpin::put_on(&mut io, CAPACITY).unwrap();
+        (io, wire)
+    }
+
+    /// A frame of the queue from the own interface.
+    fn filled(io: &mut dyn PacketIo, to: [u8; 6], content: u8) -> TxFrame {
+        let mut frame = io.tx_frame().unwrap();
+        frame.set_len(60);
+        frame.fill(content);
+        frame[..6].copy_from_slice(&to);
+        frame[6..12].copy_from_slice(&OWN);
+        frame
+    }
+
+    fn received(io: &mut dyn PacketIo, budget: usize) -> Vec<RxFrame> {
+        let mut frames = Vec::new();
+        io.receive(budget, &mut frames);
+        frames
+    }
+
+    fn recycle_all(io: &mut dyn PacketIo, frames: Vec<RxFrame>) {
+        for frame in frames {
+            io.recycle(frame);
+        }
+    }
+
+    #[test]
+    fn frames_to_the_own_interface_come_back_and_no_others() {
+        let (mut io, wire) = hairpin(4);
+        for round in 0..9 {
+            let own = filled(&mut *io, OWN, round);
+            io.send(own);
+            let other = filled(&mut *io, OTHER, round);
+            io.send(other);
+            assert!(io.has_looped());
+            let frames = received(&mut *io, 8);
+            assert!(frames.len() == 1 && !io.has_looped());
+            assert!(frames[0].len() == 60 && frames[0][12..] == [round; 48]);
+            assert!(io.is_looped(&frames[0]));
+            recycle_all(&mut *io, frames);
+            assert_eq!(wire.take_sent().unwrap()[..6], OTHER);
+            assert_eq!(wire.take_sent(), None);
+        }
+        let counters = io.counters();
+        assert_eq!((counters.looped_frames, counters.drop_looped), (9, 0));
+        assert_eq!((counters.tx_frames, counters.rx_frames), (9, 0));
+    }
+
+    #[test]
+    fn kept_frame_can_be_reclaimed_at_once_and_what_came_back_stays_as_it_was() {
+        let (mut io, wire) = hairpin(4);
+        wire.set_busy(true);
+        let frame = filled(&mut *io, OWN, 1);
+        let sent = io.send_kept(frame);
+        assert_eq!(io.tx_free(), 3, "it is its sender's");
+        let mut again = io.reclaim(sent).expect("nobody else has it");
+        assert_eq!((again.len(), again[59]), (60, 1));
+        again[59] = 2;
+        let sent = io.send_kept(again);
+        let frames = received(&mut *io, 8);
+        assert_eq!([frames[0][59], frames[1][59]], [1, 2]);
+        recycle_all(&mut *io, frames);
+        io.release(sent);
+        assert_eq!(io.tx_free(), 4);
+    }
+
+    #[test]
+    fn frames_that_nobody_receives_are_dropped_and_counted() {
+        let (mut io, _wire) = hairpin(2);
+        for round in 0..5 {
+            let frame = filled(&mut *io, OWN, round);
+            io.send(frame);
+        }
+        let frames = received(&mut *io, 8);
+        assert_eq!((frames.len(), frames[1][59]), (2, 1), "the first two");
+        assert_eq!(io.counters().drop_looped, 3);
+        recycle_all(&mut *io, frames);
+        assert_eq!(io.tx_free(), 2, "their senders have theirs");
+        let frame = filled(&mut *io, OWN, 9);
+        io.send(frame);
+        assert_eq!(received(&mut *io, 8).len(), 1);
+    }
+
+    #[test]
+    fn frames_of_the_wire_and_looped_ones_share_the_budget() {
+        let (mut io, wire) = hairpin(32);
+        for round in 0..8 {
+            let frame = filled(&mut *io, OWN, round);
+            io.send(frame);
+            wire.deliver(vec![round; 60]);
+        }
+        let is_looped = |io: &dyn PacketIo, frames: &[RxFrame]| {
+            frames.iter().filter(|frame| io.is_looped(frame)).count()
+        };
+        let frames = received(&mut *io, 5);
+        assert_eq!((frames.len(), is_looped(&*io, &frames)), (5, 3));
+        let frames = received(&mut *io, 8);
+        assert_eq!((frames.len(), is_looped(&*io, &frames)), (8, 4));
+        let rest = received(&mut *io, 8);
+        assert_eq!((rest.len(), is_looped(&*io, &rest)), (3, 1));
+    }
+
+    #[test]
+    fn received_frame_goes_back_to_the_queue_that_it_came_from() {
+        let (mut io, wire) = hairpin(1);
+        for round in 0..3 {
+            wire.deliver(vec![round; 60]);
+            for frame in received(&mut *io, 8) {
+                assert!(!io.is_looped(&frame));
+                io.recycle(frame);
+            }
+        }
+        let counters = io.counters();
+        assert_eq!((counters.rx_frames, counters.drop_foreign), (3, 0));
+    }
+
+    #[test]
+    fn frame_without_addresses_is_left_to_the_queue() {
+        let (mut io, wire) = hairpin(2);
+        for len in 0..12 {
+            let mut frame = io.tx_frame().unwrap();
+            frame.set_len(len);
+            frame.fill(7);
+            io.send(frame);
+            assert_eq!(wire.take_sent(), Some(vec![7; len]));
+        }
+    }
+}
