@@ -125,16 +125,10 @@ pub(super) fn device_with(address: IpAddr) -> Result<Located> {
     Err(Errno::EADDRNOTAVAIL)
 }
 
-/// The device that leads to an address, by the kernel's routes, and the address that connections would come from.
+/// The device that leads to an address, by the kernel's routes, and the address that connections would come from. To an address of the
+/// host's own, that is the same one.
 pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
     let source = source_towards(with_port(remote, 9))?;
-    if source == remote.ip() || remote.ip().is_loopback() {
-        eprintln!(
-            "xwarp: {} is this host's own; connections within a host are not possible yet",
-            remote.ip()
-        );
-        return Err(Errno::EOPNOTSUPP);
-    }
     let located = device_with(source);
     if located.is_err() {
         eprintln!(
@@ -144,6 +138,15 @@ pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
         return Err(Errno::ENETUNREACH);
     }
     located
+}
+
+/// Where a connection to `remote` leads: a loopback address, and the unspecified one, stand for the device's own.
+pub(super) fn destination(remote: SocketAddr, towards: &Located) -> SocketAddr {
+    let ip = remote.ip();
+    if ip.is_loopback() || ip.is_unspecified() {
+        return SocketAddr::new(towards.address, remote.port());
+    }
+    remote
 }
 
 /// The address that packets to `remote` would come from. Nothing is sent.

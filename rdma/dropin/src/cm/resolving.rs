@@ -77,24 +77,29 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     if !matches!(state.phase, Phase::New | Phase::Bound) {
         return Err(Errno::EINVAL);
     }
-    let Located { device, address } = address::device_towards(remote)?;
+    let towards = address::device_towards(remote)?;
     let named = source.filter(|source| !source.ip().is_unspecified());
-    if let Some(named) = named {
-        let of_source = address::device_with(named.ip())?;
-        if !Arc::ptr_eq(&of_source.device, &device) {
-            return Err(Errno::ENETUNREACH);
-        }
-    }
-    state.bind(id, &device)?;
+    let named = named.map(|named| source_on(&towards, named)).transpose()?;
+    state.bind(id, &towards.device)?;
     let bound = named
         .or(state.source)
         .filter(|it| !it.ip().is_unspecified());
-    let source = bound.unwrap_or(SocketAddr::new(address, 0));
+    let source = bound.unwrap_or(SocketAddr::new(towards.address, 0));
     state.set_source(id, source);
-    state.set_destination(id, remote);
+    state.set_destination(id, address::destination(remote, &towards));
     state.phase = Phase::Resolved;
     state.push(Note::new(id, EventKind::AddressResolved));
     Ok(())
+}
+
+/// The address that a program wants to connect from, which has to be one of the device that leads there.
+fn source_on(towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
+    let of_source = address::device_with(named.ip())?;
+    if !Arc::ptr_eq(&of_source.device, &towards.device) {
+        return Err(Errno::ENETUNREACH);
+    }
+    named.set_ip(of_source.address);
+    Ok(named)
 }
 
 /// The route was found together with the address.

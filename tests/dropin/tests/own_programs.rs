@@ -1,0 +1,58 @@
+//! Programs of our own, for what no installed one does: several listeners and clients in one process.
+
+use nix::sys::signal::Signal;
+use xwarp_dropin_tests::{compile, left_nothing, run_client, serve, start};
+use xwarp_system_tests::Hosts;
+use xwarp_test_kit::needs_root;
+
+/// A program of libibverbs and librdmacm.
+fn compiled(hosts: &Hosts, name: &str) -> String {
+    let libraries = ["-pthread", "-lrdmacm", "-libverbs"];
+    compile("cc", name, &libraries, &hosts.work)
+}
+
+/// Runs a program on host A, which has to end well; what it says at the end.
+fn run(hosts: &Hosts, program: &str) -> String {
+    run_client(hosts, program).stdout
+}
+
+/// No packet for an own address reaches an interface.
+#[test]
+fn two_ends_in_one_process_connect_by_an_address_of_the_host() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "own_host");
+    let sent = hosts.b.received();
+    for addresses in [
+        "10.77.0.1 10.77.0.1",
+        "127.0.0.1 10.77.0.1",
+        "0.0.0.0 0.0.0.0",
+        "fd77::1 fd77::1",
+        "::1 ::1",
+    ] {
+        let said = run(&hosts, &format!("{program} {addresses}"));
+        assert_eq!(
+            said, "200000 bytes came back as they should\n",
+            "{addresses}"
+        );
+    }
+    let (_, bytes) = hosts.b.received();
+    let news = bytes - sent.1;
+    assert!(news < 10_000, "{news} bytes have left the host");
+}
+
+#[test]
+fn another_process_of_the_host_is_refused_in_one_sentence() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let mut server = serve(&hosts.a, "rping -s");
+    for own in ["10.77.0.1", "127.0.0.1"] {
+        let client = start(&hosts.a, &format!("rping -c -a {own} -C 1"));
+        let refused = client.finish().exited(16);
+        let said = "cannot open an RNIC on eth1: eth1 is in use by the process that attached its XDP program";
+        assert!(refused.stderr.contains(said), "{refused}");
+    }
+    server.signal(Signal::SIGTERM);
+    server.finish().killed_by(Signal::SIGTERM);
+    left_nothing(&hosts.a, "rping");
+}
