@@ -56,3 +56,32 @@ fn another_process_of_the_host_is_refused_in_one_sentence() {
     server.finish().killed_by(Signal::SIGTERM);
     left_nothing(&hosts.a, "rping");
 }
+
+#[test]
+fn as_many_peers_wait_as_the_backlog_says() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "backlog");
+    for address in ["10.77.0.1", "fd77::1"] {
+        let said = run(&hosts, &format!("{program} {address}"));
+        assert_eq!(said, "accepted and rejected as the backlog says\n");
+    }
+}
+
+/// tgtd listens so.
+#[test]
+fn wildcards_of_both_families_are_listened_on_side_by_side() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "side_by_side");
+    let mut server = serve(&hosts.b, &format!("{program} listen"));
+    for round in ["round 0", "round 1"] {
+        server.line(round);
+        for address in ["10.77.0.2", "fd77::2"] {
+            let said = run(&hosts, &format!("{program} connect {address}"));
+            assert_eq!(said, "as it should be\n");
+        }
+    }
+    server.finish().succeeded();
+    left_nothing(&hosts.b, &program);
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
 
+use super::backlog::Backlog;
 use super::events;
 use super::id::{CmId, Id, Note, Phase, get, put};
 use super::life::{self, complete, release_event};
@@ -45,16 +46,27 @@ fn told_of_peers(id: &Arc<Id>, device: &Arc<Object<Device>>, backend: &Arc<dyn B
         // Who is not heard is rejected.
         let offered = Offered::new(request, &device, &backend);
         if let Some(id) = Weak::upgrade(&id) {
-            let request = offered.request();
-            let note = Note {
-                depths: request.depths.unwrap_or_default(),
-                private_data: request.private_data.clone(),
-                ..Note::new(&id, EventKind::ConnectRequest)
-            };
-            let offered = Some(offered);
-            id.body().state().push(Note { offered, ..note });
+            announce(&id, offered);
         }
     })
+}
+
+/// Puts a peer into the channel of a listening identifier, unless as many wait there as may.
+fn announce(id: &Arc<Id>, offered: Offered) {
+    let request = offered.request();
+    let mut state = id.body().state();
+    let Some(place) = state.backlog.take() else {
+        log::info!("{} is rejected: the backlog is full", request.remote);
+        return;
+    };
+    let note = Note {
+        depths: request.depths.unwrap_or_default(),
+        private_data: request.private_data.clone(),
+        place: Some(place),
+        ..Note::new(id, EventKind::ConnectRequest)
+    };
+    let offered = Some(offered);
+    state.push(Note { offered, ..note });
 }
 
 /// Something has become of the connection of an identifier.
@@ -184,12 +196,13 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     }
 }
 
-fn listen(id: &Arc<Id>) -> Result<()> {
+fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
     bind_if_new(id)?;
     let mut state = id.body().state();
     if state.phase != Phase::Bound {
         return Err(Errno::EINVAL);
     }
+    state.backlog = Backlog::of(backlog);
     for port in &state.ports {
         let told = told_of_peers(id, &port.device, &port.backend);
         port.backend.listen(port.handle, told)?;
@@ -271,10 +284,10 @@ unsafe fn read(event: *mut rdma_cm_event) -> (u32, *mut rdma_cm_id) {
     (event.event, event.id)
 }
 
-/// `rdma_listen(3)`: sets errno. As many peers as the RNIC keeps may wait, whatever `backlog` says.
+/// `rdma_listen(3)`: sets errno.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_listen(id: *mut rdma_cm_id, _backlog: c_int) -> c_int {
-    sets_status(|| listen(&Object::<CmId>::find(id)?))
+pub extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    sets_status(|| listen(&Object::<CmId>::find(id)?, backlog))
 }
 
 /// `rdma_get_request(3)`: sets errno.

@@ -40,7 +40,10 @@ fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
         depths,
         private_data,
         offered,
+        place,
     } = note;
+    // It waits for the program's answer from now on, no more for the program.
+    drop(place);
     let mut event = rdma_cm_event::zeroed();
     event.id = Object::handle(&id);
     if let Some(offered) = offered {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use super::address;
+use super::backlog::{Backlog, Place};
 use super::devices;
 use super::numbers::EventKind;
 use super::offered::Offered;
@@ -36,6 +37,8 @@ pub(super) struct Note {
     pub(super) private_data: Vec<u8>,
     /// The peer that wants to connect; rejected if nobody takes the event.
     pub(super) offered: Option<Offered>,
+    /// Its place in the listener's backlog, until the program takes the event.
+    pub(super) place: Option<Place>,
 }
 
 impl Note {
@@ -47,6 +50,7 @@ impl Note {
             depths: Depths::default(),
             private_data: Vec::new(),
             offered: None,
+            place: None,
         }
     }
 
@@ -204,6 +208,8 @@ pub(super) struct State {
     pub(super) ports: Vec<Port>,
     /// It listens on IPv6 alone.
     pub(super) one_family: bool,
+    /// Peers that wait for the program to take their events.
+    pub(super) backlog: Backlog,
     /// The peer that waits for an answer.
     pub(super) offered: Option<Offered>,
     /// Depths that the peer has asked for, as this side has them.
@@ -336,6 +342,7 @@ impl State {
             destination: None,
             ports: Vec::new(),
             one_family: false,
+            backlog: Backlog::of(0),
             offered: None,
             offered_depths: None,
             connection: None,

@@ -13,6 +13,7 @@
 
 mod address;
 pub mod addrinfo;
+mod backlog;
 pub mod connecting;
 pub mod devices;
 pub mod endpoint;
