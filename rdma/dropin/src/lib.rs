@@ -11,5 +11,10 @@ mod fork;
 mod lists;
 mod logging;
 mod object;
+#[cfg(feature = "testbed")]
+mod program;
 pub mod refused;
 pub mod verbs;
+
+#[cfg(feature = "testbed")]
+pub use program::Program;

@@ -7,26 +7,26 @@ use std::time::Duration;
 use xwarp::work::Sgl;
 use xwarp::{
     Access, CompletionQueue, Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair,
-    RecvRequest, Rnic, SendRequest, WrId,
+    RecvRequest, Rnic, SendRequest, WorkCompletion, WrId,
 };
 use xwarp_driver::Wire;
-use xwarp_tcp::Instant;
+use xwarp_tcp::{Instant, StackConfig};
 use xwarp_test_kit::{MemoryRnic, Side, carry};
 
 const FRAMES: usize = 512;
-const HALF_TRIP: Duration = Duration::from_micros(20);
+pub(crate) const HALF_TRIP: Duration = Duration::from_micros(20);
 /// Longer than any timer of a message runs, so that its cost does not depend on when its queue pair sends the next one.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 const PORT: u16 = 4791;
 /// Bytes of each host's region, for messages that go one at a time.
 pub(crate) const REGION: usize = 4096;
 /// Messages that are posted at a time otherwise.
 pub(crate) const BURST: usize = 64;
 /// The longest of these, in bytes.
-const BURST_LEN: usize = 4096;
+pub(crate) const BURST_LEN: usize = 4096;
 const ENTRIES: usize = 2 * BURST;
 const QUEUE_PAIRS: usize = 10_000;
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A host: one RNIC and what an application has of it.
 pub(crate) struct Host {
@@ -35,22 +35,25 @@ pub(crate) struct Host {
     pub(crate) cq: CompletionQueue,
     pub(crate) qps: Vec<QueuePair>,
     pd: ProtectionDomain,
-    wire: Wire,
+    pub(crate) wire: Wire,
     /// Entries of a work queue, and Reads outstanding.
     depth: u16,
 }
 
+/// An RNIC, with so many bytes for regions.
+pub(crate) fn open(side: Side, region: usize) -> (Rnic, Wire) {
+    let rnic = MemoryRnic::at(side).frames(FRAMES).region_area(region);
+    let stack = |tcp: &mut StackConfig| {
+        tcp.seed = Some(1);
+        tcp.ack_delay = Duration::ZERO;
+        tcp.max_connections = 2 * QUEUE_PAIRS;
+    };
+    rnic.stack(stack).open()
+}
+
 impl Host {
-    fn new(side: Side, depth: u16, region: usize) -> Self {
-        let (rnic, wire) = MemoryRnic::at(side)
-            .frames(FRAMES)
-            .region_area(region)
-            .stack(|tcp| {
-                tcp.seed = Some(1);
-                tcp.ack_delay = Duration::ZERO;
-                tcp.max_connections = 2 * QUEUE_PAIRS;
-            })
-            .open();
+    pub(crate) fn new(side: Side, depth: u16, region: usize) -> Self {
+        let (rnic, wire) = open(side, region);
         let pd = rnic.allocate_pd().expect("a protection domain");
         Self {
             region: pd.allocate(region, Access::all()).expect("a region"),
@@ -63,15 +66,32 @@ impl Host {
         }
     }
 
-    fn create_qp(&mut self) {
+    pub(crate) fn create_qp(&mut self) {
         // For one message at a time, the smallest queues: what is measured is all else.
         let config = QpConfig::default()
             .send_depth(self.depth.into())
             .recv_depth(self.depth.into())
+            .flush_late_posts(true)
             .ord(self.depth)
             .ird(self.depth);
         let qp = self.pd.create_qp(&config, &self.cq, &self.cq);
         self.qps.push(qp.expect("a queue pair"));
+    }
+
+    /// Sends [`BURST`] messages over the first queue pair.
+    pub(crate) fn send_burst(&mut self, len: u32) {
+        let local = self.region.local(0, len);
+        let requests = (0..BURST as u64).map(|name| SendRequest::send(WrId(name), local));
+        let posted = self.qps[0].post_send_list(requests);
+        posted.expect("an empty queue");
+    }
+
+    /// Takes the completions of [`send_burst`](Self::send_burst).
+    pub(crate) fn take_burst(&mut self) {
+        let mut done = [WorkCompletion::empty(); BURST];
+        let polled = self.cq.poll_into(&mut done);
+        assert_eq!(polled.expect("an open RNIC"), BURST);
+        assert!(done.iter().all(WorkCompletion::is_success));
     }
 
     pub(crate) fn post_receive(&mut self, at: usize, len: u32) {
@@ -80,7 +100,7 @@ impl Host {
     }
 }
 
-fn responder_at() -> SocketAddr {
+pub(crate) fn responder_at() -> SocketAddr {
     SocketAddr::new(Side::B.address(), PORT)
 }
 
@@ -159,11 +179,12 @@ impl Hosts {
         answer.expect("a connection");
     }
 
-    fn turn(&mut self) {
+    /// Lets both engines turn, and carries frames; how many.
+    pub(crate) fn turn(&mut self) -> usize {
         self.requester.rnic.step_at(self.now);
-        self.forth();
+        let forth = self.forth();
         self.responder.rnic.step_at(self.now);
-        self.back();
+        forth + self.back()
     }
 
     /// Lets time pass between two messages.

@@ -12,7 +12,7 @@ use crate::abi::requests::{RecvList, SendList};
 use crate::abi::verbs::ibv_wc;
 use crate::entry::Result;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testbed"))]
 pub(crate) use local::testbed;
 pub(crate) use local::{limits, open};
 

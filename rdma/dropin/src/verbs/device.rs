@@ -187,7 +187,7 @@ impl Device {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testbed"))]
 impl Device {
     /// A device of a test's own, whose RNIC is open.
     pub(crate) fn for_test(

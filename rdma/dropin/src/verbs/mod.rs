@@ -22,6 +22,8 @@ pub mod qp_ex;
 mod qp_state;
 pub mod query;
 pub mod srq;
+#[cfg(any(test, feature = "testbed"))]
+pub mod testbed;
 #[cfg(test)]
 mod tests;
 mod turn;

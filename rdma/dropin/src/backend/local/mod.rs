@@ -12,7 +12,7 @@ mod requests;
 mod shared;
 mod stats;
 mod table;
-#[cfg(test)]
+#[cfg(any(test, feature = "testbed"))]
 pub(crate) mod testbed;
 mod watcher;
 

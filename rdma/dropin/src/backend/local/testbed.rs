@@ -1,62 +1,109 @@
-//! Two backends on RNICs in memory, and their connections.
+//! Backends on RNICs in memory, and their connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xwarp::Listener;
-use xwarp::config::Progress;
-use xwarp_test_kit::{Cable, MemoryRnic, MemoryRnics, Side, next_request};
+use xwarp::Rnic;
+use xwarp::cm::Connecting;
 
 use super::Local;
 use crate::backend::{Backend, EventSink, QpHandle};
-use crate::entry::lock;
+use crate::entry::Result;
 
-const PORT: u16 = 7471;
+#[cfg(test)]
+pub(crate) use pair::Pair;
 
-/// Backends on a cable.
-pub(crate) struct Pair {
-    a: Arc<Local>,
-    b: Arc<Local>,
-    listener: std::sync::Mutex<Listener>,
-    _cable: Cable,
-}
+/// A backend on an RNIC of the caller's.
+pub(crate) struct Opened(Arc<Local>);
 
-impl Pair {
-    /// Opens both, whose events go to `sinks`.
-    pub(crate) fn open(sinks: [Arc<dyn EventSink>; 2]) -> Self {
-        let rnics =
-            MemoryRnics::open(|side| MemoryRnic::at(side).announced().progress(Progress::Thread));
-        let MemoryRnics { a, b, cable } = rnics;
-        let [sink_a, sink_b] = sinks;
-        let address = SocketAddr::new(Side::B.address(), PORT);
-        let listener = b.listen(address).expect("a free port");
-        Self {
-            a: Arc::new(Local::new(a, sink_a, None).expect("handlers")),
-            b: Arc::new(Local::new(b, sink_b, None).expect("handlers")),
-            listener: std::sync::Mutex::new(listener),
-            _cable: cable,
-        }
+impl Opened {
+    /// Makes it, whose events go to `sink`.
+    pub(crate) fn new(rnic: Rnic, sink: Arc<dyn EventSink>) -> Result<Self> {
+        Ok(Self(Arc::new(Local::new(rnic, sink, None)?)))
     }
 
-    pub(crate) fn backends(&self) -> [Arc<dyn Backend>; 2] {
-        [Arc::<Local>::clone(&self.a), Arc::<Local>::clone(&self.b)]
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        Arc::<Local>::clone(&self.0)
     }
 
-    /// Connects a queue pair of the first to one of the second.
-    pub(crate) fn connect(&self, a: QpHandle, b: QpHandle) {
-        let to = SocketAddr::new(Side::B.address(), PORT);
-        let begun = self.a.qps.with(a, |qp| {
-            let begun = qp.begin_connect(to, b"", Duration::from_secs(20));
+    #[cfg(feature = "testbed")]
+    pub(crate) fn rnic(&self) -> &Rnic {
+        &self.0.rnic
+    }
+
+    /// Begins to connect a queue pair, which is not connected, to a peer that listens.
+    pub(crate) fn begin_connect(
+        &self,
+        qp: QpHandle,
+        to: SocketAddr,
+        timeout: Duration,
+    ) -> Connecting {
+        let begun = self.0.qps.with(qp, |qp| {
+            let begun = qp.begin_connect(to, b"", timeout);
             Ok(begun.expect("a connection"))
         });
-        let mut listener = lock(&self.listener);
-        let request = next_request(&mut listener);
-        let accepted = self.b.qps.with(b, |qp| {
-            request.accept(qp, b"").expect("a connection");
-            Ok(())
-        });
-        accepted.expect("a queue pair");
-        begun.expect("a queue pair").wait().expect("a connection");
+        begun.expect("a queue pair")
+    }
+}
+
+#[cfg(test)]
+mod pair {
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+
+    use xwarp::Listener;
+    use xwarp::config::Progress;
+    use xwarp_test_kit::{Cable, MemoryRnic, MemoryRnics, Side, next_request};
+
+    use super::{Arc, Backend, Duration, EventSink, Opened, QpHandle};
+    use crate::entry::lock;
+
+    const PORT: u16 = 7471;
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// Backends on a cable.
+    pub(crate) struct Pair {
+        a: Opened,
+        b: Opened,
+        listener: Mutex<Listener>,
+        _cable: Cable,
+    }
+
+    impl Pair {
+        /// Opens both, whose events go to `sinks`.
+        pub(crate) fn open(sinks: [Arc<dyn EventSink>; 2]) -> Self {
+            let rnics = MemoryRnics::open(|side| {
+                MemoryRnic::at(side).announced().progress(Progress::Thread)
+            });
+            let MemoryRnics { a, b, cable } = rnics;
+            let [sink_a, sink_b] = sinks;
+            let address = SocketAddr::new(Side::B.address(), PORT);
+            let listener = b.listen(address).expect("a free port");
+            Self {
+                a: Opened::new(a, sink_a).expect("handlers"),
+                b: Opened::new(b, sink_b).expect("handlers"),
+                listener: Mutex::new(listener),
+                _cable: cable,
+            }
+        }
+
+        pub(crate) fn backends(&self) -> [Arc<dyn Backend>; 2] {
+            [self.a.backend(), self.b.backend()]
+        }
+
+        /// Connects a queue pair of the first to one of the second.
+        pub(crate) fn connect(&self, a: QpHandle, b: QpHandle) {
+            let to = SocketAddr::new(Side::B.address(), PORT);
+            let begun = self.a.begin_connect(a, to, TIMEOUT);
+            let mut listener = lock(&self.listener);
+            let request = next_request(&mut listener);
+            let accepted = self.b.0.qps.with(b, |qp| {
+                request.accept(qp, b"").expect("a connection");
+                Ok(())
+            });
+            accepted.expect("a queue pair");
+            begun.wait().expect("a connection");
+        }
     }
 }
