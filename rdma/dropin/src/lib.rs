@@ -9,6 +9,7 @@ pub mod cm;
 mod entry;
 mod fork;
 mod lists;
+mod lock;
 mod logging;
 mod object;
 #[cfg(feature = "testbed")]

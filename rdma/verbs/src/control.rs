@@ -133,6 +133,7 @@ impl Control {
     }
 
     /// Where slots of work queues are freed.
+    #[inline]
     pub(crate) fn slots(&self) -> &Arc<SlotTable> {
         &self.slots
     }
@@ -183,11 +184,13 @@ impl Control {
     }
 
     /// Whether the RNIC was closed.
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     /// Refuses what needs no call of the engine once the RNIC was closed.
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<(), RnicUnavailable> {
         if self.is_closed() {
             return Err(RnicUnavailable::Closed);
@@ -364,10 +367,16 @@ impl Control {
     }
 
     /// Tells the engine that a queue pair has been posted to.
+    #[inline]
     pub(crate) fn notify(&self, qp: QpId) {
-        if !self.ready.add(qp.slot()) {
-            return; // whoever has added it rings
+        // Else whoever has added it rings.
+        if self.ready.add(qp.slot()) {
+            self.ring();
         }
+    }
+
+    #[inline(never)]
+    fn ring(&self) {
         match &self.mode {
             Mode::Thread { bell, .. } => bell.ring(),
             Mode::Inline(inline) => inline.ring(),

@@ -163,12 +163,15 @@ impl CompletionQueue {
     ///
     /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
-        self.control.check_open()?;
-        if let Some(completion) = self.take() {
-            return Ok(Some(completion));
+        let mut taken = None;
+        let is_taken = self.take_if(|completion| {
+            taken = Some(*completion);
+            true
+        });
+        if !is_taken {
+            self.poll_each(1, |completion| taken = Some(*completion))?;
         }
-        self.control.turn();
-        Ok(self.take())
+        Ok(taken)
     }
 
     /// Takes the oldest completions, as many as there are and `completions` has room for, and returns their number, as `ibv_poll_cq` does.
@@ -181,22 +184,65 @@ impl CompletionQueue {
         &mut self,
         completions: &mut [WorkCompletion],
     ) -> Result<usize, RnicUnavailable> {
-        self.control.check_open()?;
-        let taken = self.take_into(completions);
-        if taken > 0 || completions.is_empty() {
-            return Ok(taken);
-        }
-        self.control.turn();
-        Ok(self.take_into(completions))
+        let most = completions.len();
+        let mut places = completions.iter_mut();
+        self.poll_each(most, |completion| {
+            if let Some(place) = places.next() {
+                *place = *completion;
+            }
+        })
     }
 
-    fn take_into(&mut self, completions: &mut [WorkCompletion]) -> usize {
+    /// Takes the oldest completions, as many as there are and `most` allows, and returns their number. Each is shown to `see` where it lies, so
+    /// that it need not be copied.
+    ///
+    /// # Errors
+    ///
+    /// As of [`poll_into`](Self::poll_into).
+    pub fn poll_each(
+        &mut self,
+        most: usize,
+        mut see: impl FnMut(&WorkCompletion),
+    ) -> Result<usize, RnicUnavailable> {
+        self.control.check_open()?;
+        let mut has_turned = false;
+        loop {
+            let taken = self.take_each(most, &mut see);
+            if taken > 0 || most == 0 || has_turned {
+                return Ok(taken);
+            }
+            self.control.turn();
+            has_turned = true;
+        }
+    }
+
+    /// Takes the oldest completion if it is there and `accept` says so. Returns false else, also where it was not found out: then
+    /// [`poll_each`](Self::poll_each) does.
+    #[inline]
+    pub fn take_if(&mut self, mut accept: impl FnMut(&WorkCompletion) -> bool) -> bool {
+        if self.control.is_closed() || !self.backlog.is_empty() {
+            return false;
+        }
+        let Ok(entry) = self.ring.peek() else {
+            return false;
+        };
+        if !accept(&entry.completion) {
+            return false;
+        }
+        let slots = entry.slots;
+        // The engine must find the place free before anybody posts again.
+        let _seen = self.ring.pop();
+        self.control.slots().free(slots);
+        true
+    }
+
+    fn take_each(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
         let mut taken = 0;
-        while let Some(places) = completions.get_mut(taken..) {
+        while taken < most {
             let run = if self.backlog.is_empty() {
-                self.take_run(places)
+                self.take_run(most - taken, see)
             } else {
-                self.take_one(places)
+                self.take_former(see)
             };
             if run == 0 {
                 break;
@@ -206,21 +252,20 @@ impl CompletionQueue {
         taken
     }
 
-    /// Takes the oldest completion, if there is a place for it.
+    /// Takes the oldest completion of a former ring.
     #[cold]
-    fn take_one(&mut self, places: &mut [WorkCompletion]) -> usize {
-        let Some(place) = places.first_mut() else {
-            return 0;
-        };
-        self.take().map_or(0, |completion| {
-            *place = completion;
+    fn take_former(&mut self, see: &mut impl FnMut(&WorkCompletion)) -> usize {
+        self.backlog.pop_front().map_or(0, |entry| {
+            see(&entry.completion);
+            self.control.slots().free(entry.slots);
             1
         })
     }
 
     /// Takes the oldest completions as far as they are of a few queues, whose slots are freed together.
-    fn take_run(&mut self, places: &mut [WorkCompletion]) -> usize {
-        let there = self.ring.slots().min(places.len());
+    #[inline]
+    fn take_run(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
+        let there = self.ring.slots().min(most);
         let Ok(entries) = self.ring.read_chunk(there) else {
             return 0;
         };
@@ -229,11 +274,11 @@ impl CompletionQueue {
             return 0;
         };
         let (mut taken, mut freed) = (0, FreedSlots::beginning_with(oldest.slots));
-        for (place, entry) in places.iter_mut().zip(first.iter().chain(second)) {
+        for entry in first.iter().chain(second) {
             if !freed.note(entry.slots) {
                 break;
             }
-            *place = entry.completion;
+            see(&entry.completion);
             taken += 1;
         }
         // The engine must find the places free before anybody posts again.
@@ -241,25 +286,6 @@ impl CompletionQueue {
         let slots = u32::try_from(taken).unwrap_or(u32::MAX); // no more than a queue has
         freed.free(slots, self.control.slots());
         taken
-    }
-
-    fn take(&mut self) -> Option<WorkCompletion> {
-        let entry = self.pop()?;
-        self.control.slots().free(entry.slots);
-        Some(entry.completion)
-    }
-
-    fn pop(&mut self) -> Option<Cqe> {
-        if self.backlog.is_empty() {
-            self.ring.pop().ok()
-        } else {
-            self.take_former()
-        }
-    }
-
-    #[cold]
-    fn take_former(&mut self) -> Option<Cqe> {
-        self.backlog.pop_front()
     }
 
     /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5). A completion that is in the
@@ -377,7 +403,7 @@ impl Drop for CompletionQueue {
             self.control.release(move |engine| engine.cqs().remove(id));
         }
         // Nobody else can poll these, and their work requests are done.
-        while self.take().is_some() {}
+        self.take_each(usize::MAX, &mut |_completion| {});
     }
 }
 

@@ -90,24 +90,29 @@ impl PostingEnd {
         }
     }
 
+    #[inline]
     fn check_postable(&self, half: Half) -> Result<(), PostError> {
         match self.shared.state() {
             QpState::Idle | QpState::Rts => Ok(()),
-            state @ (QpState::Closing | QpState::Terminate | QpState::Error) => {
-                // The engine's end leaves all queue pairs in Error.
-                self.control.check_open()?;
-                if self.shared.is_destroyed() {
-                    return Err(PostError::Destroyed);
-                }
-                if self.flushes_late && (state != QpState::Closing || half == Half::Receives) {
-                    return Ok(());
-                }
-                Err(PostError::InvalidState(state))
-            }
+            state => self.check_late(state, half),
         }
     }
 
+    #[cold]
+    fn check_late(&self, state: QpState, half: Half) -> Result<(), PostError> {
+        // The engine's end leaves all queue pairs in Error.
+        self.control.check_open()?;
+        if self.shared.is_destroyed() {
+            return Err(PostError::Destroyed);
+        }
+        if self.flushes_late && (state != QpState::Closing || half == Half::Receives) {
+            return Ok(());
+        }
+        Err(PostError::InvalidState(state))
+    }
+
     /// The engine does not take what is posted but flushes it.
+    #[inline]
     fn is_late(&self) -> bool {
         !matches!(self.shared.state(), QpState::Idle | QpState::Rts)
     }
@@ -221,7 +226,26 @@ impl SendQueue {
         self.ring.push(request)
     }
 
+    /// Whether a work request that passes `check` may be [`put`](Self::put) now.
+    #[inline]
+    pub(crate) fn check_put(
+        &mut self,
+        check: impl FnOnce(&PayloadLimits) -> Result<(), PostError>,
+    ) -> Result<(), PostError> {
+        self.end.check_postable(Half::Sends)?;
+        check(&self.end.limits)?;
+        self.ring.check_room()
+    }
+
+    /// Posts what was checked, without telling the engine. A request that is made in the argument is made in its place.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "else the request is moved")]
+    pub(crate) fn put(&mut self, request: SendRequest) {
+        self.ring.put(request);
+    }
+
     /// Tells the engine that something was posted.
+    #[inline]
     pub(crate) fn ring_doorbell(&self) {
         self.end.control.notify(self.end.id);
     }
@@ -285,7 +309,26 @@ impl ReceiveQueue {
         self.ring.push(request)
     }
 
+    /// Whether a buffer that passes `check` may be [`put`](Self::put) now.
+    #[inline]
+    pub(crate) fn check_put(
+        &mut self,
+        check: impl FnOnce(&PayloadLimits) -> Result<(), PostError>,
+    ) -> Result<(), PostError> {
+        self.end.check_postable(Half::Receives)?;
+        check(&self.end.limits)?;
+        self.ring.check_room()
+    }
+
+    /// Posts what was checked, as [`SendQueue::put`] does.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "else the request is moved")]
+    pub(crate) fn put(&mut self, request: RecvRequest) {
+        self.ring.put(request);
+    }
+
     /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
+    #[inline]
     pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
         if self.end.is_late() {
@@ -406,6 +449,7 @@ impl DataPath {
         &mut self.sends
     }
 
+    #[inline]
     pub(crate) fn receives(&mut self) -> Result<&mut ReceiveQueue, PostError> {
         self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)
     }

@@ -86,6 +86,7 @@ mod assisted;
 mod async_events;
 mod attempt;
 pub mod attr;
+mod batch;
 mod bound;
 pub mod buffers;
 mod burst;

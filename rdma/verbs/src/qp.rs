@@ -315,6 +315,7 @@ impl QueuePair {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn data_path(&mut self) -> Result<&mut DataPath, PostError> {
         self.data_path.as_mut().ok_or(PostError::DataPathTaken)
     }

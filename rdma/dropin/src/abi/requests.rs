@@ -35,7 +35,7 @@ impl Element {
     }
 }
 
-impl<'a> SendList<'a> {
+impl SendList<'_> {
     /// The list that begins with `first`.
     ///
     /// # Safety
@@ -45,16 +45,15 @@ impl<'a> SendList<'a> {
         Self(first, PhantomData)
     }
 
-    /// The request of a list of one.
+    /// Whether it has one request.
     #[inline]
-    pub fn only(&self) -> Option<SendWr<'a>> {
+    pub fn is_of_one(&self) -> bool {
         let mut rest = self.clone();
-        let request = rest.next()?;
-        rest.0.is_null().then_some(request)
+        rest.next().is_some() && rest.0.is_null()
     }
 }
 
-impl<'a> RecvList<'a> {
+impl RecvList<'_> {
     /// The list that begins with `first`.
     ///
     /// # Safety
@@ -62,14 +61,6 @@ impl<'a> RecvList<'a> {
     /// As [`SendList::new`].
     pub const unsafe fn new(first: *const ibv_recv_wr) -> Self {
         Self(first, PhantomData)
-    }
-
-    /// The request of a list of one.
-    #[inline]
-    pub fn only(&self) -> Option<RecvWr<'a>> {
-        let mut rest = self.clone();
-        let request = rest.next()?;
-        rest.0.is_null().then_some(request)
     }
 }
 
@@ -115,6 +106,20 @@ unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [Element
     Some(unsafe { slice::from_raw_parts(list.cast(), number) })
 }
 
+/// The element of a list of one, if the list is such.
+///
+/// # Safety
+///
+/// As [`elements`].
+#[inline]
+unsafe fn only_element<'a>(list: *const ibv_sge, number: i32) -> Option<&'a Element> {
+    if number != 1 {
+        return None;
+    }
+    // SAFETY: the caller vouches for the list.
+    unsafe { list.cast::<Element>().as_ref() }
+}
+
 impl<'a> SendWr<'a> {
     /// Its own fields.
     #[inline]
@@ -133,6 +138,27 @@ impl<'a> SendWr<'a> {
     pub fn sges(self) -> Option<&'a [Element]> {
         // SAFETY: whoever made the list of requests vouches for what they point to.
         unsafe { elements(self.0.sg_list, self.0.num_sge) }
+    }
+
+    /// The element of a scatter/gather list of one.
+    #[inline]
+    pub fn only_sge(self) -> Option<&'a Element> {
+        // SAFETY: whoever made the list of requests vouches for what they point to.
+        unsafe { only_element(self.0.sg_list, self.0.num_sge) }
+    }
+
+    /// The inline data if they are in one piece and not more than so many bytes.
+    #[inline]
+    pub fn inline_piece(self, most: usize) -> Option<&'a [u8]> {
+        debug_assert!(self.has(IBV_SEND_INLINE));
+        let piece = self.only_sge()?.fields();
+        let len = usize::try_from(piece.length).ok()?;
+        let from = piece.addr as *const u8;
+        if len > most || from.is_null() {
+            return None;
+        }
+        // SAFETY: whoever made the list of requests vouches for what they point to. By the manual page, it does not change before the call is over.
+        Some(unsafe { slice::from_raw_parts(from, len) })
     }
 
     /// Copies the inline data to the beginning of `into`, and returns how much it is; nothing if there is no room.
@@ -177,6 +203,13 @@ impl<'a> RecvWr<'a> {
     #[inline]
     pub fn fields(self) -> &'a ibv_recv_wr {
         self.0
+    }
+
+    /// The element of a scatter/gather list of one.
+    #[inline]
+    pub fn only_sge(self) -> Option<&'a Element> {
+        // SAFETY: whoever made the list of requests vouches for what they point to.
+        unsafe { only_element(self.0.sg_list, self.0.num_sge) }
     }
 
     /// Its scatter/gather list, unless there is none or its number is wrong.

@@ -134,7 +134,7 @@ pub(crate) struct NewQp {
     pub(crate) handle: QpHandle,
     /// Its number of 24 bits.
     pub(crate) number: u32,
-    pub(crate) port: Arc<dyn QpPort>,
+    pub(crate) port: Box<dyn QpPort>,
 }
 
 /// What a queue pair is doing.
@@ -222,7 +222,7 @@ pub(crate) trait SrqPort: Send + Sync {
 /// Polls a completion queue, from any thread.
 pub(crate) trait CqPort: Send + Sync {
     /// Takes completions, up to as many as there are places, and returns their number.
-    fn poll(&self, places: &mut [ibv_wc]) -> Result<usize>;
+    fn poll(&self, places: &mut [ibv_wc]) -> Result<u32>;
     /// Asks for a notice of the next completion, or of the next solicited one.
     fn arm(&self, solicited_only: bool) -> Result<()>;
 }
@@ -255,7 +255,7 @@ pub(crate) trait Backend: Connections + Send + Sync {
         &self,
         entries: usize,
         notice: Option<Notice>,
-    ) -> Result<(CqHandle, Arc<dyn CqPort>)>;
+    ) -> Result<(CqHandle, Box<dyn CqPort>)>;
     fn resize_cq(&self, cq: CqHandle, entries: usize) -> Result<()>;
     fn destroy_cq(&self, cq: CqHandle) -> Result<()>;
 

@@ -20,7 +20,7 @@ pub(crate) struct Cq {
     context: Arc<Object<Context>>,
     backend: Arc<dyn Backend>,
     handle: CqHandle,
-    port: Arc<dyn CqPort>,
+    port: Box<dyn CqPort>,
     channel: Option<Arc<Object<Channel>>>,
     watched: Arc<Watched>,
     /// The completion that `ibv_start_poll` or `ibv_next_poll` has taken, until `ibv_end_poll`.
@@ -193,7 +193,8 @@ pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) 
         // SAFETY: by its manual page, the array has that many places, which are integers and the program's to give.
         let places = unsafe { std::slice::from_raw_parts_mut(places, entries) };
         let taken = cq.body().port.poll(places)?;
-        c_int::try_from(taken).map_err(|_never| Errno::EOVERFLOW)
+        // Not more than `entries`.
+        Ok(taken.cast_signed())
     })
 }
 

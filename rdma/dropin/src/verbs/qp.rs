@@ -30,7 +30,7 @@ pub(crate) struct Qp {
     recv_cq: Arc<Object<Cq>>,
     srq: Option<Arc<Object<Srq>>>,
     handle: QpHandle,
-    port: Arc<dyn QpPort>,
+    port: Box<dyn QpPort>,
     watched: Arc<Watched>,
     attributes: Mutex<QpAttributes>,
     /// What `ibv_wr_start` has begun.

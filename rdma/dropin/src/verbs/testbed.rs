@@ -10,18 +10,6 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::abi::Zeroed;
-use crate::abi::numbers::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS,
-    IBV_WR_RDMA_WRITE_WITH_IMM,
-};
-use crate::abi::verbs::{
-    Rdma, Target, ibv_async_event, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr,
-    ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, verbs_context,
-};
-use crate::backend::QpHandle;
-use crate::object::Object;
 use super::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use super::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use super::context::ibv_close_device;
@@ -31,6 +19,19 @@ use super::mr::{ibv_dereg_mr, ibv_reg_mr};
 use super::operations::open;
 use super::pd::{ibv_alloc_pd, ibv_dealloc_pd};
 use super::qp::{Qp, ibv_destroy_qp};
+use crate::abi::Zeroed;
+use crate::abi::numbers::{
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS,
+    IBV_WR_RDMA_WRITE_WITH_IMM,
+};
+use crate::abi::verbs::{
+    Rdma, Target, ibv_async_event, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_mr,
+    ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+    verbs_context,
+};
+use crate::backend::QpHandle;
+use crate::object::Object;
 
 /// Bytes of a host's memory.
 pub const LEN: usize = 8192;

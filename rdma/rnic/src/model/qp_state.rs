@@ -29,6 +29,7 @@ impl QpState {
         }
     }
 
+    #[inline]
     pub(crate) fn from_u8(value: u8) -> Self {
         match value {
             0 => Self::Idle,

@@ -36,6 +36,7 @@ impl Sgl {
 impl Deref for Sgl {
     type Target = [Sge];
 
+    #[inline]
     fn deref(&self) -> &[Sge] {
         let Self(elements) = self;
         elements
@@ -43,14 +44,18 @@ impl Deref for Sgl {
 }
 
 impl FromIterator<Sge> for Sgl {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = Sge>>(elements: I) -> Self {
         Self(elements.into_iter().collect())
     }
 }
 
 impl From<Sge> for Sgl {
+    #[inline]
     fn from(element: Sge) -> Self {
-        Self::from_iter([element])
+        let mut elements = SmallVec::new();
+        elements.push(element);
+        Self(elements)
     }
 }
 
@@ -76,6 +81,7 @@ pub struct RemoteAddress {
 }
 
 /// Bytes of all elements.
+#[inline]
 pub fn total(sgl: &[Sge]) -> Option<u32> {
     if let [only] = sgl {
         return Some(only.len);

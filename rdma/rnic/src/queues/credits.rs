@@ -5,6 +5,7 @@
 //! a table of the RNIC, where a completion names its queue.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -101,11 +102,13 @@ impl SlotTable {
     }
 
     /// Frees a slot of a queue, unless it is gone. Any thread may do so at any time.
+    #[inline]
     pub fn free(&self, key: SlotKey) {
         self.free_many(key, 1);
     }
 
     /// Frees so many slots of a queue by one locked instruction, likewise.
+    #[inline]
     pub fn free_many(&self, key: SlotKey, slots: u32) {
         let Some(place) = self.at(key.index) else {
             return;
@@ -117,6 +120,7 @@ impl SlotTable {
         });
     }
 
+    #[inline(never)]
     fn freed(&self, key: SlotKey) -> u32 {
         let now = self
             .at(key.index)
@@ -259,12 +263,46 @@ impl<T> WorkQueue<T> {
 
     /// Puts a work request into the queue, if a slot is free. The other thread's counter is only looked at when none seems to be.
     pub fn push(&mut self, request: T) -> Result<(), PostError> {
-        let full = self.in_use() >= self.depth && self.outstanding() >= self.depth;
-        if full || self.ring.push(request).is_err() {
-            return Err(PostError::TooManyWorkRequests(self.depth()));
+        if !self.has_room() || self.ring.push(request).is_err() {
+            return Err(self.full());
         }
         self.taken = self.taken.wrapping_add(1);
         Ok(())
+    }
+
+    /// Refuses more where no slot is free.
+    #[inline]
+    pub fn check_room(&mut self) -> Result<(), PostError> {
+        if self.has_room() {
+            return Ok(());
+        }
+        Err(self.full())
+    }
+
+    /// Puts a work request into the queue after [`check_room`](Self::check_room) has allowed it. A request that is made in the argument is
+    /// made in its place, not moved there.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "else the request is moved")]
+    pub fn put(&mut self, request: T) {
+        // A slot is freed after the engine has taken the request, so the ring has room and nothing is leaked. Dropping would need the request
+        // outside of the ring.
+        let pushed = self.ring.push(request);
+        debug_assert!(
+            pushed.is_ok(),
+            "there is a free slot and no room in the ring"
+        );
+        self.taken = self.taken.wrapping_add(u32::from(pushed.is_ok()));
+        mem::forget(pushed);
+    }
+
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        self.in_use() < self.depth || self.outstanding() < self.depth
+    }
+
+    #[cold]
+    fn full(&self) -> PostError {
+        PostError::TooManyWorkRequests(self.depth())
     }
 }
 
@@ -326,6 +364,23 @@ mod tests {
         assert_eq!((queue.push(1), queue.push(2)), (Ok(()), Ok(())));
         table.free(gone);
         assert_eq!(queue.push(3), FULL);
+    }
+
+    #[test]
+    fn request_is_put_where_there_is_room() {
+        let table = SlotTable::new(1, 0).unwrap();
+        let [key, _] = table.open_pair(QpId::new(0, 0));
+        let (mut queue, mut engine) = queue(&table, key);
+        for round in 0..3 {
+            for request in [round, round + 1] {
+                assert_eq!(queue.check_room(), Ok(()));
+                queue.put(request);
+            }
+            assert_eq!(queue.check_room(), FULL);
+            assert_eq!((engine.pop(), engine.pop()), (Ok(round), Ok(round + 1)));
+            assert_eq!(queue.check_room(), FULL, "taken, but not free");
+            table.free_many(key, 2);
+        }
     }
 
     #[test]

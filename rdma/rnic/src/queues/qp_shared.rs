@@ -46,6 +46,7 @@ impl QpShared {
     }
 
     /// The state that the engine showed last.
+    #[inline]
     pub fn state(&self) -> QpState {
         QpState::from_u8(self.state.load(Ordering::Acquire))
     }

@@ -31,6 +31,7 @@ impl ReadySet {
     /// Then it costs a barrier, but no locked instruction. The caller writes, then reads the bit; whoever takes it out clears the bit,
     /// then reads what was written. Each has a full barrier between. So either the caller finds the bit cleared, or the other finds
     /// what was written.
+    #[inline]
     pub fn add(&self, number: usize) -> bool {
         let (at, bit) = (number / BITS, 1 << (number % BITS));
         let Some(word) = self.words.get(at) else {
@@ -43,6 +44,11 @@ impl ReadySet {
                 return false;
             }
         }
+        self.set(at, word, bit)
+    }
+
+    #[inline(never)]
+    fn set(&self, at: usize, word: &AtomicU64, bit: u64) -> bool {
         word.fetch_or(bit, Ordering::Release);
         // After the word: whoever finds this bit finds that one.
         self.summary

@@ -16,7 +16,7 @@ mod table;
 pub(crate) mod testbed;
 mod watcher;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use xwarp::attr::{QpChange, RnicAttributes};
@@ -46,7 +46,8 @@ use super::{
     PdHandle, QpHandle, QpRequest, QpView, ReregisterFailure, Rights, SrqChange, SrqHandle,
     SrqPort, SrqSizes,
 };
-use crate::entry::{Result, lock};
+use crate::entry::Result;
+use crate::lock::Lock;
 
 /// An RNIC with all of its objects.
 struct Local {
@@ -143,7 +144,7 @@ impl Local {
         verb: impl FnOnce(&mut SharedReceiveQueue) -> Result<R>,
     ) -> Result<R> {
         let srq = self.srq(srq)?;
-        verb(lock(&srq.0).as_mut().ok_or(Errno::EINVAL)?)
+        verb(srq.0.lock().as_mut().ok_or(Errno::EINVAL)?)
     }
 
     /// Lends the completion queues of a queue pair to be. Two are locked in the order of their numbers.
@@ -154,13 +155,13 @@ impl Local {
     ) -> Result<R> {
         let (send, recv) = (request.send_cq, request.recv_cq);
         let low = self.cq(send.min(recv))?;
-        let low = lock(&low.queue);
+        let low = low.queue.lock();
         let low = low.as_ref().ok_or(Errno::EINVAL)?;
         if send == recv {
             return verb(low, low);
         }
         let high = self.cq(send.max(recv))?;
-        let high = lock(&high.queue);
+        let high = high.queue.lock();
         let high = high.as_ref().ok_or(Errno::EINVAL)?;
         if send < recv {
             verb(low, high)
@@ -188,10 +189,10 @@ impl Local {
 
 /// Ends the queue of a port by a verb that takes it; its identity. One that is refused stays where it is.
 fn end_queue<T, I, E: Numbered>(
-    place: &Mutex<Option<T>>,
+    place: &Lock<Option<T>>,
     end: impl FnOnce(T) -> (I, std::result::Result<(), RefusedError<T, E>>),
 ) -> Result<I> {
-    let mut place = lock(place);
+    let mut place = place.lock();
     let (id, ended) = end(place.take().ok_or(Errno::EINVAL)?);
     ended.map_err(|refused| {
         *place = Some(*refused.object);
@@ -273,19 +274,19 @@ impl Backend for Local {
         &self,
         entries: usize,
         notice: Option<Notice>,
-    ) -> Result<(CqHandle, Arc<dyn CqPort>)> {
+    ) -> Result<(CqHandle, Box<dyn CqPort>)> {
         let made = self.rnic.create_cq_with(entries, self.handler);
         let queue = made.map_err(|error| error.errno())?;
         let id = queue.id();
         let port = Arc::new(Cq::new(queue, &self.qps));
         let cq = CqHandle(self.cqs.insert(Arc::clone(&port))?);
         self.notices.add_cq(id, cq, notice);
-        Ok((cq, port))
+        Ok((cq, Box::new(port)))
     }
 
     fn resize_cq(&self, cq: CqHandle, entries: usize) -> Result<()> {
         let cq = self.cq(cq)?;
-        let mut queue = lock(&cq.queue);
+        let mut queue = cq.queue.lock();
         let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
         queue.resize(entries).map_err(|error| error.errno())
     }
@@ -309,7 +310,7 @@ impl Backend for Local {
             pd.create_srq(config).map_err(|error| error.errno())
         })?;
         let id = queue.id();
-        let port = Arc::new(SrqPosts(Mutex::new(Some(queue))));
+        let port = Arc::new(SrqPosts(Lock::new(Some(queue))));
         let srq = SrqHandle(self.srqs.insert(Arc::clone(&port))?);
         self.notices.add_srq(id, srq);
         Ok((srq, port))

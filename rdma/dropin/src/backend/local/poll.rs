@@ -1,6 +1,6 @@
 //! Completions of xwarp become those of C.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
 use xwarp::completion::Arm;
@@ -18,42 +18,34 @@ use crate::abi::numbers::{
 };
 use crate::abi::verbs::ibv_wc;
 use crate::backend::CqPort;
-use crate::entry::{Result, lock};
-
-/// Completions that are taken at once.
-const BATCH: usize = 16;
+use crate::entry::Result;
+use crate::lock::Lock;
 
 /// A completion queue, until it is destroyed.
 pub(super) struct Cq {
-    pub(super) queue: Mutex<Option<CompletionQueue>>,
+    pub(super) queue: Lock<Option<CompletionQueue>>,
     qps: Weak<QueuePairs>,
 }
 
 impl Cq {
     pub(super) fn new(queue: CompletionQueue, qps: &Arc<QueuePairs>) -> Self {
         Self {
-            queue: Mutex::new(Some(queue)),
+            queue: Lock::new(Some(queue)),
             qps: Arc::downgrade(qps),
         }
     }
 }
 
-impl CqPort for Cq {
-    fn poll(&self, places: &mut [ibv_wc]) -> Result<usize> {
-        let mut queue = lock(&self.queue);
-        let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
-        if let [place] = places {
-            return self.poll_one(queue, place);
+impl CqPort for Arc<Cq> {
+    fn poll(&self, places: &mut [ibv_wc]) -> Result<u32> {
+        if let [place] = places
+            && let Some(mut queue) = self.queue.try_lock()
+            && let Some(queue) = queue.as_mut()
+            && queue.take_if(|completion| tell_plain(completion, place))
+        {
+            return Ok(1);
         }
-        let mut taken = 0;
-        for places in places.chunks_mut(BATCH) {
-            let found = self.poll_batch(queue, places)?;
-            taken += found;
-            if found < places.len() {
-                break;
-            }
-        }
-        Ok(taken)
+        self.poll_any(places)
     }
 
     fn arm(&self, solicited_only: bool) -> Result<()> {
@@ -62,71 +54,45 @@ impl CqPort for Cq {
         } else {
             Arm::Next
         };
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         let queue = queue.as_ref().ok_or(Errno::EINVAL)?;
         queue.arm(kind).map_err(|error| error.errno())
     }
 }
 
 impl Cq {
-    /// Takes a completion, as most polls do.
-    #[inline]
-    fn poll_one(&self, queue: &mut CompletionQueue, place: &mut ibv_wc) -> Result<usize> {
-        match queue.poll() {
-            Ok(Some(completion)) => {
-                self.tell(&completion, place);
-                Ok(1)
+    /// Polls whatever there is, after a turn of the engine if there is nothing.
+    #[inline(never)]
+    fn poll_any(&self, places: &mut [ibv_wc]) -> Result<u32> {
+        let mut queue = self.queue.lock();
+        let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
+        let (most, mut places) = (places.len(), places.iter_mut());
+        let taken = queue.poll_each(most, |completion| {
+            if let Some(place) = places.next() {
+                self.tell(completion, place);
             }
-            Ok(None) => Ok(0),
-            Err(error) => Err(error.errno()),
-        }
-    }
-
-    /// Takes as many completions as there are places, [`BATCH`] at most.
-    fn poll_batch(&self, queue: &mut CompletionQueue, places: &mut [ibv_wc]) -> Result<usize> {
-        let mut batch = [WorkCompletion::empty(); BATCH];
-        let batch = batch.get_mut(..places.len()).unwrap_or_default();
-        let found = queue.poll_into(batch).map_err(|error| error.errno())?;
-        for (completion, place) in batch.iter().zip(places.iter_mut()).take(found) {
-            self.tell(completion, place);
-        }
-        Ok(found)
+        });
+        let taken = taken.map_err(|error| error.errno())?;
+        u32::try_from(taken).map_err(|_never| Errno::EOVERFLOW)
     }
 
     /// Writes a completion into its place.
     #[inline]
     fn tell(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        let (mut imm_data, mut wc_flags) = (0, 0);
-        if let Some([a, b, c, d, ..]) = completion.immediate {
-            (imm_data, wc_flags) = (u32::from_ne_bytes([a, b, c, d]), IBV_WC_WITH_IMM);
-        } else if let Some(stag) = completion.invalidated {
-            (imm_data, wc_flags) = (stag.0, IBV_WC_WITH_INV);
+        if tell_plain(completion, place) {
+            return;
         }
-        let number = completion.qp.number();
-        let is_success = completion.status == CompletionStatus::Success;
-        *place = ibv_wc {
-            wr_id: completion.wr_id.0,
-            status: IBV_WC_SUCCESS,
-            opcode: opcode(completion),
-            vendor_err: 0,
-            byte_len: completion.byte_len,
-            imm_data,
-            qp_num: number,
-            src_qp: 0,
-            wc_flags,
-            pkey_index: 0,
-            slid: 0,
-            sl: 0,
-            dlid_path_bits: 0,
-        };
-        if !is_success {
+        tell_any(completion, IBV_WC_SUCCESS, place);
+        if completion.status == CompletionStatus::Success {
+            tell_data(completion, place);
+        } else {
             self.tell_failure(completion, place);
         }
     }
 
     #[cold]
     fn tell_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        // Only this one asks the engine: a queue that is flushed has many others.
+        // Only this one asks the engine.
         let is_remote = completion.status == CompletionStatus::RemoteTermination;
         let qps = is_remote.then(|| self.qps.upgrade()).flatten();
         let terminate = qps.and_then(|qps| qps.terminate_of(completion.qp));
@@ -140,10 +106,61 @@ fn vendor_error(code: TermCode) -> u32 {
     u32::from_be_bytes([0, code.layer(), code.etype(), code.code()])
 }
 
+/// Writes a completion into its place if nothing more is to be told, as of most.
 #[inline]
-fn opcode(completion: &WorkCompletion) -> u32 {
-    match completion.opcode {
-        Opcode::Receive if completion.immediate.is_some() => IBV_WC_RECV_RDMA_WITH_IMM,
+fn tell_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
+    let status = match completion.status {
+        CompletionStatus::Success if has_no_data(completion) => IBV_WC_SUCCESS,
+        // A queue that is flushed has many.
+        CompletionStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
+        _ => return false,
+    };
+    tell_any(completion, status, place);
+    true
+}
+
+/// Writes what every completion has.
+#[inline]
+fn tell_any(completion: &WorkCompletion, status: u32, place: &mut ibv_wc) {
+    *place = ibv_wc {
+        wr_id: completion.wr_id.0,
+        status,
+        opcode: opcode(completion.opcode),
+        vendor_err: 0,
+        byte_len: completion.byte_len,
+        imm_data: 0,
+        qp_num: completion.qp.number(),
+        src_qp: 0,
+        wc_flags: 0,
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    };
+}
+
+/// The peer has sent nothing but the message.
+#[inline]
+fn has_no_data(completion: &WorkCompletion) -> bool {
+    completion.immediate.is_none() && completion.invalidated.is_none()
+}
+
+/// What the peer has sent besides the message.
+#[inline(never)]
+fn tell_data(completion: &WorkCompletion, place: &mut ibv_wc) {
+    if let Some([a, b, c, d, ..]) = completion.immediate {
+        (place.imm_data, place.wc_flags) = (u32::from_ne_bytes([a, b, c, d]), IBV_WC_WITH_IMM);
+        if completion.opcode == Opcode::Receive {
+            place.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+        }
+    } else if let Some(stag) = completion.invalidated {
+        (place.imm_data, place.wc_flags) = (stag.0, IBV_WC_WITH_INV);
+    }
+}
+
+#[inline]
+fn opcode(of: Opcode) -> u32 {
+    match of {
         Opcode::Receive => IBV_WC_RECV,
         Opcode::Write | Opcode::WriteImmediate => IBV_WC_RDMA_WRITE,
         Opcode::Read | Opcode::ReadInvalidate => IBV_WC_RDMA_READ,

@@ -1,11 +1,12 @@
 //! Work requests of C become those of xwarp, one after the other while a list is posted.
 
-use std::sync::Mutex;
-
 use nix::errno::Errno;
-use xwarp::error::PostListError;
+use xwarp::error::PostError;
 use xwarp::memory::{Bind, MemoryOperation};
-use xwarp::work::{AtomicOperation, MAX_INLINE, Operation, Payload, ReceiveQueue, SendQueue, Sgl};
+use xwarp::work::{
+    AtomicOperation, MAX_INLINE, Operation, Payload, Piece, PlainRequest, ReceiveBatch,
+    ReceiveQueue, SendBatch, SendQueue, Sgl,
+};
 use xwarp::{RecvRequest, RemoteAddress, SendRequest, Sge, SharedReceiveQueue, Stag, WrId};
 
 use super::errors::Numbered;
@@ -19,165 +20,171 @@ use crate::abi::numbers::{
 use crate::abi::requests::{Element, RecvList, RecvWr, SendList, SendWr};
 use crate::abi::verbs::Rdma;
 use crate::backend::{PostFailure, QpPort, SrqPort};
-use crate::entry::{Result, lock};
+use crate::entry::Result;
+use crate::lock::Lock;
 
 /// The posting ends of a queue pair.
 pub(super) struct Posts {
-    sends: Mutex<SendQueue>,
+    sends: Lock<SendQueue>,
     /// None if the receive queue is shared.
-    recvs: Option<Mutex<ReceiveQueue>>,
-    all_signaled: bool,
+    recvs: Option<Lock<ReceiveQueue>>,
+    /// Flags that each work request has.
+    always: u32,
 }
 
 /// The posting end of a shared receive queue, until that is destroyed.
-pub(super) struct SrqPosts(pub(super) Mutex<Option<SharedReceiveQueue>>);
+pub(super) struct SrqPosts(pub(super) Lock<Option<SharedReceiveQueue>>);
 
 impl Posts {
     pub(super) fn new(sends: SendQueue, recvs: Option<ReceiveQueue>, all_signaled: bool) -> Self {
         Self {
-            sends: Mutex::new(sends),
-            recvs: recvs.map(Mutex::new),
-            all_signaled,
+            sends: Lock::new(sends),
+            recvs: recvs.map(Lock::new),
+            always: if all_signaled { IBV_SEND_SIGNALED } else { 0 },
         }
     }
 }
 
 type Posted = std::result::Result<(), PostFailure>;
 
-/// What a list came to, of which a request may have had no meaning: `refused`.
+/// Posts the requests of a list until one is refused.
 #[inline]
-fn posted(result: std::result::Result<usize, PostListError>, refused: Option<Errno>) -> Posted {
-    match (result, refused) {
-        (Ok(_all), None) => Ok(()),
-        (Ok(posted), Some(errno)) => Err(PostFailure { posted, errno }),
-        (Err(error), _) => Err(PostFailure {
-            posted: error.posted,
-            errno: error.error.errno(),
-        }),
+fn post_each<W>(list: impl Iterator<Item = W>, mut post: impl FnMut(W) -> Result<()>) -> Posted {
+    for (posted, request) in list.enumerate() {
+        post(request).map_err(|errno| PostFailure { posted, errno })?;
     }
-}
-
-/// The requests of a list up to the first without a meaning, whose error number is put aside.
-#[inline]
-fn meant<W, R>(
-    list: impl Iterator<Item = W>,
-    refused: &mut Option<Errno>,
-    meaning: impl Fn(W) -> Result<R>,
-) -> impl Iterator<Item = R> {
-    list.map_while(move |request| {
-        meaning(request)
-            .map_err(|errno| *refused = Some(errno))
-            .ok()
-    })
+    Ok(())
 }
 
 impl QpPort for Posts {
     fn post_send(&self, list: SendList<'_>) -> Posted {
-        let mut sends = lock(&self.sends);
-        if let Some(request) = list.only() {
-            return posted_one(post_one(&mut sends, request, self.all_signaled));
-        }
-        let mut refused = None;
-        let meaning = |request| send(request, self.all_signaled);
-        let result = sends.post_list(meant(list, &mut refused, meaning));
-        posted(result, refused)
+        let mut sends = self.sends.lock();
+        let mut batch = SendBatch::on(&mut sends);
+        post_each(list, |request| {
+            let flags = request.fields().send_flags | self.always;
+            post_one(&mut batch, request, flags)
+        })
     }
 
     fn post_all(&self, list: SendList<'_>) -> Result<()> {
-        if let Some(request) = list.only() {
-            return post_one(&mut lock(&self.sends), request, self.all_signaled);
+        if list.is_of_one() {
+            return self.post_send(list).map_err(|failure| failure.errno);
         }
-        let requests = list.map(|request| send(request, self.all_signaled));
+        let requests = list.map(|request| {
+            let flags = request.fields().send_flags | self.always;
+            send(request, flags)
+        });
         let requests = requests.collect::<Result<Vec<_>>>()?;
-        let posted = lock(&self.sends).post_all(requests);
-        posted.map_err(|error| error.errno())
+        self.sends.lock().post_all(requests).map_err(refused)
     }
 
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
-        let Some(recvs) = &self.recvs else {
-            return posted_one(Err(Errno::EINVAL));
+        let nothing = PostFailure {
+            posted: 0,
+            errno: Errno::EINVAL,
         };
-        let mut recvs = lock(recvs);
-        if let Some(request) = list.only() {
-            return posted_one(receive_one(&mut recvs, request));
-        }
-        let mut refused = None;
-        let result = recvs.post_list(meant(list, &mut refused, recv));
-        posted(result, refused)
+        let mut recvs = self.recvs.as_ref().ok_or(nothing)?.lock();
+        let mut batch = ReceiveBatch::on(&mut recvs);
+        post_each(list, |request| receive_one(&mut batch, request))
     }
 }
 
-/// What a list of one request came to.
+/// Posts a request. One of one piece, as most are, is made where the queue has it.
 #[inline]
-fn posted_one(result: Result<()>) -> Posted {
-    result.map_err(|errno| PostFailure { posted: 0, errno })
+fn post_one(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Result<()> {
+    let is_inline = flags & IBV_SEND_INLINE != 0;
+    let (wr_id, opcode) = (WrId(request.fields().wr_id), request.fields().opcode);
+    let posted = match request.only_sge() {
+        Some(one) if opcode == IBV_WR_RDMA_WRITE && !is_inline => {
+            let (piece, to) = (Piece::Memory(element(one)), remote(request.rdma()));
+            batch.post_plain(flagged(PlainRequest::write(wr_id, piece, to), flags))
+        }
+        Some(one) if is_plain_send(opcode, flags) && !is_inline => {
+            let piece = Piece::Memory(element(one));
+            batch.post_plain(flagged(PlainRequest::send(wr_id, piece), flags))
+        }
+        Some(one) if opcode == IBV_WR_RDMA_READ && !is_inline => {
+            let (sink, from) = (element(one), remote(request.rdma()));
+            batch.post_plain(flagged(PlainRequest::read(wr_id, sink, from), flags))
+        }
+        Some(_) if is_inline => return post_inline(batch, request, flags),
+        _ => return post_any(batch, request, flags),
+    };
+    posted.map_err(refused)
 }
 
-/// Posts a request by itself, as most are. What is posted most often is made where it is posted.
-#[inline]
-fn post_one(sends: &mut SendQueue, request: SendWr<'_>, all_signaled: bool) -> Result<()> {
-    let (fields, is_inline) = (request.fields(), request.has(IBV_SEND_INLINE));
-    let (wr_id, opcode) = (WrId(fields.wr_id), fields.opcode);
-    let mut post = |made| post_made(sends, made, request, all_signaled);
-    match (request.sges(), opcode) {
-        (Some([one]), IBV_WR_RDMA_WRITE) if !is_inline => {
-            let to = remote(request.rdma());
-            post(SendRequest::write(wr_id, element(one), to))
-        }
-        (Some([one]), IBV_WR_RDMA_READ) if !is_inline => {
-            let from = remote(request.rdma());
-            post(SendRequest::read(wr_id, element(one), from))
-        }
-        (Some([one]), IBV_WR_SEND) if !is_inline && !request.has(IBV_SEND_SOLICITED) => {
-            post(SendRequest::send(wr_id, element(one)))
-        }
-        _ => post_any(sends, request, all_signaled),
-    }
-}
-
+/// Posts a request with inline data, which most often are few bytes in one piece.
 #[inline(always)]
 #[allow(
     clippy::inline_always,
-    reason = "a work request is long, and would be copied"
+    reason = "many programs post nothing else, and there is one caller"
 )]
-fn post_made(
-    sends: &mut SendQueue,
-    mut made: SendRequest,
-    request: SendWr<'_>,
-    all_signaled: bool,
-) -> Result<()> {
-    made.signaled = all_signaled || request.has(IBV_SEND_SIGNALED);
-    made.read_fence = request.has(IBV_SEND_FENCE);
-    sends.post(made).map_err(|error| error.errno())
+fn post_inline(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Result<()> {
+    let (wr_id, opcode) = (WrId(request.fields().wr_id), request.fields().opcode);
+    let posted = match request.inline_piece(FEW).map(Piece::Inline) {
+        Some(few) if opcode == IBV_WR_RDMA_WRITE => {
+            let to = remote(request.rdma());
+            batch.post_plain(flagged(PlainRequest::write(wr_id, few, to), flags))
+        }
+        Some(few) if is_plain_send(opcode, flags) => {
+            batch.post_plain(flagged(PlainRequest::send(wr_id, few), flags))
+        }
+        _ => return post_any(batch, request, flags),
+    };
+    posted.map_err(refused)
+}
+
+/// A Send without a Solicited Event.
+#[inline]
+fn is_plain_send(opcode: u32, flags: u32) -> bool {
+    opcode == IBV_WR_SEND && flags & IBV_SEND_SOLICITED == 0
+}
+
+/// A request with the flags of C.
+#[inline]
+fn flagged(request: PlainRequest<'_>, flags: u32) -> PlainRequest<'_> {
+    request
+        .signaled(flags & IBV_SEND_SIGNALED != 0)
+        .fenced(flags & IBV_SEND_FENCE != 0)
+}
+
+#[cold]
+fn refused(error: PostError) -> Errno {
+    error.errno()
 }
 
 #[inline(never)]
-fn post_any(sends: &mut SendQueue, request: SendWr<'_>, all_signaled: bool) -> Result<()> {
-    let made = send(request, all_signaled)?;
-    sends.post(made).map_err(|error| error.errno())
+fn post_any(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Result<()> {
+    let made = send(request, flags)?;
+    batch.post(made).map_err(refused)
 }
 
 #[inline]
-fn receive_one(recvs: &mut ReceiveQueue, request: RecvWr<'_>) -> Result<()> {
+fn receive_one(batch: &mut ReceiveBatch<'_>, request: RecvWr<'_>) -> Result<()> {
     let wr_id = WrId(request.fields().wr_id);
-    let made = match request.sges().ok_or(Errno::EINVAL)? {
-        [one] => RecvRequest::new(wr_id, element(one)),
-        some => RecvRequest::new(wr_id, some.iter().map(element).collect::<Sgl>()),
-    };
-    recvs.post(made).map_err(|error| error.errno())
+    match request.only_sge() {
+        Some(one) => (batch.post_piece(wr_id, element(one))).map_err(refused),
+        None => receive_any(batch, request),
+    }
+}
+
+#[inline(never)]
+fn receive_any(batch: &mut ReceiveBatch<'_>, request: RecvWr<'_>) -> Result<()> {
+    batch.post(recv(request)?).map_err(refused)
 }
 
 impl SrqPort for SrqPosts {
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
-        let mut queue = lock(&self.0);
+        let mut queue = self.0.lock();
         let nothing = PostFailure {
             posted: 0,
             errno: Errno::EINVAL,
         };
         let queue = queue.as_mut().ok_or(nothing)?;
-        let mut refused = None;
-        let result = queue.post_recv_list(meant(list, &mut refused, recv));
-        posted(result, refused)
+        post_each(list, |request| {
+            let posted = queue.post_recv(recv(request)?);
+            posted.map_err(refused)
+        })
     }
 }
 
@@ -252,10 +259,10 @@ fn remote(Rdma { remote_addr, rkey }: Rdma) -> RemoteAddress {
 }
 
 #[inline]
-fn send(request: SendWr<'_>, all_signaled: bool) -> Result<SendRequest> {
+fn send(request: SendWr<'_>, flags: u32) -> Result<SendRequest> {
     let mut made = SendRequest::new(WrId(request.fields().wr_id), operation(request)?);
-    made.signaled = all_signaled || request.has(IBV_SEND_SIGNALED);
-    made.read_fence = request.has(IBV_SEND_FENCE);
+    made.signaled = flags & IBV_SEND_SIGNALED != 0;
+    made.read_fence = flags & IBV_SEND_FENCE != 0;
     Ok(made)
 }
 

@@ -1,6 +1,6 @@
 //! Queue pairs, by number and by identity.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
@@ -58,7 +58,7 @@ impl QueuePairs {
         Ok(NewQp {
             handle,
             number: id.number(),
-            port: Arc::new(Posts::new(sends, recvs, all_signaled)),
+            port: Box::new(Posts::new(sends, recvs, all_signaled)),
         })
     }
 

@@ -10,7 +10,9 @@ use crate::verbs::device::{Device, Targets};
 use crate::verbs::qp::ibv_create_qp;
 use crate::verbs::testbed::handle;
 
-pub(super) use crate::verbs::testbed::{Host, LEN, await_readable, is_readable, memory, qp_attr, receive, request, rkey};
+pub(super) use crate::verbs::testbed::{
+    Host, LEN, await_readable, is_readable, qp_attr, receive, request, rkey,
+};
 
 /// Two hosts, whose queue pairs are connected.
 pub(super) struct Bed {

@@ -26,6 +26,7 @@ pub struct InlineData(SmallVec<[u8; FEW]>);
 
 impl InlineData {
     /// The bytes that go into the message.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         let Self(bytes) = self;
         bytes
@@ -34,6 +35,7 @@ impl InlineData {
 
 impl Payload {
     /// Copies the bytes. A post refuses more than the queue pair was created for (`QpConfig::max_inline`).
+    #[inline]
     pub fn inline(bytes: &[u8]) -> Self {
         Self::Inline(InlineData(SmallVec::from_slice(bytes)))
     }
@@ -61,6 +63,7 @@ impl Default for Payload {
 }
 
 impl<T: Into<Sgl>> From<T> for Payload {
+    #[inline]
     fn from(elements: T) -> Self {
         Self::Gather(elements.into())
     }

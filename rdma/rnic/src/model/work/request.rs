@@ -25,6 +25,7 @@ pub struct SendRequest {
 
 impl SendRequest {
     /// A request for any operation (verbs draft §8.1.2), signaled and without a fence.
+    #[inline]
     pub fn new(wr_id: WrId, operation: Operation) -> Self {
         Self {
             wr_id,
@@ -35,6 +36,7 @@ impl SendRequest {
     }
 
     /// A Send (RFC 5040 §5.3): the message goes into the buffer that the peer has posted first.
+    #[inline]
     pub fn send(wr_id: WrId, payload: impl Into<Payload>) -> Self {
         let operation = Operation::Send {
             payload: payload.into(),
@@ -45,6 +47,7 @@ impl SendRequest {
     }
 
     /// An RDMA Write (RFC 5040 §5.1): `payload` goes to `remote`.
+    #[inline]
     pub fn write(wr_id: WrId, payload: impl Into<Payload>, remote: RemoteAddress) -> Self {
         let operation = Operation::Write {
             payload: payload.into(),
@@ -54,6 +57,7 @@ impl SendRequest {
     }
 
     /// An RDMA Read (RFC 5040 §5.2): as many bytes as `sink` has come from `remote`.
+    #[inline]
     pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
         let operation = Operation::Read {
             sink,
@@ -219,6 +223,7 @@ pub struct RecvRequest {
 
 impl RecvRequest {
     /// A request that offers the places of `sgl`, in order, for one message (verbs draft §8.1.3.2).
+    #[inline]
     pub fn new(wr_id: WrId, sgl: impl Into<Sgl>) -> Self {
         Self {
             wr_id,

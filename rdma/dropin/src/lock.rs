@@ -1,0 +1,156 @@
+//! Lock of a queue for the data path. Taking and leaving it costs one atomic instruction each while nobody else wants it.
+//!
+//! A mutex of the standard library also looks whether a thread has panicked, twice. Here a panic just leaves the lock: whoever has panicked
+//! has told its caller.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Nobody has it.
+const FREE: u32 = 0;
+/// Somebody has it, and nobody sleeps.
+const HELD: u32 = 1;
+/// Somebody has it, and others may sleep.
+const AWAITED: u32 = 2;
+
+/// See the module.
+pub(crate) struct Lock<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is touched by whoever has the lock, one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// The value, until this is dropped.
+pub(crate) struct Held<'a, T>(&'a Lock<T>);
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            state: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits until nobody else has it.
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_, T> {
+        self.try_lock().unwrap_or_else(|| self.wait())
+    }
+
+    /// Takes it if nobody else has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+        let taken = (self.state).compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| Held(self))
+    }
+
+    #[cold]
+    fn wait(&self) -> Held<'_, T> {
+        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
+            let no_timeout = ptr::null::<libc::timespec>();
+            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+            // SAFETY: the word is an atomic of 32 bits that lives, and there is no timeout. Errors only make the loop go round again.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.state.as_ptr(),
+                    operation,
+                    AWAITED,
+                    no_timeout,
+                )
+            };
+        }
+        Held(self)
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word is an atomic of 32 bits that lives.
+        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, 1) };
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this thread has the lock.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this thread has the lock, and lends the value by this guard only.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.state.swap(FREE, Ordering::Release) == AWAITED {
+            self.0.wake_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    #[test]
+    fn one_thread_at_a_time_has_it() {
+        const ROUNDS: u64 = 100_000;
+        let lock = Lock::new([0_u64; 2]);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS {
+                        let mut counts = lock.lock();
+                        let [first, second] = *counts;
+                        assert_eq!(first, second);
+                        *counts = [first + 1, second + 1];
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), [4 * ROUNDS; 2]);
+        assert_eq!(lock.state.load(Ordering::Relaxed), FREE);
+    }
+
+    #[test]
+    fn whoever_sleeps_is_woken() {
+        let lock = Lock::new(0);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        thread::scope(|scope| {
+            scope.spawn(|| *lock.lock() += 1);
+            while lock.state.load(Ordering::Relaxed) != AWAITED {
+                thread::yield_now();
+            }
+            drop(held);
+        });
+        assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn panic_leaves_it() {
+        let lock = Lock::new(1);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _held = lock.lock();
+            panic!("a defect");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(*lock.lock(), 1);
+    }
+}
