@@ -154,3 +154,27 @@ fn perftest_measures_latency_of_every_operation() {
         "ib_send_lat -R -n 100 -s 64 -I 0",
     ]);
 }
+
+/// Programs treat InfiniBand in another way: they register the sink of a Read without a remote right, for example.
+#[test]
+fn perftest_takes_the_device_for_infiniband_where_it_is_told_so() {
+    needs_root!();
+    run_all(&[
+        Row {
+            server: "env XWARP_TRANSPORT=ib ib_read_bw -R -n 100",
+            client: "env XWARP_TRANSPORT=ib ib_read_bw -R -n 100 10.77.0.2",
+        },
+        Row {
+            server: "env XWARP_TRANSPORT=ib ib_read_lat -R -n 100",
+            client: "env XWARP_TRANSPORT=ib ib_read_lat -R -n 100 10.77.0.2",
+        },
+        Row {
+            server: "env XWARP_TRANSPORT=ib ib_write_bw -R -n 100",
+            client: "env XWARP_TRANSPORT=ib ib_write_bw -R -n 100 10.77.0.2",
+        },
+        Row {
+            server: "env XWARP_TRANSPORT=ib ib_send_bw -R -n 100",
+            client: "env XWARP_TRANSPORT=ib ib_send_bw -R -n 100 10.77.0.2",
+        },
+    ]);
+}
