@@ -312,6 +312,11 @@ fn program_of_c_is_told_of_link_down_and_link_up() {
 }
 
 #[test]
+fn program_of_c_is_told_when_its_interface_is_gone() {
+    run_on_an_interface("gone");
+}
+
+#[test]
 fn interface_that_is_named_and_does_not_exist_is_told_once() {
     if !is_root_or_skipped() || !Path::new("/usr/bin/ibv_devinfo").exists() {
         return;
