@@ -23,6 +23,7 @@ use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
 use super::state::{
     InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState,
 };
+use crate::fault::take_only_faults;
 use crate::wake::Doorbell;
 
 /// What is listened to: interfaces, and the addresses of both families.
@@ -180,6 +181,11 @@ enum Woken {
 
 impl Watcher {
     fn run(mut self) {
+        if let Err(error) = take_only_faults() {
+            log::warn!(
+                "the thread that watches the interface takes the program's signals: {error}"
+            );
+        }
         let mut heard = Heard::Change; // since the interface was opened
         loop {
             let goes_on = match heard {

@@ -28,6 +28,22 @@ fn signals_reach_the_program() {
     sleeper.finish().killed_by(Signal::SIGUSR1);
 }
 
+/// tgtd sends itself SIGUSR2 and reads it from a signalfd: it ends if one of our threads takes it.
+#[test]
+fn threads_of_the_library_leave_signals_to_the_program() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let server = xwarp_dropin_tests::serve(&hosts.b, "rping -s -P");
+    let ours = || {
+        let mut threads = server.threads_holding_back(Signal::SIGUSR2);
+        threads.retain(|(name, _)| name.starts_with("xwarp-"));
+        threads.sort();
+        threads
+    };
+    let wanted = ["xwarp-cm", "xwarp-engine", "xwarp-watch"].map(|name| (name.to_owned(), true));
+    eventually("all threads hold back the signal", || ours() == wanted);
+}
+
 #[test]
 fn what_cannot_be_run_is_refused_in_one_sentence() {
     needs_root!();

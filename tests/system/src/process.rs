@@ -67,13 +67,20 @@ impl Running {
     /// Whether it holds back a signal by now, to take it by a thread of its own.
     pub fn holds_back(&self, signal: Signal) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.expect("our own child");
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigBlk:"))
-            .map(|mask| u64::from_str_radix(mask.trim(), 16).expect("hexadecimal"));
-        let bit = 1 << (signal as i32 - 1);
-        mask.expect("a mask of signals") & bit != 0
+        blocks(&status.expect("our own child"), signal)
+    }
+
+    /// The names of its threads, with whether each holds back a signal.
+    pub fn threads_holding_back(&self, signal: Signal) -> Vec<(String, bool)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let threads = tasks.expect("our own child").filter_map(|thread| {
+            let folder = thread.expect("a thread").path();
+            // A thread that has ended meanwhile has neither.
+            let name = std::fs::read_to_string(folder.join("comm")).ok()?;
+            let status = std::fs::read_to_string(folder.join("status")).ok()?;
+            Some((name.trim().to_owned(), blocks(&status, signal)))
+        });
+        threads.collect()
     }
 
     /// Lets it open no further file: its limit is the lowest number that none has.
@@ -203,6 +210,16 @@ impl Running {
             *self.stderr.text()
         )
     }
+}
+
+/// Whether a thread of this status blocks a signal.
+fn blocks(status: &str, signal: Signal) -> bool {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigBlk:"))
+        .map(|mask| u64::from_str_radix(mask.trim(), 16).expect("hexadecimal"));
+    let bit = 1 << (signal as i32 - 1);
+    mask.expect("a mask of signals") & bit != 0
 }
 
 impl Drop for Running {

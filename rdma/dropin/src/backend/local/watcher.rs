@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::SigSet;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use xwarp::Listener;
@@ -205,6 +206,10 @@ impl Shared {
 
     /// Until it is over.
     fn run(&self) {
+        // Signals are for the program's threads: tgtd reads its own from a signalfd, and ends if another thread takes one.
+        if let Err(errno) = SigSet::all().thread_block() {
+            log::warn!("the thread of connections takes the program's signals: {errno}");
+        }
         let mut events = [EpollEvent::empty(); ROUND];
         while !*lock(&self.over) {
             let ready = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
