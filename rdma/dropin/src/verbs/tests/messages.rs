@@ -9,12 +9,12 @@ use nix::errno::Errno;
 use super::testbed::{Bed, receive, request, rkey};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
-    IBV_ACCESS_LOCAL_WRITE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_QP_STATE, IBV_QPS_ERR,
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD, IBV_WC_RDMA_READ,
-    IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_SEND,
-    IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
-    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-    IBV_WR_SEND_WITH_IMM,
+    IBV_ACCESS_LOCAL_WRITE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR,
+    IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,
+    IBV_WC_LOC_LEN_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_SEND, IBV_WC_WITH_IMM,
+    IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
 use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr, ibv_sge, ibv_wc};
 use crate::backend::limits;
@@ -226,6 +226,47 @@ fn write_without_a_right_fails_at_both_ends() {
     assert_eq!(event.element, bed.a.qp.cast());
     assert_eq!(event.event_type, IBV_EVENT_QP_FATAL);
     ibv_ack_async_event(Some(&event));
+    bed.end();
+}
+
+#[test]
+fn send_that_finds_no_buffer_ends_the_connection_at_both_ends() {
+    let bed = Bed::new();
+    let mut piece = [bed.a.sge(0, 14)];
+    assert_eq!(bed.a.post_send(&mut request(1, IBV_WR_SEND, &mut piece)), 0);
+    bed.b.expect_event(bed.b.qp.cast(), IBV_EVENT_QP_REQ_ERR);
+    bed.a.expect_event(bed.a.qp.cast(), IBV_EVENT_QP_FATAL);
+    // What is posted from now on is flushed.
+    bed.b.post_recv(7, bed.b.sge(0, 100));
+    let flushed = bed.b.completion();
+    assert_eq!((flushed.wr_id, flushed.status), (7, IBV_WC_WR_FLUSH_ERR));
+    bed.end();
+}
+
+#[test]
+fn message_longer_than_its_buffer_fails_at_both_ends() {
+    let bed = Bed::new();
+    bed.b.post_recv(7, bed.b.sge(0, 4));
+    let mut piece = [bed.a.sge(0, 14)];
+    assert_eq!(bed.a.post_send(&mut request(1, IBV_WR_SEND, &mut piece)), 0);
+    let failed = bed.b.completion();
+    assert_eq!((failed.wr_id, failed.status), (7, IBV_WC_LOC_LEN_ERR));
+    bed.a.expect_event(bed.a.qp.cast(), IBV_EVENT_QP_FATAL);
+    bed.end();
+}
+
+#[test]
+fn request_completes_in_silence_unless_it_asks_for_more() {
+    let bed = Bed::new();
+    for name in 1..=3 {
+        let mut wr = request(name, IBV_WR_RDMA_WRITE, &mut []);
+        wr.wr = bed.b.remote(0);
+        if name < 3 {
+            wr.send_flags = 0;
+        }
+        assert_eq!(bed.a.post_send(&mut wr), 0);
+    }
+    assert_eq!(bed.a.success().wr_id, 3);
     bed.end();
 }
 
