@@ -1,5 +1,5 @@
-// A program of C on the installed headers: the interface is deleted under an open device. The program is told, and can destroy
-// all that it has. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: the interface is deleted under an open device. The program is told, and can flush
+// and destroy all that it has. Prints what was wrong, and returns 1 then.
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,6 +19,17 @@ static int is_told(struct ibv_context *context)
     return 0;
 }
 
+// Waits for a completion, which is this one.
+static int is_flushed(struct ibv_cq *cq, uint64_t wr_id)
+{
+    struct ibv_wc wc;
+    int taken;
+
+    while ((taken = ibv_poll_cq(cq, 1, &wc)) == 0)
+        ;
+    return taken == 1 && wc.wr_id == wr_id && wc.status == IBV_WC_WR_FLUSH_ERR;
+}
+
 int main(void)
 {
     struct ibv_device **list = ibv_get_device_list(NULL);
@@ -35,6 +46,8 @@ int main(void)
     };
     struct ibv_qp *qp = ibv_create_qp(pd, &init);
     union ibv_gid gid;
+    struct ibv_send_wr wr = { .wr_id = 9, .opcode = IBV_WR_RDMA_WRITE }, *bad;
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
     struct ibv_port_attr port;
 
     ibv_free_device_list(list);
@@ -45,6 +58,10 @@ int main(void)
     if (is_told(context))
         return 1;
     CHECK(ibv_query_port(context, 1, &port) == ENODEV && ibv_query_gid(context, 1, 0, &gid) == -1 && errno == ENODEV);
+    // What it posts is flushed as ever.
+    CHECK(ibv_post_send(qp, &wr, &bad) == 0 && ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+    wr.wr_id = 8;
+    CHECK(ibv_post_send(qp, &wr, &bad) == 0 && is_flushed(cq, 9) && is_flushed(cq, 8));
     CHECK(ibv_destroy_qp(qp) == 0 && ibv_destroy_srq(srq) == 0 && ibv_dealloc_mw(mw) == 0 && ibv_dereg_mr(mr) == 0);
     CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
     CHECK(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);

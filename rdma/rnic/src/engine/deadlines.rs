@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use xwarp_tcp::{ConnId, Instant};
 
-use super::{Engine, EngineState};
+use super::Engine;
 use crate::model::IncomingId;
 
 /// Deadlines of queue pairs and of connections whose Request is due.
@@ -153,7 +153,7 @@ impl Engine {
 
     /// When there will be something to do even if nothing happens. There may turn out to be nothing.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.state == EngineState::Failed {
+        if self.is_over() {
             return None;
         }
         let qp = self.deadlines.qps.peek().map(|Reverse((at, _))| *at);

@@ -265,7 +265,7 @@ impl Engine {
         if let Err(error) = self.device.stack.transmit(self.device.now) {
             log::debug!("peers are not told: {error}");
         }
-        self.state = EngineState::Failed;
+        self.state = EngineState::Lost;
     }
 
     /// Nobody connects any more, and all who wait for that are told why.

@@ -50,6 +50,8 @@ enum EngineState {
     Running,
     /// It has panicked: connections are ended, and no more.
     Ending,
+    /// The interface is lost: what is posted to a queue pair in Error is flushed, and nothing else is done.
+    Lost,
     /// Nothing is done any more.
     Failed,
 }
@@ -125,11 +127,13 @@ impl Engine {
     /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
     pub fn step(&mut self, now: Instant) -> usize {
         self.device.now = now;
-        if self.state == EngineState::Failed {
-            return 0;
+        match self.state {
+            EngineState::Running | EngineState::Ending => {}
+            EngineState::Lost => return self.send_all(),
+            EngineState::Failed => return 0,
         }
         let seen = self.see_interface();
-        if self.state == EngineState::Failed {
+        if self.is_over() {
             return seen;
         }
         let done = self.turn();
@@ -229,9 +233,14 @@ impl Engine {
         done
     }
 
+    /// Nothing comes and nothing leaves any more.
+    fn is_over(&self) -> bool {
+        matches!(self.state, EngineState::Lost | EngineState::Failed)
+    }
+
     /// How long a sleep may last; `None`: until something happens.
     pub fn sleep_timeout(&self, now: Instant) -> Option<Duration> {
-        if self.state == EngineState::Failed {
+        if self.is_over() {
             return None;
         }
         let deadline = self.next_deadline().map(|deadline| deadline - now);
@@ -241,14 +250,18 @@ impl Engine {
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub fn is_idle(&self) -> bool {
-        self.state == EngineState::Failed
-            || self.ready.is_empty() && self.device.turns() == 0 && !self.interface.has_news()
+        let has_work = !self.ready.is_empty() || self.device.turns() > 0;
+        match self.state {
+            EngineState::Running | EngineState::Ending => !has_work && !self.interface.has_news(),
+            EngineState::Lost => !has_work,
+            EngineState::Failed => true,
+        }
     }
 
     /// What becomes readable when a frame arrives.
     pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
         // Frames that nobody takes would keep it readable.
-        let receives = self.state != EngineState::Failed;
+        let receives = !self.is_over();
         receives
             .then(|| self.device.stack.io().readiness())
             .flatten()
@@ -321,7 +334,7 @@ impl Drop for Engine {
         for (_, qp) in &mut self.qps {
             qp.show_engine_gone();
         }
-        if self.state == EngineState::Failed {
+        if self.is_over() {
             return;
         }
         let conns: Vec<ConnId> = self.owners.keys().copied().collect();
