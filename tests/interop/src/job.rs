@@ -34,6 +34,17 @@ impl Guest<'_> {
         self.start(&format!("{{ {command}; }} </dev/null")).finish()
     }
 
+    /// Has the network interface keep IPv4 packets that match (`tc-u32(8)`) for so many milliseconds.
+    pub fn hold_back(&self, packets: &str, milliseconds: u32) {
+        for setting in [
+            "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+            &format!("qdisc add dev eth0 parent 1:2 netem delay {milliseconds}ms"),
+            &format!("filter add dev eth0 parent 1: protocol ip u32 match {packets} flowid 1:2"),
+        ] {
+            let _ = self.run(&format!("tc {setting}")).succeeded();
+        }
+    }
+
     /// Sets a parameter of the siw driver (guest/siw-parameters.sed), for the connections that follow.
     pub fn set_siw(&self, parameter: &str, value: impl fmt::Display) {
         let command = format!("echo {value} >/sys/module/siw/parameters/{parameter}");

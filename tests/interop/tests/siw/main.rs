@@ -13,6 +13,7 @@ mod operations;
 mod packed;
 mod pair;
 mod parameters;
+mod programs;
 mod reads;
 mod rping;
 mod several;

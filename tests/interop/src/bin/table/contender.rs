@@ -76,13 +76,7 @@ impl<'a> Contender<'a> {
     /// siw's responder does not notice what reaches it too soon after its MPA Reply. What perftest sends first are Sends, which the
     /// client's network interface therefore keeps for a while; what it measures here are Writes and Reads.
     pub(crate) fn siw([client, server]: &'a [Guest<'a>; 2]) -> Self {
-        for setting in [
-            "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0".to_owned(),
-            "qdisc add dev eth0 parent 1:2 netem delay 5ms".to_owned(),
-            format!("filter add dev eth0 parent 1: protocol ip u32 match u16 {SEND:#x} 0xffff at {AT} flowid 1:2"),
-        ] {
-            let _ = client.run(&format!("tc {setting}")).succeeded();
-        }
+        client.hold_back(&format!("u16 {SEND:#x} 0xffff at {AT}"), 5);
         Self {
             program: Program::Perftest,
             client,
