@@ -117,11 +117,13 @@ static int ports(struct rdma_event_channel *channel)
 static int resolving(struct rdma_event_channel *channel)
 {
     struct rdma_cm_event *event, *none;
-    struct rdma_cm_id *id;
+    struct rdma_cm_id *id, *own;
 
+    // An address of the own host is as good as others.
+    CHECK(rdma_create_id(channel, &own, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(own, NULL, address("10.99.0.1", 7471), 1) == 0 && own->verbs && rdma_destroy_id(own) == 0);
     CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
     MINUS(rdma_resolve_addr(id, NULL, address("192.0.2.1", 7471), 1), ENETUNREACH);
-    MINUS(rdma_resolve_addr(id, NULL, address("10.99.0.1", 7471), 1), EOPNOTSUPP);
     MINUS(rdma_resolve_route(id, 1), EINVAL);
     CHECK(rdma_resolve_addr(id, NULL, address("10.99.0.2", 7471), 1) == 0);
     CHECK(rdma_get_cm_event(channel, &event) == 0);
