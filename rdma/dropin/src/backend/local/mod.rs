@@ -17,6 +17,7 @@ pub(crate) mod testbed;
 mod watcher;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use xwarp::attr::{QpChange, RnicAttributes};
@@ -67,6 +68,10 @@ struct Local {
     watcher: Watcher,
 }
 
+/// A peer that has been silent for this long is asked whether it lives. A program that was killed says nothing, as its TCP was its own; the
+/// kernel of its host answers for it, with a RST.
+const KEEPALIVE: Duration = Duration::from_secs(3);
+
 /// What every device can do, open or not.
 pub(crate) fn limits() -> Limits {
     let rnic = RnicAttributes::new(PblMode::Page, RnicConfig::default().max_events);
@@ -86,7 +91,9 @@ pub(crate) fn limits() -> Limits {
 
 /// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.
 pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn Backend>> {
-    let config = RnicConfig::default().progress(Progress::Assisted);
+    let config = RnicConfig::default()
+        .progress(Progress::Assisted)
+        .keepalive(Some(KEEPALIVE));
     let rnic = Rnic::open(interface, &config).map_err(|error| {
         eprintln!("xwarp: cannot open an RNIC on {interface}: {error}");
         error.errno()
