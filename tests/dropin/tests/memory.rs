@@ -14,15 +14,15 @@ const MEMCHECK: &str = concat!(
 );
 
 /// Memcheck makes a program some thirty times as slow.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// Both ends under memcheck, with more options.
 fn check(hosts: &Hosts, options: &str, server: &str, client: &str) {
     let checked = |program| format!("{MEMCHECK} {options} {program}");
-    let served = serve(&hosts.b, &checked(server));
-    let asked = start(&hosts.a, &checked(client));
-    asked.finish_within(LIMIT).succeeded();
-    served.finish_within(LIMIT).succeeded();
+    let server_end = serve(&hosts.b, &checked(server));
+    let client_end = start(&hosts.a, &checked(client));
+    client_end.finish_within(LIMIT).succeeded();
+    server_end.finish_within(LIMIT).succeeded();
     left_nothing(&hosts.a, client);
     left_nothing(&hosts.b, server);
 }
