@@ -1,7 +1,7 @@
 //! Programs of others than rdma-core: fio, qperf, libfabric's.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{Row, SERVER, left_nothing, run_client, serve_by_tcp, start};
+use xwarp_dropin_tests::{Row, SERVER, compile, left_nothing, run_client, serve_by_tcp, start};
 use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
@@ -92,4 +92,18 @@ fn fi_pingpong_compares_messages_of_both_kinds_of_endpoints() {
         server.finish().succeeded();
         left_nothing(&hosts.b, &program);
     }
+}
+
+/// Only with librpma's own library: no program of Debian's uses it.
+#[test]
+fn librpma_writes_flushes_and_reads_memory_of_the_server() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let libraries = ["-lrpma", "-libverbs"];
+    let program = compile("cc", "rpma", &libraries, &hosts.work);
+    Row::run_programs(
+        &hosts,
+        &format!("{program} server {SERVER}"),
+        &format!("{program} client {SERVER}"),
+    );
 }

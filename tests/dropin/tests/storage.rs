@@ -67,8 +67,8 @@ impl<'a> Target<'a> {
         assert!(!told.stdout.contains("[SKIPPED]"), "{told}");
     }
 
-    /// Ends it as one that hangs. Its target would not go: tgtd keeps a session until the connection manager says that the timewait state is
-    /// over, which no iWARP does, and crashes if it has to delete a target with sessions.
+    /// Ends it by force. tgtd keeps a session until the connection manager reports the end of the timewait state, which no iWARP does. It
+    /// crashes if it has to delete a target that has sessions.
     fn end(mut self) {
         self.daemon.signal(Signal::SIGKILL);
         self.daemon.finish().killed_by(Signal::SIGKILL);

@@ -245,10 +245,18 @@ fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
     backend.reject(request, private_data)
 }
 
+/// Begins to close the connection. A peer that has closed it first is no error: the kernel's iWARP returns 0 then, too.
 fn disconnect(id: &Arc<Id>) -> Result<()> {
-    let connection = id.body().state().connection.clone();
+    let (connection, was_connected) = {
+        let state = id.body().state();
+        let was_connected = matches!(state.phase, Phase::Connected | Phase::Ended);
+        (state.connection.clone(), was_connected)
+    };
     let (backend, qp) = connection.ok_or(Errno::EINVAL)?;
-    backend.disconnect(qp)
+    match backend.disconnect(qp) {
+        Err(Errno::EINVAL) if was_connected => Ok(()),
+        other => other,
+    }
 }
 
 /// Takes the next peer of a synchronous listener, with a queue pair if the listener was given attributes for one.
@@ -340,7 +348,12 @@ pub extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     sets_status(|| {
         let id = Object::<CmId>::find(id)?;
         disconnect(&id)?;
-        complete(&id)
+        complete(&id)?;
+        let mut state = id.body().state();
+        if state.synchronous {
+            state.phase = Phase::Closed;
+        }
+        Ok(())
     })
 }
 

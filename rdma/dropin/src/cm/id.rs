@@ -186,6 +186,8 @@ pub(super) enum Phase {
     Connected,
     /// The connection has ended.
     Ended,
+    /// Likewise, and a synchronous identifier has taken the event of it. Another would not come.
+    Closed,
 }
 
 /// A port that an identifier is bound to.
