@@ -6,7 +6,7 @@ use std::hint::black_box;
 use xwarp::{Opcode, RecvRequest, SendRequest, WorkCompletion, WrId};
 use xwarp_tcp::Instant;
 
-use crate::hosts::{BURST, Host, Hosts};
+use crate::hosts::{BURST, Host, Hosts, Manner};
 
 /// Lists that are counted.
 const LISTS: usize = 25;
@@ -29,13 +29,11 @@ type Turn = fn(&mut Host, &mut Work, &mut [WorkCompletion], Instant) -> usize;
 
 #[inline]
 fn turn(host: &mut Host, work: &mut Work, done: &mut [WorkCompletion], now: Instant) -> usize {
-    let qp = &mut host.qps[0];
     if !work.receives.is_empty() {
-        let posted = qp.post_recv_list(work.receives.drain(..));
-        posted.expect("an empty queue");
+        host.post_receives(work.receives.drain(..));
     }
     if !work.sends.is_empty() {
-        let posted = qp.post_send_list(work.sends.drain(..));
+        let posted = host.qps[0].post_send_list(work.sends.drain(..));
         posted.expect("an empty queue");
     }
     host.rnic.step_at(now);
@@ -45,6 +43,7 @@ fn turn(host: &mut Host, work: &mut Work, done: &mut [WorkCompletion], now: Inst
 /// What is counted under two names: the requester's turns and the responder's.
 struct Case {
     names: [&'static str; 2],
+    manner: Manner,
     kind: Opcode,
     len: u32,
     requester: Turn,
@@ -101,9 +100,9 @@ impl Case {
 
 /// Counts all: [`MESSAGES`] messages of each case.
 pub(crate) fn count() {
-    let mut hosts = Hosts::for_bursts();
-    hosts.grow(1);
     for case in CASES {
+        let mut hosts = Hosts::for_bursts(case.manner);
+        hosts.grow(1);
         for _ in 0..WARM_UP {
             case.list(&mut hosts, [turn, turn]);
         }
@@ -120,7 +119,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Functions for each case, under its names.
 macro_rules! cases {
-    ($($request:ident $respond:ident: $kind:ident, $len:literal;)*) => {
+    ($($request:ident $respond:ident: $manner:ident, $kind:ident, $len:literal;)*) => {
         $(
             #[inline(never)]
             fn $request(host: &mut Host, work: &mut Work, done: &mut [WorkCompletion], now: Instant) -> usize {
@@ -138,6 +137,7 @@ macro_rules! cases {
 
         const CASES: &[Case] = &[$(Case {
             names: [stringify!($request), stringify!($respond)],
+            manner: Manner::$manner,
             kind: Opcode::$kind,
             len: $len,
             requester: $request,
@@ -147,16 +147,23 @@ macro_rules! cases {
 }
 
 cases! {
-    burst_request_write_8 burst_respond_write_8: Write, 8;
-    burst_request_write_64 burst_respond_write_64: Write, 64;
-    burst_request_write_512 burst_respond_write_512: Write, 512;
-    burst_request_write_4096 burst_respond_write_4096: Write, 4096;
-    burst_request_send_8 burst_respond_send_8: Send, 8;
-    burst_request_send_64 burst_respond_send_64: Send, 64;
-    burst_request_send_512 burst_respond_send_512: Send, 512;
-    burst_request_send_4096 burst_respond_send_4096: Send, 4096;
-    burst_request_read_8 burst_respond_read_8: Read, 8;
-    burst_request_read_64 burst_respond_read_64: Read, 64;
-    burst_request_read_512 burst_respond_read_512: Read, 512;
-    burst_request_read_4096 burst_respond_read_4096: Read, 4096;
+    burst_request_write_8 burst_respond_write_8: PLAIN, Write, 8;
+    burst_request_write_64 burst_respond_write_64: PLAIN, Write, 64;
+    burst_request_write_512 burst_respond_write_512: PLAIN, Write, 512;
+    burst_request_write_4096 burst_respond_write_4096: PLAIN, Write, 4096;
+    burst_request_send_8 burst_respond_send_8: PLAIN, Send, 8;
+    burst_request_send_64 burst_respond_send_64: PLAIN, Send, 64;
+    burst_request_send_512 burst_respond_send_512: PLAIN, Send, 512;
+    burst_request_send_4096 burst_respond_send_4096: PLAIN, Send, 4096;
+    burst_request_read_8 burst_respond_read_8: PLAIN, Read, 8;
+    burst_request_read_64 burst_respond_read_64: PLAIN, Read, 64;
+    burst_request_read_512 burst_respond_read_512: PLAIN, Read, 512;
+    burst_request_read_4096 burst_respond_read_4096: PLAIN, Read, 4096;
+    burst_request_send_64_shared burst_respond_send_64_shared: SHARED, Send, 64;
+    burst_request_send_512_shared burst_respond_send_512_shared: SHARED, Send, 512;
+    burst_request_write_64_markers burst_respond_write_64_markers: MARKERS, Write, 64;
+    burst_request_send_64_markers burst_respond_send_64_markers: MARKERS, Send, 64;
+    burst_request_write_512_markers burst_respond_write_512_markers: MARKERS, Write, 512;
+    burst_request_write_64_unchecked burst_respond_write_64_unchecked: UNCHECKED, Write, 64;
+    burst_request_send_64_unchecked burst_respond_send_64_unchecked: UNCHECKED, Send, 64;
 }

@@ -4,10 +4,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use xwarp::cm::MpaConfig;
+use xwarp::config::Progress;
 use xwarp::work::Sgl;
 use xwarp::{
     Access, CompletionQueue, Listener, MemoryRegion, ProtectionDomain, QpConfig, QueuePair,
-    RecvRequest, Rnic, SendRequest, WorkCompletion, WrId,
+    RecvRequest, Rnic, RnicConfig, SendRequest, SharedReceiveQueue, SrqConfig, WorkCompletion,
+    WrId,
 };
 use xwarp_driver::Wire;
 use xwarp_tcp::{Instant, StackConfig};
@@ -28,12 +31,44 @@ const ENTRIES: usize = 2 * BURST;
 const QUEUE_PAIRS: usize = 10_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How the queue pairs of two hosts are.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) crc: bool,
+    pub(crate) markers: bool,
+    /// All queue pairs of a host take their receive buffers from one queue.
+    pub(crate) shared: bool,
+}
+
+impl Manner {
+    /// What is the default.
+    pub(crate) const PLAIN: Self = Self {
+        crc: true,
+        markers: false,
+        shared: false,
+    };
+    pub(crate) const SHARED: Self = Self {
+        shared: true,
+        ..Self::PLAIN
+    };
+    pub(crate) const MARKERS: Self = Self {
+        markers: true,
+        ..Self::PLAIN
+    };
+    /// Markers, but no CRC.
+    pub(crate) const UNCHECKED: Self = Self {
+        crc: false,
+        ..Self::MARKERS
+    };
+}
+
 /// A host: one RNIC and what an application has of it.
 pub(crate) struct Host {
     pub(crate) rnic: Rnic,
     pub(crate) region: MemoryRegion,
     pub(crate) cq: CompletionQueue,
     pub(crate) qps: Vec<QueuePair>,
+    srq: Option<SharedReceiveQueue>,
     pd: ProtectionDomain,
     pub(crate) wire: Wire,
     /// Entries of a work queue, and Reads outstanding.
@@ -41,8 +76,13 @@ pub(crate) struct Host {
 }
 
 /// An RNIC, with so many bytes for regions.
-pub(crate) fn open(side: Side, region: usize) -> (Rnic, Wire) {
-    let rnic = MemoryRnic::at(side).frames(FRAMES).region_area(region);
+pub(crate) fn open(side: Side, manner: Manner, region: usize) -> (Rnic, Wire) {
+    let mpa = MpaConfig::default().crc(manner.crc).markers(manner.markers);
+    let config = RnicConfig::default().progress(Progress::Manual).mpa(mpa);
+    let rnic = MemoryRnic::at(side)
+        .config(config)
+        .frames(FRAMES)
+        .region_area(region);
     let stack = |tcp: &mut StackConfig| {
         tcp.seed = Some(1);
         tcp.ack_delay = Duration::ZERO;
@@ -52,10 +92,14 @@ pub(crate) fn open(side: Side, region: usize) -> (Rnic, Wire) {
 }
 
 impl Host {
-    pub(crate) fn new(side: Side, depth: u16, region: usize) -> Self {
-        let (rnic, wire) = open(side, region);
+    pub(crate) fn new(side: Side, manner: Manner, depth: u16, region: usize) -> Self {
+        let (rnic, wire) = open(side, manner, region);
         let pd = rnic.allocate_pd().expect("a protection domain");
+        let srq = || pd.create_srq(SrqConfig::default().depth(depth.into()));
         Self {
+            srq: manner
+                .shared
+                .then(|| srq().expect("a shared receive queue")),
             region: pd.allocate(region, Access::all()).expect("a region"),
             cq: rnic.create_cq(ENTRIES).expect("a completion queue"),
             qps: Vec::new(),
@@ -74,7 +118,11 @@ impl Host {
             .flush_late_posts(true)
             .ord(self.depth)
             .ird(self.depth);
-        let qp = self.pd.create_qp(&config, &self.cq, &self.cq);
+        let (pd, cq) = (&self.pd, &self.cq);
+        let qp = match &self.srq {
+            Some(srq) => pd.create_qp_with_srq(&config, cq, cq, srq),
+            None => pd.create_qp(&config, cq, cq),
+        };
         self.qps.push(qp.expect("a queue pair"));
     }
 
@@ -98,6 +146,16 @@ impl Host {
         let request = RecvRequest::new(WrId(0), self.region.local(0, len));
         self.qps[at].post_recv(request).expect("an empty queue");
     }
+
+    /// Posts receives where the first queue pair takes them from.
+    #[inline]
+    pub(crate) fn post_receives(&mut self, requests: impl IntoIterator<Item = RecvRequest>) {
+        let posted = match &mut self.srq {
+            Some(srq) => srq.post_recv_list(requests),
+            None => self.qps[0].post_recv_list(requests),
+        };
+        posted.expect("an empty queue");
+    }
 }
 
 pub(crate) fn responder_at() -> SocketAddr {
@@ -115,17 +173,17 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// For messages that go one at a time.
     pub(crate) fn new() -> Self {
-        Self::with(1, REGION)
+        Self::with(Manner::PLAIN, 1, REGION)
     }
 
     /// For [`BURST`] messages at a time.
-    pub(crate) fn for_bursts() -> Self {
+    pub(crate) fn for_bursts(manner: Manner) -> Self {
         let depth = u16::try_from(BURST).expect("a small number");
-        Self::with(depth, BURST * BURST_LEN)
+        Self::with(manner, depth, BURST * BURST_LEN)
     }
 
-    fn with(depth: u16, region: usize) -> Self {
-        let [requester, responder] = Side::BOTH.map(|side| Host::new(side, depth, region));
+    fn with(manner: Manner, depth: u16, region: usize) -> Self {
+        let [requester, responder] = Side::BOTH.map(|side| Host::new(side, manner, depth, region));
         Self {
             requester,
             listener: responder.rnic.listen(responder_at()).expect("a free port"),

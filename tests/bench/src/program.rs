@@ -15,7 +15,7 @@ use xwarp_dropin::verbs::qp::ibv_modify_qp;
 use xwarp_test_kit::{Side, carry};
 
 use crate::calls::{Caller, Fate, LEN, Round, calls, counted};
-use crate::hosts::{BURST, BURST_LEN, HALF_TRIP, Host, PAUSE, TIMEOUT, open, responder_at};
+use crate::hosts::{BURST, BURST_LEN, HALF_TRIP, Host, Manner, PAUSE, TIMEOUT, open, responder_at};
 
 /// Turns within which the work of a round has completed.
 const TURNS: usize = 40;
@@ -191,8 +191,8 @@ impl Caller for Program {
 
     fn new() -> Self {
         let region = BURST * BURST_LEN;
-        let (rnic, wire) = open(Side::A, region);
-        let peer = Host::new(Side::B, DEPTH, region);
+        let (rnic, wire) = open(Side::A, Manner::PLAIN, region);
+        let peer = Host::new(Side::B, Manner::PLAIN, DEPTH, region);
         let program = xwarp_dropin::Program::on(rnic, DEPTH.into());
         let (request, buffer) = requests(&program, &peer);
         let mut listener = peer.rnic.listen(responder_at()).expect("a free port");
