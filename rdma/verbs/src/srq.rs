@@ -8,7 +8,7 @@ use crate::error::{ModifySrqError, PostListError, RefusedError};
 use crate::pd::ProtectionDomain;
 use xwarp_rnic::model::{
     CapabilityError, CreateError, DestroyError, MAX_DEPTH, MAX_SGE, PdId, PostError, RecvRequest,
-    ResizeError, RnicUnavailable, SrqId, check_capability, check_list, total,
+    ResizeError, RnicUnavailable, SrqId, check_buffers, check_capability,
 };
 use xwarp_rnic::queues::WorkQueue;
 
@@ -138,8 +138,7 @@ impl SharedReceiveQueue {
     /// - [`PostError::Unavailable`]: the RNIC was closed.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.control.check_open()?;
-        check_list(&request.sgl, self.sge)?;
-        total(&request.sgl).ok_or(PostError::TooLong)?;
+        check_buffers(&request.sgl, self.sge)?;
         self.posts.push(request)
     }
 
@@ -153,7 +152,12 @@ impl SharedReceiveQueue {
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
     ) -> Result<usize, PostListError> {
-        PostListError::post(requests, |request| self.post_recv(request))
+        let (open, sge) = (self.control.check_open(), self.sge);
+        let check = |request: &RecvRequest| {
+            open?;
+            check_buffers(&request.sgl, sge)
+        };
+        PostListError::post_runs(requests, &mut self.posts, check)
     }
 
     /// Query S-RQ (verbs draft §9.2.4.2).

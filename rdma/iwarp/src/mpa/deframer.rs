@@ -19,22 +19,31 @@ pub struct Deframer {
     failed: Option<MpaError>,
 }
 
-/// An FPDU whose CRC was not looked at.
+/// An FPDU whose CRC was not looked at: before it [is right](Self::is_right), nothing of it may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct Unverified<'a> {
     fpdu: &'a [u8],
     ulpdu: &'a [u8],
+    crc: Option<Crc32c>,
 }
 
 impl<'a> Unverified<'a> {
     /// What is the ULPDU if the CRC is right.
+    #[inline]
     pub const fn ulpdu(&self) -> &'a [u8] {
         self.ulpdu
     }
 
-    /// Bytes of the stream that the FPDU takes.
+    /// Bytes of the stream that the FPDU takes, markers included.
+    #[inline]
     pub const fn wire_len(&self) -> usize {
         self.fpdu.len()
+    }
+
+    /// Is the CRC right? Where none is checked it always is.
+    #[inline]
+    pub fn is_right(&self) -> bool {
+        crc_matches(self.fpdu, self.crc)
     }
 }
 
@@ -71,24 +80,47 @@ impl Deframer {
         }
     }
 
-    /// The FPDU at the head of `stream`, if it is there whole and the peer sends no markers. Nothing changes, and nothing is found
-    /// where [`next`](Self::next) would find an error, but for one of the CRC: see [`verifies`](Self::verifies).
+    /// The peer sends markers.
     #[inline]
-    pub fn predict<'a>(&self, stream: &'a [u8]) -> Option<Unverified<'a>> {
-        if self.failed.is_some() || self.markers.is_some() {
+    pub const fn has_markers(&self) -> bool {
+        self.markers.is_some()
+    }
+
+    /// The FPDU that begins `at` bytes behind the head of `stream`, if it is there whole and FPDUs fill all bytes before it. Nothing is found
+    /// where [`next`](Self::next) would find an error, but for one of the CRC: see [`Unverified::is_right`]. Nothing is consumed: see
+    /// [`pass`](Self::pass).
+    ///
+    /// `MARKED` is what [`has_markers`](Self::has_markers) says, or nothing is found. Whoever calls is compiled for both, so that streams
+    /// without markers do not pay for them.
+    #[inline]
+    pub fn predict<'a, const MARKED: bool>(
+        &'a mut self,
+        stream: &'a [u8],
+        at: usize,
+    ) -> Option<Unverified<'a>> {
+        if self.failed.is_some() || self.has_markers() != MARKED {
             return None;
         }
-        let Ok(Step::Fpdu { ulpdu, consumed }) = find_fpdu(stream, None) else {
+        let (stream, crc) = (stream.get(at..)?, self.crc);
+        let found = match &mut self.markers {
+            Some(Markers { phase, joined }) if MARKED => {
+                find_marked(stream, phase.after(at), joined, None)
+            }
+            _ => find_fpdu(stream, None),
+        };
+        let Ok(Step::Fpdu { ulpdu, consumed }) = found else {
             return None;
         };
         let fpdu = stream.get(..consumed)?;
-        Some(Unverified { fpdu, ulpdu })
+        Some(Unverified { fpdu, ulpdu, crc })
     }
 
-    /// Is the CRC of an FPDU that was [predicted](Self::predict) right? Before, nothing of it may be used.
+    /// FPDUs of so many bytes, which were [predicted](Self::predict) and found right, are consumed.
     #[inline]
-    pub fn verifies(&self, predicted: &Unverified<'_>) -> bool {
-        crc_matches(predicted.fpdu, self.crc)
+    pub fn pass(&mut self, len: usize) {
+        if let Some(markers) = &mut self.markers {
+            markers.phase = markers.phase.after(len);
+        }
     }
 
     /// The next FPDU at the head of the in-order `stream`. One that is returned counts as consumed: the next call's stream begins
@@ -102,7 +134,13 @@ impl Deframer {
         }
         let step = match &mut self.markers {
             None => find_fpdu(stream, self.crc),
-            Some(markers) => markers.next(stream, self.crc),
+            Some(Markers { phase, joined }) => {
+                let step = find_marked(stream, *phase, joined, self.crc);
+                if let Ok(Step::Fpdu { consumed, .. }) = step {
+                    *phase = phase.after(consumed);
+                }
+                step
+            }
         };
         if let Err(error) = step {
             self.failed = Some(error);
@@ -111,68 +149,73 @@ impl Deframer {
     }
 }
 
-impl Markers {
-    #[inline(never)]
-    fn next<'a>(&'a mut self, stream: &'a [u8], crc: Option<Crc32c>) -> Result<Step<'a>, MpaError> {
-        let lead = self.phase.lead();
-        let field = stream
-            .get(lead..)
-            .and_then(|field| U16::ref_from_prefix(field).ok());
-        let Some((length, _)) = field else {
-            return Ok(Step::NeedBytes(lead + LENGTH_BYTES));
-        };
-        let ulpdu_len = usize::from(length.get());
-        if ulpdu_len > MAX_ULPDU {
-            return Err(MpaError::Length(length.get()));
-        }
-        let layout = Layout::new(self.phase, ulpdu_len);
-        let total = layout.wire_len();
-        let Some(fpdu) = stream.get(..total) else {
-            return Ok(Step::NeedBytes(total));
-        };
-        // Markers are among the covered bytes, also one in front and one right before the CRC (R5044-4.3-6, -8).
-        if !crc_matches(fpdu, crc) {
-            return Err(MpaError::Crc);
-        }
-        let ulpdu = self.ulpdu(fpdu, layout, ulpdu_len)?;
-        self.phase = self.phase.after(total);
-        Ok(Step::Fpdu {
-            ulpdu: ulpdu.unwrap_or(&self.joined),
-            consumed: total,
-        })
+/// The FPDU at the head of `stream`, which begins at `phase`. A ULPDU that markers cut is joined.
+#[inline(never)]
+fn find_marked<'a>(
+    stream: &'a [u8],
+    phase: Phase,
+    joined: &'a mut Vec<u8>,
+    crc: Option<Crc32c>,
+) -> Result<Step<'a>, MpaError> {
+    let lead = phase.lead();
+    let field = stream
+        .get(lead..)
+        .and_then(|field| U16::ref_from_prefix(field).ok());
+    let Some((length, rest)) = field else {
+        return Ok(Step::NeedBytes(lead + LENGTH_BYTES));
+    };
+    let ulpdu_len = usize::from(length.get());
+    if ulpdu_len > MAX_ULPDU {
+        return Err(MpaError::Length(length.get()));
     }
+    let layout = Layout::new(phase, ulpdu_len);
+    let consumed = layout.wire_len();
+    let Some(fpdu) = stream.get(..consumed) else {
+        return Ok(Step::NeedBytes(consumed));
+    };
+    // Markers are among the covered bytes, also one in front and one right before the CRC (R5044-4.3-6, -8).
+    if !crc_matches(fpdu, crc) {
+        return Err(MpaError::Crc);
+    }
+    // Most short FPDUs have none.
+    let whole = rest.get(..ulpdu_len).filter(|_| layout.is_unmarked());
+    let ulpdu = match whole {
+        Some(ulpdu) => ulpdu,
+        None => unmarked(fpdu, layout, ulpdu_len, joined)?,
+    };
+    Ok(Step::Fpdu { ulpdu, consumed })
+}
 
-    /// Checks the markers of a whole FPDU; returns its ULPDU if no marker cuts it, and leaves it in `joined` otherwise.
-    fn ulpdu<'a>(
-        &mut self,
-        fpdu: &'a [u8],
-        layout: Layout,
-        ulpdu_len: usize,
-    ) -> Result<Option<&'a [u8]>, MpaError> {
-        let (lead, rest) = fpdu.split_at_checked(layout.lead).unwrap_or_default();
-        check_marker(lead, 0)?;
-        let covered = rest.get(..rest.len().saturating_sub(CRC_BYTES));
-        let (first, cut) = covered
-            .and_then(|covered| covered.split_at_checked(layout.first.min(covered.len())))
-            .unwrap_or_default();
-        let mut distance = layout.first;
-        self.joined.clear();
-        let head = first.get(LENGTH_BYTES..).unwrap_or_default();
-        let whole = head.get(..ulpdu_len);
-        if whole.is_none() {
-            self.joined.extend_from_slice(head);
-        }
-        for interval in cut.chunks(MARKER_INTERVAL) {
-            let (marker, bytes) = interval.split_at_checked(MARKER_BYTES).unwrap_or_default();
-            check_marker(marker, distance)?;
-            distance += MARKER_INTERVAL;
-            if whole.is_none() {
-                self.joined.extend_from_slice(bytes);
-            }
-        }
-        self.joined.truncate(ulpdu_len); // the pad
-        Ok(whole)
+/// Checks the markers of a whole FPDU. Its ULPDU, which is joined if a marker cuts it.
+fn unmarked<'a>(
+    fpdu: &'a [u8],
+    layout: Layout,
+    ulpdu_len: usize,
+    joined: &'a mut Vec<u8>,
+) -> Result<&'a [u8], MpaError> {
+    let (lead, rest) = fpdu.split_at_checked(layout.lead).unwrap_or_default();
+    check_marker(lead, 0)?;
+    let covered = rest.get(..rest.len().saturating_sub(CRC_BYTES));
+    let (first, cut) = covered
+        .and_then(|covered| covered.split_at_checked(layout.first.min(covered.len())))
+        .unwrap_or_default();
+    let mut distance = layout.first;
+    joined.clear();
+    let head = first.get(LENGTH_BYTES..).unwrap_or_default();
+    let whole = head.get(..ulpdu_len);
+    if whole.is_none() {
+        joined.extend_from_slice(head);
     }
+    for interval in cut.chunks(MARKER_INTERVAL) {
+        let (marker, bytes) = interval.split_at_checked(MARKER_BYTES).unwrap_or_default();
+        check_marker(marker, distance)?;
+        distance += MARKER_INTERVAL;
+        if whole.is_none() {
+            joined.extend_from_slice(bytes);
+        }
+    }
+    joined.truncate(ulpdu_len); // the pad
+    Ok(whole.unwrap_or(joined))
 }
 
 /// `bytes` are a marker, or none where none is due. Its FPDUPTR must name the FPDU's known begin (R5044-8-3, -4).

@@ -95,6 +95,11 @@ impl Layout {
         }
     }
 
+    /// The FPDU has no markers.
+    pub(super) const fn is_unmarked(self) -> bool {
+        self.lead == 0 && self.markers == 0
+    }
+
     /// Bytes of the FPDU on the wire, all its markers included.
     pub(super) const fn wire_len(self) -> usize {
         self.lead + self.raw + self.markers * MARKER_BYTES + CRC_BYTES

@@ -1,18 +1,10 @@
 //! Markers in both directions: vectors.md §7, and RFC 5044's figures 5 and 6 as they are printed.
 
-use crate::support::{A, counting, hex, ulpdu_from};
+use crate::support::{A, counting, framed, hex, ulpdu_from};
 use proptest::prelude::*;
 use xwarp_iwarp::mpa::{Deframer, Framer, MARKER_INTERVAL, Marker, MpaError, Step};
 use xwarp_iwarp::{Message, SendKind, Sender, StreamConfig};
 use zerocopy::FromBytes;
-
-/// The FPDU of `ulpdu` as this framer's next.
-fn framed(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
-    let mut fpdu = vec![0xEE; framer.fpdu_len(ulpdu.len())];
-    fpdu[Framer::ulpdu_at(ulpdu.len())].copy_from_slice(ulpdu);
-    framer.seal(&mut fpdu, ulpdu.len());
-    fpdu
-}
 
 /// All ULPDUs of a stream in Full Operation with CRC and markers.
 fn deframed(mut stream: &[u8]) -> Result<Vec<Vec<u8>>, MpaError> {

@@ -1,7 +1,7 @@
 //! Regions and streams for the tests.
 
 use std::collections::VecDeque;
-use xwarp_iwarp::mpa::{Step, fpdu_len, next_fpdu, seal_fpdu};
+use xwarp_iwarp::mpa::{Framer, Step, fpdu_len, next_fpdu, seal_fpdu};
 use xwarp_iwarp::{
     AccessError, AccessKind, Inbound, InvalidateError, Message, Receiver, Resources, Segment, Stag,
     StreamConfig, Violation,
@@ -189,4 +189,12 @@ pub(crate) fn fpdus(mut message: Message, payload: &[u8], mulpdu: usize) -> Vec<
         fpdus.push(sealed(&ulpdu));
     }
     fpdus
+}
+
+/// The FPDU of `ulpdu` as this framer's next.
+pub(crate) fn framed(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
+    let mut fpdu = vec![0xEE; framer.fpdu_len(ulpdu.len())];
+    fpdu[Framer::ulpdu_at(ulpdu.len())].copy_from_slice(ulpdu);
+    framer.seal(&mut fpdu, ulpdu.len());
+    fpdu
 }

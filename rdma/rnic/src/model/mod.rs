@@ -53,5 +53,5 @@ pub use sge::{MAX_SGE, RemoteAddress, Sge, Sgl, total};
 pub use stream::{Framing, StreamState};
 pub use work::{
     Immediate, InlineData, MAX_INLINE, OPERAND, Operation, Payload, PayloadLimits, RecvRequest,
-    SendRequest, check_capability, check_list,
+    SendRequest, check_buffers, check_capability,
 };

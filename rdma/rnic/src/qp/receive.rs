@@ -1,7 +1,7 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
 
 use xwarp_iwarp::mpa::{Deframer, Step};
-use xwarp_iwarp::rdmap::{Likely, SendKind, likely};
+use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{
     AccessError, AccessKind, Inbound, InvalidateError, OrdinaryRead, Placement, ReadRequest,
     Resources, Stag,
@@ -181,7 +181,7 @@ impl FullOperation<'_> {
     #[inline]
     fn receive_run(
         &mut self,
-        deframer: &Deframer,
+        deframer: &mut Deframer,
         bytes: &[u8],
         tables: &mut Tables<'_>,
     ) -> (usize, Result<(), CqOverflow>) {
@@ -189,10 +189,10 @@ impl FullOperation<'_> {
         if self.injected.is_pending() {
             return (0, Ok(()));
         }
-        match likely(bytes) {
-            Likely::Write(stag) => (self.place_writes(deframer, bytes, stag, tables), Ok(())),
-            Likely::WholeSend => self.place_sends(deframer, bytes, tables),
-            Likely::Other => (0, Ok(())),
+        if deframer.has_markers() {
+            self.place_run::<true>(deframer, bytes, tables)
+        } else {
+            self.place_run::<false>(deframer, bytes, tables)
         }
     }
 
@@ -409,7 +409,7 @@ impl FullOperation<'_> {
         let Some(receiving) = self.work.receive().current() else {
             return Err(Inconsistency("a message is received into no buffer").into());
         };
-        let user = receiving.pd.map_or(self.user, |pd| self.user.in_domain(pd));
+        let user = self.work.receive().user(self.user, tables.srqs);
         scatter(&receiving.request.sgl, offset, payload, tables.stags, user)
             .map_err(ReceiveFault::Buffer)?;
         tables.counters.placed_bytes += payload.len() as u64;

@@ -3,13 +3,12 @@
 use rtrb::Consumer;
 
 use super::fault::{Inconsistency, Unavailable};
-use crate::model::{OutOfMemory, RecvRequest, RqLimit, SrqId, total};
-use crate::queues::{PostedRequests, SlotKey};
-use crate::tables::{CurrentReceive, SrqTable};
+use crate::model::{OutOfMemory, QpIdentity, RecvRequest, RqLimit, SrqId, total};
+use crate::tables::{CurrentReceive, PostedBuffers, SrqTable};
 
 /// Where buffers are posted.
 pub(super) enum Source {
-    Own(PostedRequests<RecvRequest>, SlotKey),
+    Own(PostedBuffers),
     Shared(SrqId),
 }
 
@@ -38,7 +37,7 @@ impl ReceiveBuffers {
     /// The shared queue that it takes from.
     pub(super) fn shared(&self) -> Option<SrqId> {
         match self.source {
-            Source::Own(..) => None,
+            Source::Own(_) => None,
             Source::Shared(srq) => Some(srq),
         }
     }
@@ -46,16 +45,19 @@ impl ReceiveBuffers {
     /// Work requests that may be posted to its own queue.
     pub(super) fn depth(&self) -> usize {
         match &self.source {
-            Source::Own(posted, _) => posted.depth(),
+            Source::Own(own) => own.posted.depth(),
             Source::Shared(_) => 0,
         }
     }
 
     /// A message begins: takes the next buffer, and tells how long it is.
     pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
-        let next = match self.source {
-            Source::Own(..) => self.next_own(),
-            Source::Shared(srq) => self.next_shared(srqs, srq),
+        let next = match &mut self.source {
+            Source::Own(own) => own.take(),
+            Source::Shared(srq) => {
+                let srq = *srq;
+                self.next_shared(srqs, srq)
+            }
         }?;
         let len = total(&next.request.sgl);
         self.current = Some(next);
@@ -82,15 +84,15 @@ impl ReceiveBuffers {
     /// Makes room for that.
     pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         match &mut self.source {
-            Source::Own(posted, _) => posted.reserve(),
-            Source::Shared(..) => Ok(()),
+            Source::Own(own) => own.posted.reserve(),
+            Source::Shared(_) => Ok(()),
         }
     }
 
     /// Goes on with another ring.
     pub(super) fn resize(&mut self, ring: Consumer<RecvRequest>) {
-        if let Source::Own(posted, _) = &mut self.source {
-            posted.resize(ring);
+        if let Source::Own(own) = &mut self.source {
+            own.posted.resize(ring);
         }
     }
 
@@ -128,23 +130,29 @@ impl ReceiveBuffers {
     /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
     /// (verbs draft §6.3.6).
     pub(super) fn flush_one(&mut self) -> Option<CurrentReceive> {
-        self.end().or_else(|| self.next_own())
+        self.end().or_else(|| match &mut self.source {
+            Source::Own(own) => own.take(),
+            Source::Shared(_) => None,
+        })
     }
 
-    /// Its own queue, and where slots of that are freed.
+    /// Lends what is posted for messages that begin and end together, at most so many: those of which nothing is told.
     #[inline]
-    pub(super) fn own(&mut self) -> Option<(&mut PostedRequests<RecvRequest>, SlotKey)> {
+    pub(super) fn lend<'a>(
+        &'a mut self,
+        srqs: &'a mut SrqTable,
+    ) -> Option<(&'a mut PostedBuffers, usize)> {
+        let tells = self.limit.armed && self.limit.limit == 0;
         match &mut self.source {
-            Source::Own(posted, slots) => Some((posted, *slots)),
-            Source::Shared(_) => None,
+            Source::Own(own) => Some((own, usize::MAX)),
+            Source::Shared(srq) => (!tells).then(|| srqs.lend(*srq))?,
         }
     }
 
-    fn next_own(&mut self) -> Option<CurrentReceive> {
-        let Source::Own(posted, slots) = &mut self.source else {
-            return None;
-        };
-        let (request, slots, pd) = (posted.pop()?, *slots, None);
-        Some(CurrentReceive { request, slots, pd })
+    /// Who accesses the buffers' pieces for a queue pair.
+    #[inline]
+    pub(super) fn user(&self, qp: QpIdentity, srqs: &SrqTable) -> QpIdentity {
+        let pd = self.shared().and_then(|srq| srqs.domain(srq));
+        pd.map_or(qp, |pd| qp.in_domain(pd))
     }
 }

@@ -3,7 +3,8 @@
 //! Nearly all segments are such. Everything else is left to `receive.rs`, and so is what is wrong. A segment is judged before its CRC is
 //! computed, and nothing is done before that is found right.
 
-use xwarp_iwarp::mpa::{Deframer, Unverified};
+use xwarp_iwarp::mpa::Deframer;
+use xwarp_iwarp::rdmap::{Likely, likely};
 use xwarp_iwarp::{Ordinary, Stag};
 
 use super::device::Tables;
@@ -26,28 +27,23 @@ struct Run {
 
 impl Run {
     #[inline]
-    fn add(&mut self, fpdu: &Unverified<'_>, payload: &[u8]) {
-        self.taken += fpdu.wire_len();
+    fn add(&mut self, wire_len: usize, payload_len: usize) {
+        self.taken += wire_len;
         self.fpdus += 1;
-        self.placed += payload.len() as u64;
+        self.placed += payload_len as u64;
     }
 
-    /// Counts it; the bytes that it has taken.
+    /// Its FPDUs are consumed, and counted; the bytes that it has taken.
     #[inline]
-    fn end(self, counters: &mut EngineCounters) -> usize {
+    fn end(self, deframer: &mut Deframer, counters: &mut EngineCounters) -> usize {
+        deframer.pass(self.taken);
         counters.fpdus_in += self.fpdus;
         counters.placed_bytes += self.placed;
         self.taken
     }
-
-    /// What is left of the bytes.
-    #[inline]
-    fn rest<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(self.taken..).unwrap_or_default()
-    }
 }
 
-/// Receive buffers of a queue pair's own queue, and whether their memory takes what is received.
+/// Receive buffers that were posted, and whether their memory takes what is received.
 struct Buffers<'a> {
     stags: &'a StagTable,
     user: QpIdentity,
@@ -80,11 +76,30 @@ impl Buffers<'_> {
 }
 
 impl FullOperation<'_> {
+    /// Places the ordinary segments of one kind at the head of `bytes`; how many bytes these take. `MARKED`: the peer sends markers.
+    #[inline]
+    pub(super) fn place_run<const MARKED: bool>(
+        &mut self,
+        deframer: &mut Deframer,
+        bytes: &[u8],
+        tables: &mut Tables<'_>,
+    ) -> (usize, Result<(), CqOverflow>) {
+        // A marker right at the head makes it seem another kind, which costs but the run.
+        match likely(bytes) {
+            Likely::Write(stag) => {
+                let taken = self.place_writes::<MARKED>(deframer, bytes, stag, tables);
+                (taken, Ok(()))
+            }
+            Likely::WholeSend => self.place_sends::<MARKED>(deframer, bytes, tables),
+            Likely::Other => (0, Ok(())),
+        }
+    }
+
     /// Places the ordinary Writes at the head of `bytes`, the first of them into `stag`; how many bytes these take.
     #[inline(never)]
-    pub(super) fn place_writes(
+    fn place_writes<const MARKED: bool>(
         &self,
-        deframer: &Deframer,
+        deframer: &mut Deframer,
         bytes: &[u8],
         stag: Stag,
         tables: &mut Tables<'_>,
@@ -95,52 +110,53 @@ impl FullOperation<'_> {
         let mut run = Run::default();
         let mut regions =
             Views::new(tables.stags, self.user, Access::REMOTE_WRITE).beginning_with(stag);
-        while let Some(fpdu) = deframer.predict(run.rest(bytes)) {
+        while let Some(fpdu) = deframer.predict::<MARKED>(bytes, run.taken) {
             let Some(Ordinary::Write { stag, to, payload }) = self.stream.predict(fpdu.ulpdu())
             else {
                 break;
             };
             let place = regions.bytes(stag, to, payload.len() as u64);
-            let place = place.filter(|_| deframer.verifies(&fpdu));
+            let place = place.filter(|_| fpdu.is_right());
             if place.is_none_or(|place| place.write(payload).is_err()) {
                 break;
             }
-            run.add(&fpdu, payload);
+            run.add(fpdu.wire_len(), payload.len());
         }
-        run.end(tables.counters)
+        run.end(deframer, tables.counters)
     }
 
-    /// Places the ordinary Sends at the head of `bytes` into buffers of the own queue, and completes these; how many bytes they take.
+    /// Places the ordinary Sends at the head of `bytes` into posted buffers, and completes these; how many bytes they take.
     #[inline(never)]
-    pub(super) fn place_sends(
+    fn place_sends<const MARKED: bool>(
         &mut self,
-        deframer: &Deframer,
+        deframer: &mut Deframer,
         bytes: &[u8],
         tables: &mut Tables<'_>,
     ) -> (usize, Result<(), CqOverflow>) {
         let (mut run, stream) = (Run::default(), &mut *self.stream);
+        let user = self.work.receive().user(self.user, tables.srqs);
         let mut buffers = Buffers {
             stags: tables.stags,
-            user: self.user,
-            pieces: Views::new(tables.stags, self.user, Access::LOCAL_WRITE),
+            user,
+            pieces: Views::new(tables.stags, user, Access::LOCAL_WRITE),
         };
         let place = |buffer: &RecvRequest| {
-            let fpdu = deframer.predict(run.rest(bytes))?;
+            let fpdu = deframer.predict::<MARKED>(bytes, run.taken)?;
             let Some(Ordinary::Send { solicited, payload }) = stream.predict(fpdu.ulpdu()) else {
                 return None;
             };
-            if !buffers.place(&buffer.sgl, payload, || deframer.verifies(&fpdu)) {
+            if !buffers.place(&buffer.sgl, payload, || fpdu.is_right()) {
                 return None;
             }
             stream.handle_placed_send();
-            run.add(&fpdu, payload);
+            run.add(fpdu.wire_len(), payload.len());
             let byte_len = u32::try_from(payload.len()).unwrap_or(u32::MAX); // of one segment
             Some(Received {
                 byte_len,
                 solicited,
             })
         };
-        let completed = self.work.receive_run(tables.cqs, place);
-        (run.end(tables.counters), completed)
+        let completed = self.work.receive_run(tables.cqs, tables.srqs, place);
+        (run.end(deframer, tables.counters), completed)
     }
 }

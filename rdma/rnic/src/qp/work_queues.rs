@@ -17,7 +17,7 @@ use crate::model::{
     WorkCompletion, WrId,
 };
 use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
-use crate::tables::{CqFull, CqTable};
+use crate::tables::{CqFull, CqTable, PostedBuffers, SrqTable};
 
 /// Work requests that are sent and completed together at most.
 const DIRECT: usize = 64;
@@ -115,7 +115,7 @@ impl WorkQueues {
             in_flight: VecDeque::new(),
             receive: match receives {
                 NewReceives::Own(ring) => {
-                    ReceiveBuffers::new(Source::Own(PostedRequests::new(ring), recv_slots), 0)
+                    ReceiveBuffers::new(Source::Own(PostedBuffers::new(ring, recv_slots)), 0)
                 }
                 NewReceives::Shared(srq, limit) => ReceiveBuffers::new(Source::Shared(srq), limit),
             },
@@ -346,17 +346,20 @@ impl WorkQueues {
         pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
-    /// Places messages into the oldest buffers of the own queue, where these lie, as long as `place` does, and completes these. None is
-    /// placed for whose completion there is no room.
+    /// Places messages into the oldest buffers, where these lie, as long as `place` does, and completes these. None is placed for whose
+    /// completion there is no room.
+    #[inline]
     pub(super) fn receive_run(
         &mut self,
         cqs: &mut CqTable,
+        srqs: &mut SrqTable,
         mut place: impl FnMut(&RecvRequest) -> Option<Received>,
     ) -> Result<(), CqOverflow> {
         let (qp, most) = (self.qp, DIRECT.min(cqs.room(self.recv_cq)));
-        let Some((posted, slots)) = self.receive.own() else {
+        let Some((buffers, of_buffers)) = self.receive.lend(srqs) else {
             return Ok(());
         };
+        let (slots, most) = (buffers.slots, most.min(of_buffers));
         let take = move |buffer: &RecvRequest, _| {
             let Received {
                 byte_len,
@@ -369,7 +372,7 @@ impl WorkQueues {
             };
             Some(Some(Cqe { completion, slots }))
         };
-        let Some(run) = posted.take_run(most, take) else {
+        let Some(run) = buffers.posted.take_run(most, take) else {
             return Ok(());
         };
         let pushed = cqs.push_run(self.recv_cq, run.most(), run);

@@ -12,4 +12,4 @@ pub use srq_table::SrqTable;
 
 pub(crate) use cq_table::CqFull;
 pub(crate) use searches::{Searcher, Searches};
-pub(crate) use srq_table::CurrentReceive;
+pub(crate) use srq_table::{CurrentReceive, PostedBuffers};

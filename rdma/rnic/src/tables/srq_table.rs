@@ -16,8 +16,6 @@ pub(crate) struct CurrentReceive {
     pub(crate) request: RecvRequest,
     /// Where its slot is freed.
     pub(crate) slots: SlotKey,
-    /// The protection domain that its pieces must be of, where that is not the queue pair's (verbs draft §6.3.5).
-    pub(crate) pd: Option<PdId>,
 }
 
 impl CurrentReceive {
@@ -26,12 +24,31 @@ impl CurrentReceive {
     }
 }
 
+/// Receive buffers that were posted, to a queue pair or to a shared queue.
+pub(crate) struct PostedBuffers {
+    pub(crate) posted: PostedRequests<RecvRequest>,
+    /// Where their slots are freed.
+    pub(crate) slots: SlotKey,
+}
+
+impl PostedBuffers {
+    pub(crate) fn new(ring: Consumer<RecvRequest>, slots: SlotKey) -> Self {
+        let posted = PostedRequests::new(ring);
+        Self { posted, slots }
+    }
+
+    /// Takes the oldest.
+    pub(crate) fn take(&mut self) -> Option<CurrentReceive> {
+        let (request, slots) = (self.posted.pop()?, self.slots);
+        Some(CurrentReceive { request, slots })
+    }
+}
+
 /// One of them.
 struct Srq {
     serial: u64,
     pd: PdId,
-    posted: PostedRequests<RecvRequest>,
-    slots: SlotKey,
+    buffers: PostedBuffers,
     /// Below how many unused buffers that is told; 0 while nobody wants to know.
     armed: usize,
     /// Queue pairs that take from it.
@@ -79,8 +96,7 @@ impl SrqTable {
         self.all.insert(Srq {
             serial,
             pd,
-            posted: PostedRequests::new(posted),
-            slots,
+            buffers: PostedBuffers::new(posted, slots),
             armed: limit,
             users: 0,
             failed: false,
@@ -125,25 +141,36 @@ impl SrqTable {
     /// if too few are left. A buffer that nobody can have posted fails the queue: what else it holds cannot be trusted.
     pub(crate) fn take(&mut self, id: SrqId) -> Result<Option<CurrentReceive>, SrqBroken> {
         let srq = self.find(id).filter(|srq| !srq.failed).ok_or(SrqBroken)?;
-        let Some(request) = srq.posted.pop() else {
+        let Some(receiving) = srq.buffers.take() else {
             return Ok(None);
         };
-        if total(&request.sgl).is_none() {
+        if total(&receiving.request.sgl).is_none() {
             srq.failed = true;
             log::error!("{id:?} is broken: a buffer is longer than any that can be posted");
             self.report(EventResource::Srq(id), AsyncEventKind::SrqFailed);
             return Err(SrqBroken);
         }
-        let receiving = CurrentReceive {
-            request,
-            slots: srq.slots,
-            pd: Some(srq.pd),
-        };
-        if srq.armed > 0 && srq.posted.len() < srq.armed {
+        if srq.armed > 0 && srq.buffers.posted.len() < srq.armed {
             srq.armed = 0;
             self.report(EventResource::Srq(id), AsyncEventKind::SrqLimitReached);
         }
         Ok(Some(receiving))
+    }
+
+    /// Lends its buffers for messages that begin and end together, at most so many: those that [`take`](Self::take) tells nothing of.
+    pub(crate) fn lend(&mut self, id: SrqId) -> Option<(&mut PostedBuffers, usize)> {
+        let srq = self.find(id).filter(|srq| !srq.failed)?;
+        let most = match srq.armed {
+            0 => usize::MAX,
+            limit => srq.buffers.posted.len().saturating_sub(limit),
+        };
+        Some((&mut srq.buffers, most))
+    }
+
+    /// The protection domain that the buffers' pieces must be of (verbs draft §6.3.5).
+    pub(crate) fn domain(&self, id: SrqId) -> Option<PdId> {
+        let srq = self.all.get(id.slot).filter(|srq| srq.serial == id.serial);
+        srq.map(|srq| srq.pd)
     }
 
     /// Tells what happened to one of them, or to a queue pair that takes from one.
@@ -160,7 +187,7 @@ impl SrqTable {
     /// Work requests that it holds; `None` if there is no such queue.
     pub(crate) fn depth(&self, id: SrqId) -> Option<usize> {
         let srq = self.all.get(id.slot).filter(|srq| srq.serial == id.serial);
-        srq.map(|srq| srq.posted.depth())
+        srq.map(|srq| srq.buffers.posted.depth())
     }
 
     /// Tells below how many unused buffers there shall be an event, once; 0 for never.
@@ -178,8 +205,8 @@ impl SrqTable {
     /// Goes on with another ring; what is in the former one comes first.
     pub fn resize(&mut self, id: SrqId, posted: Consumer<RecvRequest>) -> Result<(), OutOfMemory> {
         if let Some(srq) = self.find(id) {
-            srq.posted.reserve()?;
-            srq.posted.resize(posted);
+            srq.buffers.posted.reserve()?;
+            srq.buffers.posted.resize(posted);
         }
         Ok(())
     }
@@ -202,8 +229,8 @@ impl SrqTable {
         };
         if let Some(srq) = self.find(id) {
             let sgl = crate::model::Sgl::from_iter([endless; 2]);
-            srq.posted
-                .put_back(RecvRequest::new(crate::model::WrId(0), sgl));
+            let endless = RecvRequest::new(crate::model::WrId(0), sgl);
+            srq.buffers.posted.put_back(endless);
         }
     }
 }

@@ -248,6 +248,47 @@ fn short_messages_of_any_form_complete_in_the_order_of_posting() {
     assert!(target.to_vec()[..32] == bytes[32..64]);
 }
 
+/// Markers fall between, into and behind FPDUs of all these lengths.
+#[test]
+fn messages_of_one_kind_arrive_in_runs_with_and_without_crc_and_markers() {
+    for (crc, markers) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mpa = mpa(crc, markers);
+        let sim = Sim::with_mtu_and_mpa(Seed(10), 9000, mpa);
+        let mut sim = sim.one_way_delay(Duration::from_micros(50));
+        let (mut a, mut b) = sim.connected_pair_with(&config());
+        sim.run_until_idle();
+        let lens: Vec<usize> = (0..600).map(|i| i % 150).collect();
+        let len = lens.iter().sum();
+        let (target, bytes) = (b.target(len), pattern(len));
+        let source = a.source(&bytes);
+        let mut at = 0;
+        let mut pieces = Vec::new();
+        for (i, len) in (0..).zip(&lens) {
+            b.post_recv(i, *len);
+            let (to, len) = (source.to + at as u64, u32::try_from(*len).unwrap());
+            pieces.push((WrId(i), at, Sge { to, len, ..source }));
+            at += len as usize;
+        }
+        let writes = (pieces.iter())
+            .map(|(name, at, piece)| SendRequest::write(*name, *piece, target.remote(*at)));
+        let sends = (pieces.iter()).map(|(name, _, piece)| SendRequest::send(*name, *piece));
+        a.qp.post_send_list(writes.chain(sends)).unwrap();
+        sim.run_until_idle();
+        assert!(target.to_vec() == bytes, "{mpa:?}");
+        let received = b.receives();
+        let expected = (0..).zip(&lens).map(|(i, len)| Done::receive(i, *len));
+        assert!(expected.eq(received), "{mpa:?}");
+        for ((name, at, _), len) in pieces.iter().zip(&lens) {
+            assert!(
+                b.buffer(name.0) == bytes[*at..][..*len],
+                "{name:?}, {mpa:?}"
+            );
+        }
+        assert_eq!(a.sends().len(), 2 * lens.len());
+        assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
+    }
+}
+
 /// What was sealed before the fault leaves, and completes; the Terminate behind it can be read with and without markers.
 #[test]
 fn fault_of_a_message_concerns_none_in_front_of_it() {

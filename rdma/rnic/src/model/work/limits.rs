@@ -23,20 +23,13 @@ pub fn check_capability(what: &'static str, wanted: usize) -> Result<(), Capabil
     CapabilityError::check(what, wanted, 0, MAX_SGE)
 }
 
-/// Has a list no more elements than its queue allows?
+/// Has a list no more elements than its queue allows, and no more bytes than a message may have?
 #[inline]
-pub fn check_list(sgl: &Sgl, max: usize) -> Result<(), PostError> {
+pub fn check_buffers(sgl: &Sgl, max: usize) -> Result<(), PostError> {
     let elements = sgl.len();
     if elements > max {
         return Err(PostError::TooManyElements { elements, max });
     }
-    Ok(())
-}
-
-/// Have its elements no more bytes than a message may, either?
-#[inline]
-fn check_buffers(sgl: &Sgl, max: usize) -> Result<(), PostError> {
-    check_list(sgl, max)?;
     total(sgl).ok_or(PostError::TooLong)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ mod operation;
 mod payload;
 mod request;
 
-pub use limits::{PayloadLimits, check_capability, check_list};
+pub use limits::{PayloadLimits, check_buffers, check_capability};
 pub use operation::{Immediate, OPERAND, Operation};
 pub use payload::{InlineData, MAX_INLINE, Payload};
 pub use request::{RecvRequest, SendRequest};

@@ -1,9 +1,11 @@
 //! The limit, and its event (verbs draft §6.3.8).
 
 use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
+use xwarp::work::Sgl;
 use xwarp::{RecvRequest, SharedReceiveQueue, WrId};
+use xwarp_sim_tests::Done;
 
-use super::{pairs, post, queue, sim};
+use super::{full, pairs, post, queue, sim};
 
 fn limit_of(srq: &SharedReceiveQueue) -> AsyncEvent {
     AsyncEvent::new(
@@ -43,6 +45,37 @@ fn limit_is_told_once_per_arming_when_fewer_are_left() {
     assert_eq!(sim.b().other_events(), [reached]);
     let received: usize = pairs.iter_mut().map(|(_, b)| b.receives().len()).sum();
     assert_eq!(received, 6, "nothing else has changed");
+}
+
+#[test]
+fn limit_is_told_once_wherever_messages_that_come_together_pass_it() {
+    for messages in 0..8 {
+        let mut sim = sim();
+        let mut srq = queue(&sim.b(), 16, 3);
+        let reached = limit_of(&srq);
+        let mut pairs = pairs(&mut sim, &srq, 1);
+        let region = post(&sim.b(), &mut srq, 0..8);
+        let (a, b) = &mut pairs[0];
+        (0..messages).for_each(|id| a.post_send(id, format!("number {id}").as_bytes()));
+        sim.run_until_idle();
+        let told = sim.b().other_events();
+        let expected = if messages > 5 { vec![reached] } else { vec![] };
+        assert_eq!(told, expected, "{messages} of 8 are taken");
+        assert!(
+            (0..messages)
+                .map(|id| Done::receive(id, 8))
+                .eq(b.receives())
+        );
+        let bytes = region.bytes().to_vec();
+        let sent = (0..messages).map(|id| format!("number {id}"));
+        assert!(bytes.starts_with(sent.collect::<String>().as_bytes()));
+        let free = || RecvRequest::new(WrId(9), Sgl::new());
+        (0..8 + messages).for_each(|_| srq.post_recv(free()).unwrap());
+        assert!(
+            full(&mut srq),
+            "no more than {messages} slots are free again"
+        );
+    }
 }
 
 #[test]
