@@ -57,6 +57,7 @@ pub enum OpenQueueError {
 
 /// Whether frames of `AF_XDP` are the driver's own buffers, or are copied once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ZeroCopy {
     /// Where the driver has it, in native mode.
     #[default]

@@ -164,12 +164,19 @@ impl CompletionQueue {
     /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         let mut taken = None;
-        let is_taken = self.take_if(|completion| {
+        let mut copy = |completion: &WorkCompletion| {
             taken = Some(*completion);
             true
-        });
-        if !is_taken {
-            self.poll_each(1, |completion| taken = Some(*completion))?;
+        };
+        if self.take_if(&mut copy) {
+            return Ok(taken);
+        }
+        self.control.check_open()?;
+        if self.backlog.is_empty() {
+            self.control.turn();
+            self.take_if(&mut copy);
+        } else {
+            self.take_former(&mut |completion| taken = Some(*completion));
         }
         Ok(taken)
     }

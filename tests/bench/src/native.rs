@@ -4,7 +4,7 @@ use xwarp::work::Payload;
 use xwarp::{RecvRequest, SendRequest, WorkCompletion, WrId};
 
 use crate::calls::{Caller, Fate, LEN, Round, calls, counted};
-use crate::hosts::{BURST, Hosts};
+use crate::hosts::{BURST, Hosts, Manner};
 
 /// Turns within which the work of a round has completed.
 const TURNS: usize = 40;
@@ -138,7 +138,7 @@ impl Caller for Native {
     ];
 
     fn new() -> Self {
-        let mut hosts = Hosts::for_bursts();
+        let mut hosts = Hosts::for_bursts(Manner::PLAIN);
         hosts.grow(1);
         Self(hosts, [WorkCompletion::empty(); BURST])
     }
