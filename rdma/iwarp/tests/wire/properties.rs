@@ -331,34 +331,15 @@ proptest! {
         }
         let deframer = || Deframer::new(crc, markers).with_crc32c(crc32c::crc32c);
         let (mut judge, mut predictor) = (deframer(), deframer());
-        let (mut rest, mut taken, mut of_run) = (&stream[..], 0, 0);
+        let mut rest = &stream[..];
         loop {
-            let predicted = predict(&mut predictor, rest, taken);
-            let right = predicted.is_some_and(|it| it.is_right());
-            let predicted = predicted.map(|it| (it.ulpdu(), it.wire_len()));
-            match judge.next(&rest[taken..]) {
-                Ok(Step::Fpdu { ulpdu, consumed }) => {
-                    prop_assert_eq!((predicted, right), (Some((ulpdu, consumed)), true));
-                    taken += consumed;
-                    of_run += 1;
-                }
-                Err(MpaError::Crc) => {
-                    prop_assert!(!right && (markers || predicted.is_some()));
-                    break;
-                }
-                Ok(Step::NeedBytes(_)) | Err(_) => {
-                    prop_assert_eq!(predicted, None);
-                    break;
-                }
-            }
-            if of_run == run {
-                predictor.pass(taken);
-                rest = &rest[taken..];
-                (taken, of_run) = (0, 0);
+            let (taken, fpdus) = predict_run(&mut judge, &mut predictor, rest, run)?;
+            predictor.pass(taken);
+            rest = &rest[taken..];
+            if fpdus < run {
+                break;
             }
         }
-        predictor.pass(taken);
-        rest = &rest[taken..];
         prop_assert_eq!(predictor.next(rest), judge.next(rest));
         prop_assert!(predictor.next(rest).is_ok() || predict(&mut predictor, rest, 0).is_none());
     }
@@ -436,4 +417,36 @@ proptest! {
         let taken = matches!(received, Ok(Inbound::Terminate(_)));
         prop_assert!(taken);
     }
+}
+
+/// Holds at most `run` FPDUs that are predicted one behind the other against what is found; their bytes and their number.
+fn predict_run(
+    judge: &mut Deframer,
+    predictor: &mut Deframer,
+    bytes: &[u8],
+    run: usize,
+) -> Result<(usize, usize), TestCaseError> {
+    let (mut taken, mut fpdus) = (0, 0);
+    while fpdus < run {
+        let predicted = predict(predictor, bytes, taken);
+        let right = predicted.is_some_and(|it| it.is_right());
+        let predicted = predicted.map(|it| (it.ulpdu(), it.wire_len()));
+        match judge.next(&bytes[taken..]) {
+            Ok(Step::Fpdu { ulpdu, consumed }) => {
+                prop_assert_eq!((predicted, right), (Some((ulpdu, consumed)), true));
+                taken += consumed;
+                fpdus += 1;
+            }
+            // A wrong marker is not predicted at all.
+            Err(MpaError::Crc) => {
+                prop_assert!(!right);
+                break;
+            }
+            Ok(Step::NeedBytes(_)) | Err(_) => {
+                prop_assert_eq!(predicted, None);
+                break;
+            }
+        }
+    }
+    Ok((taken, fpdus))
 }
