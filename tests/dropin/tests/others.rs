@@ -62,6 +62,17 @@ fn qperf_measures_every_operation_of_a_reliable_connection() {
     left_nothing(&hosts.b, "qperf");
 }
 
+/// The server compares what the client sends: fio compares nothing by its other verbs, and refuses random access by RDMA.
+#[test]
+fn fio_verifies_what_it_sends() {
+    needs_root!();
+    Row {
+        server: "fio --name=r --ioengine=rdma --port=8899 --bs=64k --size=4m --rw=read --iodepth=16 --verify=crc32c",
+        client: "fio --name=s --ioengine=rdma --hostname=10.77.0.2 --port=8899 --verb=send --bs=64k --size=4m --rw=write --verify=crc32c",
+    }
+    .run(&hosts());
+}
+
 #[test]
 fn fi_info_lists_both_kinds_of_endpoints_over_iwarp() {
     needs_root!();
