@@ -68,6 +68,15 @@ fn as_many_peers_wait_as_the_backlog_says() {
     }
 }
 
+#[test]
+fn client_that_is_earlier_than_its_server_is_heard() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "late");
+    let said = run(&hosts, &format!("{program} 10.77.0.1"));
+    assert_eq!(said, "heard though it was early\n");
+}
+
 /// tgtd listens so.
 #[test]
 fn wildcards_of_both_families_are_listened_on_side_by_side() {

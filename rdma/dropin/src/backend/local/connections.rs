@@ -9,15 +9,13 @@ use xwarp::attr::QpChange;
 use xwarp::cm::BoundPort;
 
 use super::Local;
+use super::attempts::Attempt;
 use super::errors::Numbered;
 use crate::backend::QpHandle;
 use crate::backend::connections::{
     ConnectOrder, Connections, Depths, PortHandle, RequestHandle, Told,
 };
 use crate::entry::Result;
-
-/// How long an attempt to connect may take, with the peer's program that has to answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long destroying a queue pair waits for a close that has begun.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
@@ -79,16 +77,16 @@ impl Connections for Local {
     }
 
     fn connect(&self, qp: QpHandle, order: ConnectOrder, told: Told) -> Result<SocketAddr> {
-        let attempt = self.qps.with(qp, |qp| {
+        self.qps.with(qp, |qp| {
             let change = QpChange::to(QpState::Idle)
                 .ird(order.depths.ird)
                 .ord(order.depths.ord);
-            qp.modify(change).map_err(|error| error.errno())?;
-            let begun = qp.begin_connect(order.remote, &order.private_data, CONNECT_TIMEOUT);
-            begun.map_err(|error| error.errno())
+            let changed = qp.modify(change);
+            changed.map(|_depths| ()).map_err(|error| error.errno())
         })?;
-        let local = attempt.local();
-        self.watcher.add_attempt(qp, attempt, told)?;
+        let attempt = Attempt::new(qp, order, told);
+        let (local, connecting) = attempt.begin(&self.qps)?;
+        self.watcher.add_attempt(attempt, connecting)?;
         Ok(local)
     }
 

@@ -1,5 +1,6 @@
 //! The RNIC in this process. No other module names a type of xwarp.
 
+mod attempts;
 mod connections;
 mod errors;
 mod link;

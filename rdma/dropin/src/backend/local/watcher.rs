@@ -6,6 +6,7 @@
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -14,13 +15,15 @@ use nix::sys::signal::SigSet;
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use xwarp::Listener;
-use xwarp::cm::Connecting;
+use xwarp::cm::{Connecting, PrivateData};
+use xwarp::error::ConnectError;
 
+use super::attempts::{Attempt, PAUSE};
 use super::link::Link;
 use super::queue_pairs::QueuePairs;
 use super::requests::{Requests, outcome};
 use crate::backend::QpHandle;
-use crate::backend::connections::{News, Told};
+use crate::backend::connections::{Failure, News, Told};
 use crate::entry::{Result, lock};
 
 /// The name of the descriptor that wakes the thread.
@@ -40,6 +43,8 @@ struct Shared {
     epoll: Epoll,
     wake: EventFd,
     sources: Mutex<Slab<Source>>,
+    /// Attempts that are to be made again, and when.
+    later: Mutex<Vec<(Instant, Attempt)>>,
     /// Whom the end of a connection is told.
     connections: Mutex<FxHashMap<QpHandle, Told>>,
     /// Queue pairs whose connection has ended, and whether that was an orderly end.
@@ -53,7 +58,7 @@ struct Shared {
 /// What a descriptor is of.
 enum Source {
     Listener(Listener, Told),
-    Attempt(QpHandle, Connecting, Told),
+    Attempt(Attempt, Connecting),
 }
 
 /// Notes ends of connections, for a handler of the engine.
@@ -87,6 +92,7 @@ impl Watcher {
             epoll,
             wake,
             sources: Mutex::default(),
+            later: Mutex::default(),
             connections: Mutex::default(),
             ended: Mutex::default(),
             over: Mutex::new(false),
@@ -113,9 +119,9 @@ impl Watcher {
     }
 
     /// Takes the outcome of an attempt. The end of the connection is told the same.
-    pub(super) fn add_attempt(&self, qp: QpHandle, attempt: Connecting, told: Told) -> Result<()> {
-        self.add_connection(qp, Arc::clone(&told));
-        self.shared.add(Source::Attempt(qp, attempt, told))?;
+    pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
+        self.add_connection(attempt.qp, attempt.told());
+        self.shared.add(Source::Attempt(attempt, connecting))?;
         Ok(())
     }
 
@@ -137,10 +143,12 @@ impl Watcher {
 
     /// An attempt to connect a queue pair is given up, and nothing told of it.
     pub(super) fn give_up(&self, qp: QpHandle) {
-        if let Some(key) = self.shared.attempt_of(qp) {
+        let key = self.shared.attempt_of(qp);
+        let waits = self.shared.take_later(|_, attempt| attempt.qp == qp);
+        if key.is_some() || !waits.is_empty() {
             self.forget(qp);
-            drop(self.shared.remove(key));
         }
+        drop(key.and_then(|key| self.shared.remove(key)));
     }
 
     /// Tells that the connection of a queue pair that is no more has ended, if nobody has.
@@ -183,7 +191,7 @@ impl Shared {
         let key = sources.vacant_key();
         let descriptor = match &source {
             Source::Listener(listener, _) => listener.as_fd(),
-            Source::Attempt(_, attempt, _) => attempt.as_fd(),
+            Source::Attempt(_, connecting) => connecting.as_fd(),
         };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, key as u64);
         self.epoll.add(descriptor, event)?;
@@ -199,7 +207,7 @@ impl Shared {
         let sources = lock(&self.sources);
         let mut all = sources.iter();
         all.find_map(|(key, source)| match source {
-            Source::Attempt(of, ..) if *of == qp => Some(key),
+            Source::Attempt(of, _) if of.qp == qp => Some(key),
             Source::Attempt(..) | Source::Listener(..) => None,
         })
     }
@@ -212,7 +220,7 @@ impl Shared {
         }
         let mut events = [EpollEvent::empty(); ROUND];
         while !*lock(&self.over) {
-            let ready = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+            let ready = match self.epoll.wait(&mut events, self.until_later()) {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => continue,
                 Err(errno) => {
@@ -224,6 +232,42 @@ impl Shared {
                 self.take_from(event.data());
             }
             self.tell_ends();
+            self.make_again();
+        }
+    }
+
+    /// How long the thread may sleep.
+    fn until_later(&self) -> EpollTimeout {
+        let soonest = lock(&self.later).iter().map(|(due, _)| *due).min();
+        let Some(due) = soonest else {
+            return EpollTimeout::NONE;
+        };
+        let left = due.saturating_duration_since(Instant::now());
+        // Rounded up, so that the last millisecond is slept, not spun.
+        EpollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(EpollTimeout::NONE)
+    }
+
+    fn take_later(&self, wanted: impl Fn(Instant, &Attempt) -> bool) -> Vec<(Instant, Attempt)> {
+        let mut later = lock(&self.later);
+        later
+            .extract_if(.., |(due, attempt)| wanted(*due, attempt))
+            .collect()
+    }
+
+    /// Makes attempts again whose time has come.
+    fn make_again(&self) {
+        let now = Instant::now();
+        for (_, attempt) in self.take_later(|due, _| due <= now) {
+            let (qp, told) = (attempt.qp, attempt.told());
+            let begun = attempt.begin(&self.qps);
+            let added =
+                begun.and_then(|(_, connecting)| self.add(Source::Attempt(attempt, connecting)));
+            // If it was given up meanwhile, nobody is to be told.
+            if let Err(errno) = added
+                && lock(&self.connections).remove(&qp).is_some()
+            {
+                told(News::NotConnected(Failure::Failed(errno)));
+            }
         }
     }
 
@@ -253,15 +297,13 @@ impl Shared {
                 }
                 Err(_ended) => (Arc::clone(told), None, true),
             },
-            Source::Attempt(qp, attempt, told) => match attempt.try_finish() {
+            Source::Attempt(attempt, connecting) => match connecting.try_finish() {
                 None => return,
-                Some(ended) => {
-                    let news = outcome(ended, *qp, &self.qps);
-                    if matches!(news, News::NotConnected(_)) {
-                        lock(&self.connections).remove(qp);
-                    }
-                    (Arc::clone(told), Some(news), true)
+                Some(Err(error)) if attempt.is_made_again(&error) => {
+                    self.put_off(&mut sources, key);
+                    return;
                 }
+                Some(ended) => (attempt.told(), Some(self.news_of(attempt.qp, ended)), true),
             },
         };
         let gone = over.then(|| sources.try_remove(key));
@@ -270,6 +312,21 @@ impl Shared {
             told(news);
         }
         drop(gone);
+    }
+
+    fn news_of(&self, qp: QpHandle, ended: std::result::Result<PrivateData, ConnectError>) -> News {
+        let news = outcome(ended, qp, &self.qps);
+        if matches!(news, News::NotConnected(_)) {
+            lock(&self.connections).remove(&qp);
+        }
+        news
+    }
+
+    /// Has an attempt be made again. With the lock, so that it can be given up at any time.
+    fn put_off(&self, sources: &mut Slab<Source>, key: usize) {
+        if let Some(Source::Attempt(attempt, _)) = sources.try_remove(key) {
+            lock(&self.later).push((Instant::now() + PAUSE, attempt));
+        }
     }
 
     /// Tells of connections that have ended. One that has only just been made is told to be first.
