@@ -88,14 +88,19 @@ impl<'a> Iterator for RecvList<'a> {
     }
 }
 
-/// The elements of a scatter/gather list; none if their number is negative or there is no list.
+/// Elements of the longest list that is read: more than any device takes. A number that is larger is a program's error.
+const LONGEST: usize = 64;
+
+/// The elements of a scatter/gather list; none if their number cannot be, or there is no list.
 ///
 /// # Safety
 ///
 /// The list is null, or has that many elements that are readable.
 #[inline]
 unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [Element]> {
-    let number = usize::try_from(number).ok()?;
+    let number = usize::try_from(number)
+        .ok()
+        .filter(|number| *number <= LONGEST)?;
     if number == 0 {
         return Some(&[]);
     }

@@ -7,6 +7,8 @@ mod memory;
 mod messages;
 mod one_by_one;
 mod queues;
+mod random;
+mod random_regions;
 mod registering;
 mod shared_receives;
 mod testbed;
