@@ -292,12 +292,13 @@ dropped() { # BYTES
     [ "$most" = 0 ] || echo "  of the raw frames of $1 bytes up to $most were dropped in a round"
 }
 
-link_table() {
-    local passed=() size
+link_table() { # [MTU...]
+    local passed=() size mtus=("$@")
+    [ $# -gt 0 ] || mtus=(1500 3500 9000 65535)
     prepare
     say "medians of $rounds rounds in turn (least-most), all spinning; raw AF_XDP with the best of three windows; kernel TCP without offloads, but with all of them at MTU 65535"
     printf '%-22s%6s %-8s%22s%22s%22s%8s%8s\n' '' MTU mode 'raw AF_XDP' 'kernel TCP' 'RDMA' '/ raw' '/ TCP'
-    for mtu in 1500 3500 9000 65535; do
+    for mtu in "${mtus[@]}"; do
         for mode in native generic; do
             clean_up_link
             make_hosts "$a" "$b" "$mtu"
