@@ -104,29 +104,50 @@ impl<'a> Job<'a> {
 
     /// Waits until it has printed a line that begins like this, and returns the line.
     pub fn line(&mut self, beginning: &str) -> String {
+        self.line_that(beginning, |line| line.starts_with(beginning))
+    }
+
+    /// Waits until it has printed a line with these words.
+    pub fn line_with(&mut self, words: &str) {
+        let _ = self.line_that(words, |line| line.contains(words));
+    }
+
+    fn line_that(&mut self, words: &str, fits: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.next_line(left) {
-                Some(line) if line.starts_with(beginning) => return line,
+                Some(line) if fits(&line) => return line,
                 Some(_) => {}
-                None => panic!("it ended without saying {beginning:?}: {self}"),
+                None => panic!("it ended without saying {words:?}: {self}"),
             }
         }
     }
 
     /// Waits for its end, and fails if that takes longer than `timeout` from now.
-    pub fn finish_within(mut self, timeout: Duration) -> Ended {
+    pub fn finish_within(self, timeout: Duration) -> Ended {
+        match self.try_finish_within(timeout) {
+            Ok(ended) => ended,
+            Err(job) => panic!("it has not ended within {timeout:?}: {job}"),
+        }
+    }
+
+    /// Waits for its end. If that takes longer than `timeout` from now, the job comes back and runs on.
+    pub fn try_finish_within(mut self, timeout: Duration) -> Result<Ended, Self> {
         let deadline = Instant::now() + timeout;
-        while self
-            .next_line(deadline.saturating_duration_since(Instant::now()))
-            .is_some()
-        {}
-        Ended {
+        loop {
+            match self.hear(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(RecvTimeoutError::Timeout) => return Err(self),
+                Err(error) => panic!("the guest has gone ({error}): {self}"),
+            }
+        }
+        Ok(Ended {
             what: self.what.clone(),
             status: self.status.expect("it has ended"),
             output: self.heard.join("\n"),
-        }
+        })
     }
 
     /// Waits for its end.

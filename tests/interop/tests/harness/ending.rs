@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use xwarp_interop_tests::{Guest, Image, Lab};
-use xwarp_system_tests::{Running, eventually};
+use xwarp_system_tests::{Running, TIMEOUT, eventually};
 
 /// Whether a process was started with this word on its command line.
 fn runs(word: &str) -> bool {
@@ -48,4 +49,20 @@ fn commands_end_with_their_jobs_and_guests_with_their_values() {
     assert!(runs(&word), "{word}");
     drop(guest);
     eventually("the guest ends", || !runs(&word));
+}
+
+#[test]
+fn job_that_takes_longer_comes_back_and_can_be_told_to_end() {
+    let Some(image) = Image::find() else { return };
+    let lab = Lab::new();
+    let guest = Guest::boot(&lab, &image, 1);
+    let job = guest.start("read word; echo heard $word");
+    let began = Instant::now();
+    let Err(mut job) = job.try_finish_within(Duration::from_millis(200)) else {
+        panic!("it ended before it was told to");
+    };
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+    job.tell("end");
+    let ended = job.finish().succeeded();
+    assert_eq!(ended.output, "heard end", "{ended}");
 }
