@@ -1,6 +1,6 @@
-//! Contenders of the comparison: pairs of programs in two guests.
+//! Contenders of the comparison: a program of perftest in two guests, over xwarp or siw at either end.
 
-use std::path::PathBuf;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use xwarp_interop_tests::{Ended, Guest, Job};
@@ -12,18 +12,10 @@ use crate::pace::Pace;
 const FEW: u32 = 64;
 /// How much longer than the short run the long one takes at least.
 const ENOUGH: Duration = Duration::from_secs(2);
-/// Bytes of buffers at most: to touch memory for the first time takes long in User-Mode Linux.
-const BUFFERS: u64 = 16 << 20;
-/// Of xwarp's server. perftest's own port is not free at once when perftest has ended.
-const PORT: u16 = 7471;
-/// The control bytes of DDP and RDMAP of a Send of one segment (RFC 5041 §4.3, RFC 5040 §4.1), and where they are in an IPv4 packet. That
-/// is after 20 bytes of IP, 32 of TCP with timestamps, and MPA's length.
-const SEND: u16 = 0x4143;
-const AT: usize = 54;
-/// No run takes as long.
-const LIMIT: Duration = Duration::from_mins(2);
+/// A run that takes longer has stalled.
+const LIMIT: Duration = Duration::from_secs(40);
 
-/// One cell of the table.
+/// One line of the table.
 pub(crate) struct Case {
     /// `write`, `read` or `send`.
     pub(crate) verb: &'static str,
@@ -31,14 +23,6 @@ pub(crate) struct Case {
     pub(crate) kind: &'static str,
     /// Bytes of a message.
     pub(crate) size: u64,
-    pub(crate) crc: bool,
-}
-
-impl Case {
-    /// Messages outstanding at once.
-    fn depth(&self) -> u64 {
-        u64::from(FEW).min(BUFFERS / self.size)
-    }
 }
 
 /// How long a run is.
@@ -49,112 +33,99 @@ pub(crate) struct Length {
     short: Duration,
 }
 
-enum Program {
-    Xwarp(PathBuf),
-    Perftest,
+/// A run did not end.
+#[derive(Debug)]
+pub(crate) struct Stalled;
+
+/// What a program of perftest runs on.
+#[derive(Clone, Copy)]
+pub(crate) enum Stack {
+    Xwarp,
+    Siw,
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Xwarp => "xwarp",
+            Self::Siw => "siw",
+        })
+    }
+}
+
+impl Stack {
+    /// The command that runs this program.
+    fn command(self, program: &str) -> String {
+        match self {
+            Self::Xwarp => {
+                let this = std::env::current_exe().expect("a program knows where it is");
+                let xwarp = this.with_file_name("xwarp");
+                // The library says when it listens.
+                format!(
+                    "XWARP_LOG=info {} run --dev eth0 -- {program}",
+                    xwarp.display()
+                )
+            }
+            Self::Siw => format!("{program} -d siw0"),
+        }
+    }
+
+    /// The port of a server: the kernel keeps one that it has connections of in TIME-WAIT from xwarp.
+    fn port(self) -> u16 {
+        match self {
+            Self::Xwarp => 7471,
+            Self::Siw => 18515,
+        }
+    }
+
+    /// Starts a server, which listens when this returns.
+    fn serve<'a>(self, guest: &'a Guest<'a>, program: &str) -> Job<'a> {
+        let mut server = guest.start(&self.command(program));
+        match self {
+            Self::Xwarp => server.line_with("listening on"),
+            Self::Siw => eventually("siw listens", || {
+                let listed = guest.run("rdma resource show cm_id").succeeded();
+                listed.output.contains("LISTEN")
+            }),
+        }
+        server
+    }
 }
 
 pub(crate) struct Contender<'a> {
-    program: Program,
-    client: &'a Guest<'a>,
-    server: &'a Guest<'a>,
+    client: (Stack, &'a Guest<'a>),
+    server: (Stack, &'a Guest<'a>),
 }
 
 impl<'a> Contender<'a> {
-    /// `xwarp perf`, over AF_XDP in generic mode.
-    pub(crate) fn xwarp([client, server]: &'a [Guest<'a>; 2]) -> Self {
-        let this = std::env::current_exe().expect("a program knows where it is");
+    pub(crate) fn new(stacks: [Stack; 2], guests: &'a [Guest<'a>; 2]) -> Self {
         Self {
-            program: Program::Xwarp(this.with_file_name("xwarp")),
-            client,
-            server,
-        }
-    }
-
-    /// perftest over siw.
-    ///
-    /// siw's responder does not notice what reaches it too soon after its MPA Reply. What perftest sends first are Sends, which the
-    /// client's network interface therefore keeps for a while; what it measures here are Writes and Reads.
-    pub(crate) fn siw([client, server]: &'a [Guest<'a>; 2]) -> Self {
-        client.hold_back(&format!("u16 {SEND:#x} 0xffff at {AT}"), 5);
-        Self {
-            program: Program::Perftest,
-            client,
-            server,
-        }
-    }
-
-    fn command(&self, case: &Case, messages: u32) -> String {
-        let Case {
-            verb,
-            kind,
-            size,
-            crc,
-        } = case;
-        let depth = case.depth();
-        match &self.program {
-            Program::Xwarp(file) => {
-                let crc = if *crc { "" } else { "--no-crc" };
-                format!(
-                    "{} perf {verb}-{kind} --mode generic --port {PORT} --size {size} --iterations {messages} --depth {depth} {crc}",
-                    file.display()
-                )
-            }
-            Program::Perftest => {
-                let depth = match *kind {
-                    "bw" => format!("-N -t {depth}"),
-                    _ => String::new(),
-                };
-                format!("ib_{verb}_{kind} -R -d siw0 -F -s {size} -n {messages} {depth}")
-            }
-        }
-    }
-
-    /// Starts the server, which listens when this returns.
-    fn serve(&self, command: &str) -> Job<'a> {
-        match self.program {
-            Program::Xwarp(_) => {
-                let mut server = self.server.start(&format!("{command} --dev eth0"));
-                server.line("waiting for a client at ");
-                server
-            }
-            Program::Perftest => {
-                let server = self.server.start(command);
-                eventually("perftest listens", || {
-                    let listed = self.server.run("rdma resource show cm_id").succeeded();
-                    listed.output.contains("LISTEN")
-                });
-                server
-            }
+            client: (stacks[0], &guests[0]),
+            server: (stacks[1], &guests[1]),
         }
     }
 
     /// How long the client takes.
-    fn time(&self, case: &Case, messages: u32) -> Duration {
-        if let Program::Perftest = self.program {
-            let wanted = if case.crc { "Y" } else { "N" };
-            for guest in [self.client, self.server] {
-                guest.set_siw("mpa_crc_required", wanted);
-            }
-        }
-        let command = self.command(case, messages);
-        let serving = self.serve(&command);
-        let asking = format!("{command} {}", self.server.address());
+    fn time(&self, case: &Case, messages: u32) -> Result<Duration, Stalled> {
+        let ((client, at_client), (server, at_server)) = (self.client, self.server);
+        let program = format!("{} -p {}", case.program(messages), server.port());
+        let serving = server.serve(at_server, &program);
+        let asking = format!("{} {}", client.command(&program), at_server.address());
         let began = Instant::now();
-        let client = self.client.start(&asking).finish_within(LIMIT);
+        let _: Ended = finish(at_client.start(&asking))?.succeeded();
         let took = began.elapsed();
-        let _: [Ended; 2] = [client, serving.finish_within(LIMIT)].map(Ended::succeeded);
-        took
+        let _: Ended = finish(serving)?.succeeded();
+        Ok(took)
     }
 
     /// How many messages are enough for a figure, and what a run takes besides.
-    pub(crate) fn enough(&self, case: &Case) -> Length {
-        let short = self.time(case, FEW);
+    pub(crate) fn enough(&self, case: &Case) -> Result<Length, Stalled> {
+        let short = self.time(case, FEW)?;
         let mut messages = 4 * FEW;
         loop {
-            let longer = self.time(case, messages).saturating_sub(short);
+            let longer = self.time(case, messages)?.saturating_sub(short);
             if longer >= ENOUGH {
-                return Length { messages, short };
+                return Ok(Length { messages, short });
             }
             let missing = ENOUGH.as_millis() / longer.as_millis().max(1);
             let factor = u32::try_from(missing).map_or(16, |factor| factor + 1);
@@ -163,16 +134,35 @@ impl<'a> Contender<'a> {
     }
 
     /// What a message takes.
-    pub(crate) fn pace(&self, case: &Case, length: Length) -> Pace {
-        let took = self.time(case, length.messages);
-        Pace::of(length.messages - FEW, took.saturating_sub(length.short))
+    pub(crate) fn pace(&self, case: &Case, length: Length) -> Result<Pace, Stalled> {
+        let took = self.time(case, length.messages)?;
+        let longer = took.saturating_sub(length.short);
+        Ok(Pace::of(length.messages - FEW, longer))
     }
 }
 
-/// The latency as perftest counts it, in microseconds: of a Read the whole round trip, else half of a ping-pong.
-pub(crate) fn latency(verb: &str, pace: Pace) -> f64 {
-    match verb {
-        "read" => pace.microseconds(),
-        _ => pace.microseconds() / 2.0,
+fn finish(job: Job<'_>) -> Result<Ended, Stalled> {
+    job.try_finish_within(LIMIT).map_err(|_killed_here| Stalled)
+}
+
+impl Case {
+    /// The program of perftest and its arguments at either end.
+    fn program(&self, messages: u32) -> String {
+        let Self { verb, kind, size } = self;
+        // No peak, for which perftest needs a clock that it trusts.
+        let depth = match *kind {
+            "bw" => format!("-N -t {FEW}"),
+            _ => String::new(),
+        };
+        format!("ib_{verb}_{kind} -R -F -s {size} -n {messages} {depth}")
+    }
+
+    /// What perftest would call this pace, without the unit: of a Read the whole round trip, else half of a ping-pong.
+    pub(crate) fn figure(&self, pace: Pace) -> f64 {
+        match (self.kind, self.verb) {
+            ("bw", _) => pace.gigabits_per_second(self.size),
+            (_, "read") => pace.microseconds(),
+            _ => pace.microseconds() / 2.0,
+        }
     }
 }

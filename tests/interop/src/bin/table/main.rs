@@ -1,6 +1,6 @@
-//! xwarp to xwarp against siw to siw: the same two guests, the same link, one run.
+//! The same programs of perftest over xwarp and over siw: the same two guests, the same link, one run.
 //!
-//! All times are taken outside the guests, the same way for both. The result is what more messages take, less what a few take, so that
+//! All times are taken outside the guests, the same way for all. The result is what more messages take, less what a few take, so that
 //! start-up and tear-down cancel out. (perftest's own figures cannot be had in User-Mode Linux, where it finds no clock that it trusts.)
 #![forbid(unsafe_code)]
 
@@ -11,16 +11,21 @@ use xwarp_interop_tests::{Guest, Image, Lab};
 mod contender;
 mod pace;
 
-use contender::{Case, Contender};
-use pace::Pace;
+use contender::{Case, Contender, Stack, Stalled};
+use pace::Paces;
 
 /// Of each case, and each contender in turn. Odd, for the median.
 const ROUNDS: usize = 3;
-/// Of Writes only: `ib_read_bw` between two siw stalls for ever now and then.
-const BANDWIDTH: &str = "write";
-const SIZES: [u64; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
-const LATENCY: [&str; 2] = ["write", "read"];
-const LATENCY_SIZE: u64 = 64;
+const VERBS: [&str; 3] = ["write", "read", "send"];
+/// Unit, kind and bytes of a message.
+const KINDS: [(&str, &str, u64); 2] = [("Gb/s", "bw", 64 << 10), ("us", "lat", 64)];
+/// Client and server.
+const PAIRS: [[Stack; 2]; 4] = [
+    [Stack::Xwarp, Stack::Xwarp],
+    [Stack::Siw, Stack::Siw],
+    [Stack::Xwarp, Stack::Siw],
+    [Stack::Siw, Stack::Xwarp],
+];
 
 fn main() -> ExitCode {
     let Some(image) = Image::find() else {
@@ -28,68 +33,77 @@ fn main() -> ExitCode {
     };
     let lab = Lab::new();
     let guests = [1, 2].map(|number| Guest::boot(&lab, &image, number));
-    let contenders = [Contender::xwarp(&guests), Contender::siw(&guests)];
+    prepare(&guests);
+    let contenders = PAIRS.map(|stacks| Contender::new(stacks, &guests));
     let kernel = guests[0].run("uname -r").succeeded();
     println!(
-        "Two guests with kernel {}, MTU 1500; medians of {ROUNDS} runs, taken in turn.\n",
+        "perftest in two guests with kernel {}, MTU 1500, CRC32c; client to server.\n\
+         Medians of {ROUNDS} runs, taken in turn, and the range of the runs in percent of it.",
         kernel.output
     );
-    println!(
-        "{:24}{:>32}{:>32}",
-        "", "---------- no CRC ----------", "---------- CRC32c ----------"
-    );
-    heading("Gb/s");
-    for size in SIZES {
-        let rate = |pace: Pace| pace.gigabits_per_second(size);
-        row(&contenders, BANDWIDTH, "bw", size, rate);
-    }
-    println!();
-    heading("us");
-    for verb in LATENCY {
-        row(&contenders, verb, "lat", LATENCY_SIZE, |pace| {
-            contender::latency(verb, pace)
-        });
+    for (unit, kind, size) in KINDS {
+        heading(unit);
+        for verb in VERBS {
+            row(&contenders, &Case { verb, kind, size });
+        }
     }
     ExitCode::SUCCESS
 }
 
-fn heading(unit: &str) {
-    let contenders = format!("{:>12}{:>10}{:>10}", "xwarp", "siw", "ratio");
-    println!("{unit:12}{:>12}{contenders}{contenders}", "bytes");
+/// siw's driver as perftest and xwarp need it.
+///
+/// A server of perftest tells its client to connect before it listens. siw does not try again, so the client's SYNs, by their flags in an
+/// IPv4 packet without options, are kept for a while. The server of `ib_write_lat` writes first, for which siw has to send an RTR.
+fn prepare(guests: &[Guest<'_>; 2]) {
+    guests[0].hold_back("u8 0x02 0x3f at 33", 100);
+    for guest in guests {
+        guest.set_siw("mpa_crc_required", "Y");
+        guest.set_siw("peer_to_peer", 1);
+    }
 }
 
-/// Measures one line of the table, with and without CRC, and prints it.
-fn row(
-    contenders: &[Contender<'_>; 2],
-    verb: &'static str,
-    kind: &'static str,
-    size: u64,
-    figure: impl Fn(Pace) -> f64,
-) {
-    print!("{:12}{size:>12}", format!("{verb}-{kind}"));
-    for crc in [false, true] {
-        let case = Case {
-            verb,
-            kind,
-            size,
-            crc,
-        };
-        let [xwarp, siw] = medians(contenders, &case).map(&figure);
-        print!("{xwarp:>12.3}{siw:>10.3}{:>10.2}", xwarp / siw);
+fn heading(unit: &str) {
+    print!("\n{unit:14}{:>8}", "bytes");
+    for [client, server] in PAIRS {
+        print!("{:>20}", format!("{client} to {server}"));
     }
     println!();
 }
 
-/// The medians of a case: of xwarp, and of siw.
-fn medians(contenders: &[Contender<'_>; 2], case: &Case) -> [Pace; 2] {
-    let lengths = contenders
-        .each_ref()
-        .map(|contender| contender.enough(case));
-    let mut paces = [vec![], vec![]];
+/// Measures one line of the table, and prints it.
+fn row(contenders: &[Contender<'_>], case: &Case) {
+    let Case { verb, kind, size } = case;
+    print!("{:14}{size:>8}", format!("ib_{verb}_{kind}"));
+    for paces in measure(contenders, case) {
+        let cell = match paces {
+            Ok(paces) => format!("{:.3} {:3.0}%", case.figure(paces.median()), paces.range()),
+            Err(Stalled) => "stalled".to_owned(),
+        };
+        print!("{cell:>20}");
+    }
+    println!();
+}
+
+/// What each contender does in a case. One that stalls is not asked again.
+fn measure(contenders: &[Contender<'_>], case: &Case) -> Vec<Result<Paces, Stalled>> {
+    let mut entries: Vec<_> = contenders
+        .iter()
+        .map(|contender| {
+            let length = contender.enough(case);
+            length.map(|length| (contender, length, Paces::default()))
+        })
+        .collect();
     for _ in 0..ROUNDS {
-        for (i, contender) in contenders.iter().enumerate() {
-            paces[i].push(contender.pace(case, lengths[i]));
+        for entry in &mut entries {
+            let Ok((contender, length, paces)) = entry else {
+                continue;
+            };
+            match contender.pace(case, *length) {
+                Ok(pace) => paces.push(pace),
+                Err(stalled) => *entry = Err(stalled),
+            }
         }
     }
-    paces.map(Pace::median)
+    let paces = |entry: Result<(_, _, Paces), _>| entry.map(|(_, _, paces)| paces);
+    entries.into_iter().map(paces).collect()
 }

@@ -16,12 +16,6 @@ impl Pace {
         }
     }
 
-    /// The one in the middle.
-    pub(crate) fn median(mut paces: Vec<Self>) -> Self {
-        paces.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-        paces[paces.len() / 2]
-    }
-
     pub(crate) fn gigabits_per_second(self, bytes: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most some megabytes")]
         let bits = (bytes * 8) as f64;
@@ -30,5 +24,28 @@ impl Pace {
 
     pub(crate) fn microseconds(self) -> f64 {
         self.seconds * 1e6
+    }
+}
+
+/// Those of several runs.
+#[derive(Default)]
+pub(crate) struct Paces(Vec<Pace>);
+
+impl Paces {
+    pub(crate) fn push(&mut self, pace: Pace) {
+        self.0.push(pace);
+        self.0
+            .sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    }
+
+    /// The one in the middle.
+    pub(crate) fn median(&self) -> Pace {
+        self.0[self.0.len() / 2]
+    }
+
+    /// From the fastest to the slowest, in percent of the median.
+    pub(crate) fn range(&self) -> f64 {
+        let [fastest, slowest] = [self.0.first(), self.0.last()].map(|it| it.expect("a run"));
+        (slowest.seconds - fastest.seconds) / self.median().seconds * 100.0
     }
 }
