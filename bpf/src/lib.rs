@@ -1,11 +1,12 @@
 //! The XDP program that steers the RNIC's TCP flows into `AF_XDP` sockets.
 //!
 //! [`Steering`] loads the program. [`Maps`] are its controls, whoever loaded it. [`Flows`] says which (address, port) pairs are ours,
-//! [`Sockets`] where their frames go per receive queue. [`Verdicts`] says what became of the frames so far. All other traffic passes to the
-//! kernel.
+//! [`Sockets`] where their frames go per receive queue. [`Verdicts`] says what became of the frames so far. [`Board`] shows the state of each
+//! queue's engine to other processes. All other traffic passes to the kernel.
 
 #![forbid(unsafe_code)]
 
+mod board;
 mod flows;
 mod layout;
 mod maps;
@@ -13,6 +14,7 @@ mod sockets;
 mod steering;
 mod verdicts;
 
+pub use board::{Board, Shown};
 pub use flows::Flows;
 pub use layout::MapError;
 pub use maps::{Maps, OpenMapsError, program_name};

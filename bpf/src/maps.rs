@@ -3,6 +3,7 @@
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, Object, Program};
 
+use crate::board::{self, Board};
 use crate::flows::{self, Flows};
 use crate::layout::Layout;
 use crate::sockets::{self, Sockets};
@@ -37,6 +38,8 @@ pub struct Maps {
     pub sockets: Sockets,
     /// What became of the frames so far.
     pub verdicts: Verdicts,
+    /// What the engine of each queue has shown last.
+    pub board: Board,
 }
 
 impl Maps {
@@ -75,14 +78,16 @@ impl Maps {
             pick(&flows::LAYOUT),
             pick(&sockets::LAYOUT),
             pick(&verdicts::LAYOUT),
+            pick(&board::LAYOUT),
         );
-        let (Some(flows), Some(sockets), Some(verdicts)) = picked else {
+        let (Some(flows), Some(sockets), Some(verdicts), Some(board)) = picked else {
             return Ok(None);
         };
         Ok(Some(Self {
             flows: Flows::new(checked(flows, &flows::LAYOUT)?),
             sockets: Sockets::new(checked(sockets, &sockets::LAYOUT)?),
             verdicts: Verdicts::new(checked(verdicts, &verdicts::LAYOUT)?),
+            board: Board::new(checked(board, &board::LAYOUT)?),
         }))
     }
 }

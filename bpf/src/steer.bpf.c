@@ -21,6 +21,7 @@
 
 #define MAX_FLOWS 65536
 #define MAX_QUEUES 64
+#define BOARD_WORDS 128
 #define MAX_VLAN_TAGS 2
 #define MAX_EXTENSIONS 8
 #define IPV4_MORE_FRAGMENTS 0x2000
@@ -66,12 +67,29 @@ struct {
 	__type(value, __u32);
 } xwarp_xsks SEC(".maps");
 
+/* Frames of one queue by verdict. */
+struct verdicts {
+	__u64 frames[VERDICTS];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VERDICTS);
-	__type(key, __u32); /* enum verdict */
-	__type(value, __u64);
+	__uint(max_entries, MAX_QUEUES + 1);
+	__type(key, __u32); /* receive queue; the last entry is for all that have no slot */
+	__type(value, struct verdicts);
 } xwarp_verdicts SEC(".maps");
+
+/* The state that the engine of a queue has shown last; board.rs says what the words are. */
+struct board {
+	__u64 words[BOARD_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_QUEUES);
+	__type(key, __u32); /* receive queue */
+	__type(value, struct board);
+} xwarp_board SEC(".maps");
 
 /* The part of the frame that is not parsed yet. */
 struct rest {
@@ -308,12 +326,13 @@ static __always_inline enum verdict parse(struct rest *rest, struct flow *flow)
 	return eth->h_dest[0] & 1 ? GROUP_MAC : REDIRECTED;
 }
 
-static __always_inline void count(__u32 verdict)
+static __always_inline void count(__u32 queue, enum verdict verdict)
 {
-	__u64 *counter = bpf_map_lookup_elem(&xwarp_verdicts, &verdict);
+	__u32 row = queue < MAX_QUEUES ? queue : MAX_QUEUES;
+	struct verdicts *counters = bpf_map_lookup_elem(&xwarp_verdicts, &row);
 
-	if (counter)
-		*counter += 1;
+	if (counters && verdict < VERDICTS)
+		counters->frames[verdict] += 1;
 }
 
 static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
@@ -337,7 +356,9 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 		if (action != XDP_REDIRECT)
 			verdict = NO_SOCKET;
 	}
-	count(verdict);
+	/* Nothing here reads the board, but `xwarp stat` finds it as a map of the attached program. */
+	asm volatile("" : : "r"(&xwarp_board));
+	count(ctx->rx_queue_index, verdict);
 	return action;
 }
 

@@ -1,19 +1,21 @@
-//! Verdicts of the XDP program on frames: one counter per cause.
+//! Verdicts of the XDP program on frames: one counter per receive queue and cause.
 
 use std::fmt;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
-use crate::layout::{Layout, MapError};
+use crate::layout::{Layout, MAX_QUEUES, MapError};
 
 const VERDICTS: u32 = 11;
+/// The entry of all queues that have none of their own.
+const OTHER_QUEUES: u32 = MAX_QUEUES;
 
 pub(crate) const LAYOUT: Layout = Layout {
     name: "xwarp_verdicts",
     map_type: MapType::PercpuArray,
     key_size: 4,
-    value_size: 8,
-    max_entries: VERDICTS,
+    value_size: 8 * VERDICTS,
+    max_entries: MAX_QUEUES + 1,
 };
 
 /// What the program did with a frame and why. All but the first pass the frame to the kernel.
@@ -84,7 +86,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How many frames met with each verdict, over all CPUs.
+/// How many frames met with each verdict, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters([u64; VERDICTS as usize]);
 
@@ -97,6 +99,21 @@ impl Counters {
     /// Every verdict with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Verdict, u64)> {
         Verdict::ALL.into_iter().zip(self.0)
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Self {
+        let (words, _) = bytes.as_chunks();
+        let mut counters = Self::default();
+        for (count, word) in counters.0.iter_mut().zip(words) {
+            *count = u64::from_ne_bytes(*word);
+        }
+        counters
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|verdict| {
+            self.0[verdict].wrapping_add(other.0[verdict])
+        }))
     }
 
     /// What was added after `earlier` was read.
@@ -119,20 +136,28 @@ impl Verdicts {
         Self { map }
     }
 
-    /// Reads every counter. Frames that arrive meanwhile are in some of them and not in others.
+    /// The counters of all queues together. Frames that arrive meanwhile are in some of them and not in others.
     pub fn counters(&self) -> Result<Counters, MapError> {
-        let mut counters = Counters::default();
-        for (key, sum) in (0u32..).zip(&mut counters.0) {
-            let per_cpu = self.map.lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY);
-            let per_cpu = per_cpu
-                .map_err(|error| LAYOUT.refused(error))?
-                .unwrap_or_default();
-            let counts = per_cpu
-                .iter()
-                .filter_map(|count| count.as_slice().try_into().ok());
-            *sum = counts.map(u64::from_ne_bytes).sum();
+        (0..=OTHER_QUEUES).try_fold(Counters::default(), |sum, row| {
+            Ok(sum.plus(&self.read(row)?))
+        })
+    }
+
+    /// The counters of one queue.
+    pub fn of_queue(&self, queue: u32) -> Result<Counters, MapError> {
+        if queue >= MAX_QUEUES {
+            return Err(MapError::NoSuchQueue { queue });
         }
-        Ok(counters)
+        self.read(queue)
+    }
+
+    fn read(&self, row: u32) -> Result<Counters, MapError> {
+        let per_cpu = self.map.lookup_percpu(&row.to_ne_bytes(), MapFlags::ANY);
+        let per_cpu = per_cpu.map_err(|error| LAYOUT.refused(error))?;
+        let each = per_cpu.unwrap_or_default().into_iter();
+        Ok(each.fold(Counters::default(), |sum, bytes| {
+            sum.plus(&Counters::of_bytes(&bytes))
+        }))
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
+use crate::levels::QueueLevels;
 use crate::memory_io::MemoryIo;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
@@ -182,6 +183,10 @@ impl PacketIo for Hairpin {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.net.readiness()
+    }
+
+    fn levels(&self) -> QueueLevels {
+        self.net.levels()
     }
 
     fn counters(&self) -> IoCounters {

@@ -5,6 +5,7 @@
 
 mod atomic;
 pub mod attach;
+mod board;
 mod checksum;
 mod crc;
 mod descriptor_set;
@@ -13,7 +14,9 @@ mod fault;
 mod frame;
 mod frame_pool;
 mod hairpin;
+mod levels;
 mod memory_io;
+mod named;
 pub mod net;
 mod nic;
 mod one_pass;
@@ -34,6 +37,7 @@ mod xdp;
 mod xsk;
 
 pub use atomic::AtomicAccessError;
+pub use board::{BoardError, StateBoard};
 pub use checksum::checksum_sum;
 pub use crc::crc32c_function;
 pub use descriptor_set::DescriptorSet;
@@ -41,6 +45,7 @@ pub use digest::{Digest, PartialSum};
 pub use fault::take_only_faults;
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub use hairpin::Hairpin;
+pub use levels::QueueLevels;
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{
     Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,

@@ -5,12 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::eventfd::EventFd;
 use xwarp_bpf::Buffers;
 
 use crate::attach::{self, AttachError, Attachment, Lasting, XdpMode};
+use crate::board::StateBoard;
 use crate::net::{
     self, Interface, InterfaceError, InterfaceWatch, MacAddr, NetlinkError, Notifications, Watched,
 };
@@ -449,6 +451,7 @@ fn describe(interface: Interface, attachment: &Attachment, zero_copy: bool) -> N
 pub struct Steering {
     attachment: Attachment,
     flows: Vec<SocketAddr>,
+    board: Arc<StateBoard>,
 }
 
 impl Steering {
@@ -458,9 +461,15 @@ impl Steering {
         maps.flows.clear()?;
         maps.sockets.set(QUEUE, socket)?;
         Ok(Self {
+            board: Arc::new(StateBoard::begin(&maps.board)?),
             attachment,
             flows: Vec::new(),
         })
+    }
+
+    /// Where engines of the interface show their state to other processes.
+    pub fn board(&self) -> Arc<StateBoard> {
+        Arc::clone(&self.board)
     }
 
     /// Redirects TCP to this local address and port from now on.

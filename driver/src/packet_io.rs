@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use crate::frame::{RxFrame, SentFrame, TxFrame};
+use crate::levels::QueueLevels;
 
 /// Frames that a connection may have under way to an interface whose owner does not take any.
 pub const BURST: usize = 256;
@@ -92,6 +93,11 @@ pub trait PacketIo: Send {
 
     /// What this queue has counted since it was opened.
     fn counters(&self) -> IoCounters;
+
+    /// What is in its rings and where its frames are. By default, and without rings, nothing.
+    fn levels(&self) -> QueueLevels {
+        QueueLevels::default()
+    }
 }
 
 /// An ICMP message from its type on, of whose bytes nothing is verified.
@@ -132,6 +138,21 @@ pub struct IoCounters {
     /// Frames from the interface to itself that found no memory to be received into.
     pub drop_looped: u64,
 }
+
+crate::named_counters!(IoCounters {
+    rx_frames,
+    rx_bytes,
+    tx_frames,
+    tx_bytes,
+    drop_rx_ring_full,
+    drop_rx_no_frame,
+    drop_rx_other,
+    drop_tx_invalid,
+    drop_foreign,
+    tx_exhausted,
+    looped_frames,
+    drop_looped,
+});
 
 /// Why a queue has stopped working.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 
 use crate::frame::{RxFrame, SentFrame, TxFrame};
+use crate::levels::QueueLevels;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
 /// Nanoseconds, the unit in which the writer stores times (`if_tsresol`: 10^-9).
@@ -262,6 +263,10 @@ impl PacketIo for Tap {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.inner.readiness()
+    }
+
+    fn levels(&self) -> QueueLevels {
+        self.inner.levels()
     }
 
     fn counters(&self) -> IoCounters {

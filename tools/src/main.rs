@@ -17,6 +17,7 @@ mod ping;
 mod run;
 mod signals;
 mod size;
+mod stat;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
     Detach(interface::DetachArgs),
     /// Show what is attached to an interface and what it has counted
     Status(interface::StatusArgs),
+    /// Show what the RNIC on an interface does, once a second: rings, frames, drops
+    Stat(stat::StatArgs),
     /// Check whether an interface can carry an RNIC, and say what would mend or better it; changes nothing
     Doctor(doctor::DoctorArgs),
     /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`
@@ -73,6 +76,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Attach(args) => interface::attach(args),
         Command::Detach(args) => interface::detach(args),
         Command::Status(args) => interface::status(args),
+        Command::Stat(args) => stat::run(args),
         Command::Object(args) => interface::object(args),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use xwarp_bpf::{MapError, Maps, Sockets, Verdict, program_name};
+use xwarp_bpf::{Board, MapError, Maps, Shown, Sockets, Verdict, program_name};
 use xwarp_test_kit::needs_root;
 
 use crate::frames::{IPV4, PORT, SYN, TCP, V4, V6, ethernet, ipv4, tcp};
@@ -158,4 +158,50 @@ fn counters_are_sums_over_the_cpus() {
     }
     let counters = kernel.maps.verdicts.counters().unwrap();
     assert_eq!(counters.get(Verdict::NotOurFlow), cpus.len() as u64);
+}
+
+#[test]
+fn frames_are_counted_for_their_queue() {
+    needs_root!();
+    let kernel = Kernel::empty();
+    kernel.run(&frame());
+    let verdicts = &kernel.maps.verdicts;
+    let count = |queue| verdicts.of_queue(queue).unwrap().get(Verdict::NotOurFlow);
+    assert_eq!(
+        (count(0), count(1)),
+        (1, 0),
+        "the kernel runs it on queue 0"
+    );
+    let beyond = verdicts.of_queue(Sockets::MAX_QUEUES).unwrap_err();
+    assert!(
+        matches!(beyond, MapError::NoSuchQueue { queue: 64 }),
+        "{beyond}"
+    );
+}
+
+#[test]
+fn board_is_found_by_program_id_and_shows_what_was_put_there() {
+    needs_root!();
+    let kernel = Kernel::empty();
+    let found = Maps::of_program(kernel.program_id()).unwrap().unwrap();
+    assert_eq!(found.board.read().unwrap(), []);
+    let shown = |key| Shown {
+        key,
+        process: 2,
+        begun: 3,
+        words: vec![key; Board::ROOM],
+    };
+    let ours = kernel.maps.board.try_clone().unwrap();
+    for (queue, key) in [(63, 5), (0, 6), (63, 7)] {
+        ours.show(queue, &shown(key)).unwrap();
+    }
+    let expected = [(0, shown(6)), (63, shown(7))];
+    assert_eq!(found.board.read().unwrap(), expected);
+    found.board.wipe(0).unwrap();
+    assert_eq!(found.board.read().unwrap(), expected[1..]);
+    let beyond = ours.show(64, &shown(1)).unwrap_err();
+    assert!(
+        matches!(beyond, MapError::NoSuchQueue { queue: 64 }),
+        "{beyond}"
+    );
 }

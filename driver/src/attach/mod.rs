@@ -20,6 +20,8 @@ use xwarp_bpf::{
     program_name,
 };
 
+use crate::board::live_entries;
+
 /// How long a process that is ending may take until its program is gone from the interface.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 const LINK_PAUSE: Duration = Duration::from_millis(5);
@@ -365,6 +367,47 @@ pub fn status(ifindex: u32) -> Result<Status, AttachError> {
         held_by_link: kernel::held_by_link(program_id),
         asks_for_tags: is_bound(program_id)?,
     })
+}
+
+/// What the engines of an interface show of themselves, and what our program there has done with the frames of each queue.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The engine's queue.
+    pub queue: u32,
+    /// What the words mean: see [`StateBoard::show`](crate::StateBoard::show).
+    pub key: u64,
+    /// The process of the engine.
+    pub process: u32,
+    /// The engine's state.
+    pub words: Vec<u64>,
+    /// What became of the frames that arrived on the queue.
+    pub verdicts: Counters,
+}
+
+/// The engines that use an interface, in the order of their queues. A program that stays has none while no process uses it.
+///
+/// # Errors
+///
+/// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: no program is there, or one that is not ours.
+/// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
+/// - [`AttachError::Program`], [`AttachError::Kernel`]: maps could not be read, or the kernel refuses.
+pub fn shown(ifindex: u32) -> Result<Vec<Shown>, AttachError> {
+    let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
+    let Some((Running { program_id, .. }, maps)) = interface.our_program()? else {
+        return Err(AttachError::NotAttached(interface.ifname));
+    };
+    let entries = live_entries(&maps.board, kernel::held_by_link(program_id))?;
+    (entries.into_iter())
+        .map(|(queue, entry)| {
+            Ok(Shown {
+                queue,
+                key: entry.key,
+                process: entry.process,
+                words: entry.words,
+                verdicts: maps.verdicts.of_queue(queue)?,
+            })
+        })
+        .collect()
 }
 
 /// An interface, with its name for the error texts.

@@ -7,6 +7,7 @@ use super::bind::{OpenQueueError, Target};
 use super::joined::Joiner;
 use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
 use crate::frame::{RxFrame, SentFrame, TxFrame};
+use crate::levels::QueueLevels;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
 
@@ -168,6 +169,10 @@ impl PacketIo for XdpIo {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
+    }
+
+    fn levels(&self) -> QueueLevels {
+        self.rings.levels()
     }
 
     fn counters(&self) -> IoCounters {

@@ -30,6 +30,11 @@ impl ReceiveChunks {
         self.count
     }
 
+    /// How many the kernel has, and how many nobody has. The others are with whoever received them.
+    pub(super) fn lent_and_spare(&self) -> (usize, usize) {
+        (self.lent, self.spare.len())
+    }
+
     /// A spare chunk.
     pub(super) fn take_spare(&mut self) -> Option<Frame> {
         self.spare.pop()

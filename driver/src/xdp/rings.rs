@@ -10,6 +10,7 @@ use super::receive_chunks::ReceiveChunks;
 use super::rows::{Row, Rows};
 use crate::frame::{Foreign, Frame, NotLent, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
+use crate::levels::QueueLevels;
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
@@ -49,6 +50,8 @@ pub(super) struct Rings {
     /// The driver has not been told of chunks since some were put into the fill ring.
     refilled: bool,
     last_refill: Option<Instant>,
+    /// Frames to send, wherever they are.
+    frames: usize,
     /// Filled frames that have not been sent.
     in_flight: usize,
     /// The link is up, as far as is known.
@@ -81,6 +84,7 @@ impl Rings {
             unpublished: 0,
             refilled: false,
             last_refill: None,
+            frames,
             in_flight: 0,
             up: true,
             receiving: ReceiveChunks::new(memory.receive, least),
@@ -324,6 +328,30 @@ impl Rings {
             counters.drop_tx_invalid += kernel.tx_invalid_descs;
         }
         counters
+    }
+
+    pub(super) fn levels(&self) -> QueueLevels {
+        let (lent, spare) = self.receiving.lent_and_spare();
+        let held = self.receiving.count().saturating_sub(lent + spare);
+        let free = self.pool.free();
+        let kept = self.frames.saturating_sub(free + self.in_flight);
+        let (fill_invalid, tx_ring_empty) = self.socket.statistics().map_or((0, 0), |kernel| {
+            (kernel.rx_invalid_descs, kernel.tx_ring_empty_descs)
+        });
+        QueueLevels {
+            fill_ring: self.shared.fill.occupied() as u64,
+            rx_ring: self.shared.rx.occupied() as u64,
+            tx_ring: self.shared.tx.occupied() as u64,
+            completion_ring: self.shared.completion.occupied() as u64,
+            rx_chunks_lent: lent as u64,
+            rx_chunks_spare: spare as u64,
+            rx_chunks_held: held as u64,
+            tx_frames_free: free as u64,
+            tx_frames_in_flight: self.in_flight as u64,
+            tx_frames_kept: kept as u64,
+            fill_invalid,
+            tx_ring_empty,
+        }
     }
 
     /// Moves queued frames to the transmit ring as far as it has room for whole ones.

@@ -201,6 +201,13 @@ impl<E: Entry> Producer<E> {
         self.memory.producer().store(self.next, Ordering::Release);
     }
 
+    /// Entries that the kernel has been shown and has not taken out.
+    pub(crate) fn occupied(&self) -> usize {
+        let taken = self.memory.consumer().load(Ordering::Relaxed);
+        let used = self.next.wrapping_sub(taken);
+        used.min(self.memory.size) as usize
+    }
+
     /// True if the kernel takes entries out only when it is called.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
@@ -233,6 +240,12 @@ impl<E: Entry> Consumer<E> {
             self.filled = self.memory.producer().load(Ordering::Acquire);
         }
         self.known().min(wanted)
+    }
+
+    /// Entries that the kernel has put in and that were not popped.
+    pub(crate) fn occupied(&self) -> usize {
+        let filled = self.memory.producer().load(Ordering::Relaxed);
+        filled.wrapping_sub(self.next).min(self.memory.size) as usize
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use xwarp_driver::net::{
     self, InterfaceMonitor, InterfaceWatching, NeighbourSearch, PortError, PortReservation,
     Resolution, RouteError,
 };
-use xwarp_driver::{NicInfo, Steering};
+use xwarp_driver::{NicInfo, StateBoard, Steering};
 use xwarp_rnic::model::Host;
 use xwarp_rnic::model::HostError;
 use xwarp_rnic::model::LocalPort;
@@ -21,12 +21,14 @@ pub(crate) struct KernelHost {
     info: NicInfo,
     steering: Arc<Mutex<Steering>>,
     watching: InterfaceWatching,
+    board: Arc<StateBoard>,
 }
 
 impl KernelHost {
     pub(crate) fn new(info: NicInfo, steering: Steering, watching: InterfaceWatching) -> Self {
         Self {
             info,
+            board: steering.board(),
             steering: Arc::new(Mutex::new(steering)),
             watching,
         }
@@ -80,6 +82,10 @@ impl Host for KernelHost {
 
     fn monitor(&self) -> Option<InterfaceMonitor> {
         Some(self.watching.monitor())
+    }
+
+    fn board(&self) -> Option<Arc<StateBoard>> {
+        Some(Arc::clone(&self.board))
     }
 }
 

@@ -6,11 +6,14 @@ use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use xwarp_driver::DescriptorSet;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::ConnectError;
 use xwarp_rnic::tables::SearchId;
+
+use crate::showing::Showing;
 
 /// What a verb or a turn has panicked with.
 type Panic = Box<dyn Any + Send>;
@@ -20,12 +23,15 @@ pub(crate) struct HostedEngine {
     engine: Engine,
     /// Of the searches' descriptors, each by the search's name. A search that ends closes its own.
     searches: DescriptorSet,
+    /// `None` where nobody could see it.
+    showing: Option<Showing>,
 }
 
 impl HostedEngine {
     /// It takes a file descriptor.
     pub(crate) fn new(engine: Engine) -> io::Result<Self> {
         Ok(Self {
+            showing: Showing::begin(&engine),
             engine,
             searches: DescriptorSet::new()?,
         })
@@ -45,9 +51,18 @@ impl HostedEngine {
         self.searches.as_fd()
     }
 
+    /// How long a sleep may last; `None`: until something happens.
+    pub(crate) fn sleep_timeout(&self, now: xwarp_tcp::Instant) -> Option<Duration> {
+        let shown = self.showing.as_ref().and_then(|it| it.sleep_timeout(now));
+        [self.engine.sleep_timeout(now), shown]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
     /// One turn; how much was done.
     pub(crate) fn step(&mut self, now: xwarp_tcp::Instant) -> Result<usize, Panic> {
-        self.guarded(|engine, searches| {
+        let done = self.guarded(|engine, searches| {
             let found = if engine.is_searching() {
                 engine.wake_at(now);
                 take_next_hops(engine, searches)
@@ -55,7 +70,11 @@ impl HostedEngine {
                 0
             };
             found + engine.step(now)
-        })
+        })?;
+        if let Some(showing) = &mut self.showing {
+            showing.note_turn(now, done, &self.engine);
+        }
+        Ok(done)
     }
 
     /// A verb, and what has happened by it.

@@ -121,6 +121,7 @@ mod released;
 mod rnic;
 mod rnic_config;
 mod runner;
+mod showing;
 pub mod sim;
 mod srq;
 mod state_changes;

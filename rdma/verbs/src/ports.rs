@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use xwarp_driver::StateBoard;
 use xwarp_driver::net::{InterfaceMonitor, PortError};
 use xwarp_rnic::model::{Host, HostError, LocalPort, PathTo};
 
@@ -96,6 +97,10 @@ impl Host for Ports {
 
     fn monitor(&self) -> Option<InterfaceMonitor> {
         self.host.monitor()
+    }
+
+    fn board(&self) -> Option<Arc<StateBoard>> {
+        self.host.board()
     }
 }
 

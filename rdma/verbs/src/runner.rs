@@ -73,7 +73,7 @@ impl Runner {
 
     /// How long a sleep may last; `None`: until something happens.
     pub(crate) fn sleep_timeout(&self) -> Option<Duration> {
-        self.engine.engine().sleep_timeout(self.now())
+        self.engine.sleep_timeout(self.now())
     }
 
     /// What becomes readable when a frame arrives.

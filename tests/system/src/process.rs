@@ -56,6 +56,11 @@ impl Running {
         }
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&mut self, signal: Signal) {
         // The child is not reaped before the value goes, so that the number is still its own.

@@ -27,6 +27,7 @@ use xwarp_tcp::{ConnId, Event, Instant, Stack};
 
 use crate::model::{
     CqId, DestroyError, EngineCounters, EventHandler, LocalPort, MpaConfig, RnicCounters,
+    ShownState,
 };
 use crate::qp::{QpContext, RdmaDevice};
 use crate::queues::{EventQueue, ReadySet, SlotTable};
@@ -277,6 +278,11 @@ impl Engine {
                 ..self.device.counters
             },
         }
+    }
+
+    /// Counters and levels, as other processes are shown them.
+    pub fn shown_state(&self) -> Vec<u64> {
+        ShownState::words(&self.device.stack.io().levels(), &self.counters())
     }
 
     /// The engine's ends of the completion queues.

@@ -48,3 +48,20 @@ pub struct EngineCounters {
     /// Terminate messages received.
     pub terminates_in: u64,
 }
+
+xwarp_driver::named_counters!(EngineCounters {
+    fpdus_in,
+    fpdus_out,
+    first_fpdu_retries,
+    placed_bytes,
+    drop_startup,
+    drop_startup_timeout,
+    drop_startup_backlog,
+    drop_bad_fpdu,
+    drop_refused_segment,
+    drop_after_failure,
+    drop_cq_overflow,
+    drop_events,
+    terminates_out,
+    terminates_in,
+});

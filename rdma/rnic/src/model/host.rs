@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use xwarp_driver::SteeringError;
 use xwarp_driver::net::{InterfaceError, InterfaceMonitor, NeighbourError, PortError, RouteError};
+use xwarp_driver::{StateBoard, SteeringError};
 
 /// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
 pub trait Host: Send + Sync {
@@ -40,6 +41,11 @@ pub trait Host: Send + Sync {
 
     /// Tells what becomes of the interface, the state that it is in first. `None`, the default: nothing ever does.
     fn monitor(&self) -> Option<InterfaceMonitor> {
+        None
+    }
+
+    /// Where engines show their state to other processes. `None`, the default: nowhere.
+    fn board(&self) -> Option<Arc<StateBoard>> {
         None
     }
 }

@@ -17,6 +17,7 @@ mod qp_identity;
 mod qp_info;
 mod qp_state;
 mod sge;
+mod shown_state;
 mod stream;
 mod work;
 
@@ -50,6 +51,7 @@ pub use qp_identity::{QpAccess, QpIdentity, StagScope};
 pub use qp_info::{QpInfo, RqLimit, TerminateInfo, TerminateOrigin};
 pub use qp_state::QpState;
 pub use sge::{MAX_SGE, RemoteAddress, Sge, Sgl, total};
+pub use shown_state::ShownState;
 pub use stream::{Framing, StreamState};
 pub use work::{
     Immediate, InlineData, MAX_INLINE, OPERAND, Operation, Payload, PayloadLimits, RecvRequest,

@@ -18,5 +18,6 @@ mod pinging;
 mod printing;
 mod refusing;
 mod start_up;
+mod stat;
 mod traffic;
 mod wire;

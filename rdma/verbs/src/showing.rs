@@ -1,0 +1,113 @@
+//! Showing: puts the engine's state on the interface's board from time to time, where other processes read it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_driver::StateBoard;
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::ShownState;
+use xwarp_tcp::Instant;
+
+/// The queue that the one engine serves.
+const QUEUE: u32 = 0;
+/// The state is shown at most this often. It takes a few thousand instructions.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// An engine's state on the board of its interface, until the engine ends.
+pub(crate) struct Showing {
+    board: Arc<StateBoard>,
+    pace: Pace,
+}
+
+impl Showing {
+    /// Shows the state of an engine that begins now, if its host has a board.
+    pub(crate) fn begin(engine: &Engine) -> Option<Self> {
+        let board = engine.host()?.board()?;
+        show(&board, engine);
+        let pace = Pace::default();
+        Some(Self { board, pace })
+    }
+
+    /// After a turn that has done so much.
+    #[inline]
+    pub(crate) fn note_turn(&mut self, now: Instant, done: usize, engine: &Engine) {
+        if self.pace.is_due(now, done) {
+            show(&self.board, engine);
+        }
+    }
+
+    /// How long a sleep may last without leaving news unshown; `None`: as long as it likes.
+    pub(crate) fn sleep_timeout(&self, now: Instant) -> Option<Duration> {
+        self.pace.due.map(|due| due - now)
+    }
+}
+
+/// When the state is shown: soon after it has changed, and not too often.
+#[derive(Default)]
+struct Pace {
+    /// News are shown at this time or later; `None` without news.
+    due: Option<Instant>,
+    /// The earliest time for news to come.
+    next: Instant,
+}
+
+impl Pace {
+    /// Whether it is to be shown after a turn that has done so much.
+    #[inline]
+    fn is_due(&mut self, now: Instant, done: usize) -> bool {
+        if done > 0 && self.due.is_none() {
+            self.due = Some(self.next);
+        }
+        let is_due = self.due.is_some_and(|due| now >= due);
+        if is_due {
+            self.due = None;
+            self.next = now + INTERVAL;
+        }
+        is_due
+    }
+}
+
+impl Drop for Showing {
+    /// The engine ends, though the program may stay.
+    fn drop(&mut self) {
+        if let Err(error) = self.board.wipe(QUEUE) {
+            log::debug!("the engine's state stays on the board: {error}");
+        }
+    }
+}
+
+#[cold]
+fn show(board: &StateBoard, engine: &Engine) {
+    if let Err(error) = board.show(QUEUE, ShownState::KEY, engine.shown_state()) {
+        log::debug!("the engine's state is not shown: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ORIGIN + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn news_are_shown_at_once_and_then_ten_times_a_second() {
+        let mut pace = Pace::default();
+        assert!(!pace.is_due(at(500), 0), "nothing has changed");
+        let shown = (1000..2000).filter(|&now| pace.is_due(at(now), 1)).count();
+        assert_eq!(shown, 10);
+    }
+
+    #[test]
+    fn last_news_before_a_sleep_are_shown_in_the_middle_of_it() {
+        let mut pace = Pace::default();
+        assert!(pace.is_due(at(1000), 1));
+        assert_eq!(pace.due, None, "all is shown: nothing ends the sleep");
+        assert!(!pace.is_due(at(1001), 1));
+        assert!(!pace.is_due(at(1002), 0));
+        assert_eq!(pace.due, Some(at(1100)));
+        assert!(pace.is_due(at(1100), 0));
+        assert_eq!(pace.due, None);
+    }
+}

@@ -1,0 +1,57 @@
+//! `stat`: live counters of the RNIC on an interface, whichever process has it.
+
+mod reading;
+mod table;
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use xwarp_driver::net;
+
+use self::reading::Reading;
+use crate::output::print_line;
+
+/// The time from one table to the next.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub(crate) struct StatArgs {
+    /// The network interface
+    dev: String,
+    /// Show every counter once, as it stands, and end
+    #[arg(long)]
+    once: bool,
+    /// Print JSON, an object for each table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints tables until the RNIC ends, which is an error as where there is none.
+pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
+    let interface = net::interface_by_name(&args.dev)?;
+    let mut earlier: Option<Vec<Reading>> = None;
+    let mut tables = 0;
+    loop {
+        let now = reading::of(&interface)?;
+        ensure!(
+            !now.is_empty(),
+            "no RNIC runs on {}: start a program that opens one there, for instance with `xwarp run`",
+            args.dev
+        );
+        if args.json {
+            print_line!("{}", table::json(&args.dev, &now))?;
+        } else if args.once {
+            table::print_all(&now)?;
+        } else if let Some(earlier) = &earlier {
+            table::print_change(earlier, &now, tables)?;
+            tables += 1;
+        }
+        if args.once {
+            return Ok(());
+        }
+        earlier = Some(now);
+        thread::sleep(INTERVAL);
+    }
+}
