@@ -5,7 +5,8 @@ pub use xwarp_driver::net::{
     InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState, Network,
 };
 pub use xwarp_driver::{
-    Doorbell, Icmp, IoError, MemoryIo, PacketIo, RegionPool, RxFrame, SentFrame, TxFrame, Wire,
+    BoardError, Doorbell, Icmp, IoError, MemoryIo, PacketIo, QueueLevels, RegionPool, RxFrame,
+    SentFrame, StateBoard, TxFrame, Wire,
 };
 pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch, PathTo};
 pub use xwarp_tcp::{Instant, StackConfig};
