@@ -40,15 +40,15 @@ impl FromStr for Host {
 }
 
 impl Host {
-    /// The interface to open towards the host: `dev`, the one behind the %, or the one that the route leads over.
-    pub(crate) fn interface(&self, dev: Option<&str>) -> anyhow::Result<String> {
+    /// The interface to open towards a port of the host: `dev`, the one behind the %, or the one that the route leads over.
+    pub(crate) fn interface(&self, dev: Option<&str>, port: u16) -> anyhow::Result<String> {
         match (dev, self.zone()?) {
             (Some(dev), Some(zone)) if dev != zone => {
                 bail!("--dev {dev} and {self} name two interfaces; name one")
             }
             (Some(dev), _) => Ok(dev.to_owned()),
             (None, Some(zone)) => Ok(zone),
-            (None, None) => self.interface_by_route(),
+            (None, None) => self.interface_by_route(port),
         }
     }
 
@@ -68,7 +68,7 @@ impl Host {
         Ok(Some(interface.name))
     }
 
-    fn interface_by_route(&self) -> anyhow::Result<String> {
+    fn interface_by_route(&self, port: u16) -> anyhow::Result<String> {
         let interfaces = net::interfaces()?;
         if is_link_local(self.address) {
             let able = interfaces
@@ -82,7 +82,7 @@ impl Host {
                 able[0]
             );
         }
-        let route = net::route_to(self.address, None)?;
+        let route = net::route_to(SocketAddr::new(self.address, port), None)?;
         let interface = interfaces
             .into_iter()
             .find(|interface| interface.index == route.interface_index);
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn link_local_address_may_name_its_interface() {
         let host: Host = "fe80::1%eth1".parse().unwrap();
-        assert_eq!(host.interface(None).unwrap(), "eth1");
-        assert_eq!(host.interface(Some("eth1")).unwrap(), "eth1");
-        let error = host.interface(Some("eth2")).unwrap_err().to_string();
+        assert_eq!(host.interface(None, 7).unwrap(), "eth1");
+        assert_eq!(host.interface(Some("eth1"), 7).unwrap(), "eth1");
+        let error = host.interface(Some("eth2"), 7).unwrap_err().to_string();
         assert!(error.contains("--dev eth2 and fe80::1%eth1"), "{error}");
     }
 

@@ -15,6 +15,8 @@ mod route;
 mod state;
 // They need network namespaces, of which Miri has none.
 #[cfg(all(test, not(miri)))]
+mod several_ways;
+#[cfg(all(test, not(miri)))]
 mod testbed;
 #[cfg(all(test, not(miri)))]
 mod tests;

@@ -1,18 +1,25 @@
 //! Route to another host, as the kernel would choose it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use netlink_packet_core::{Parseable, ParseableParametrized};
+use netlink_packet_core::{DefaultNla, Parseable, ParseableParametrized};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteLwEnCapType, RouteMessage, RouteMessageBuffer,
-    RouteMetric, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteLwEnCapType, RouteMessage,
+    RouteMessageBuffer, RouteMetric, RouteType, RouteVia,
 };
 use nix::errno::Errno;
 
 use super::interface::{InterfaceError, interface_with_address};
 use super::netlink::{Netlink, NetlinkError, readable_attributes};
 use super::{family_of, is_link_local};
+
+/// The IP protocol number of TCP.
+const TCP: u8 = 6;
+/// The attributes of a flow (linux/rtnetlink.h): protocol, source port and destination port.
+const RTA_IP_PROTO: u16 = 27;
+const RTA_SPORT: u16 = 28;
+const RTA_DPORT: u16 = 29;
 
 /// How the kernel would reach another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +116,9 @@ pub enum RouteError {
     Netlink(#[from] NetlinkError),
 }
 
-/// How the kernel would reach `remote`, from our address `from` if one is given.
+/// How the kernel would reach `remote` by TCP, from our address `from` if one is given.
 ///
-/// Without `from`, the interface of a link-local IPv6 address is the kernel's choice.
+/// Without `from`, the interface of a link-local IPv6 address is the one of its scope, or else the kernel's choice.
 ///
 /// # Errors
 ///
@@ -120,16 +127,29 @@ pub enum RouteError {
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
 /// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Interface`]: `from` does not go with this host or with `remote`.
-pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
-    check_remote(remote)?;
+pub fn route_to(remote: SocketAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
+    check_remote(remote.ip())?;
     if let Some(from) = from {
-        check_source(remote, from)?;
+        check_source(remote.ip(), from)?;
     }
-    find(remote, from, required_link(remote, from)?)
+    let link = match zone_of(remote) {
+        None => required_link(remote.ip(), from)?,
+        zone => zone,
+    };
+    let question = Question {
+        source: from,
+        interface: link,
+        ..Question::about(remote)
+    };
+    question.find()
 }
 
-/// How the kernel would reach `remote` for somebody who uses interface `interface_index`: a link-local address is one of that link
-/// (RFC 4007 §5). The way to any other is the kernel's choice, and may lead over another interface.
+/// How the kernel would reach `remote` by TCP for somebody who uses interface `interface_index`, and sends from `local` if that is known
+/// already. Several next hops may lead there. Which of them it is may depend on all of the flow, and so may the rules that are in force.
+///
+/// A link-local address is one of that link, or of the one in its scope (RFC 4007 §5). The way to any other is the kernel's choice for all
+/// of the host. If that leads over another interface, it is the kernel's choice for a socket that is bound to this one. Where there is none
+/// either, the answer is the way over the other interface.
 ///
 /// # Errors
 ///
@@ -137,27 +157,38 @@ pub fn route_to(remote: IpAddr, from: Option<IpAddr>) -> Result<Route, RouteErro
 /// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
-pub fn route_from_interface(remote: IpAddr, interface_index: u32) -> Result<Route, RouteError> {
-    check_remote(remote)?;
-    find(
-        remote,
-        None,
-        is_link_local(remote).then_some(interface_index),
-    )
+pub fn route_from_interface(
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+    interface_index: u32,
+) -> Result<Route, RouteError> {
+    check_remote(remote.ip())?;
+    let free = Question {
+        source: local.map(|local| local.ip()),
+        source_port: local.map(|local| local.port()),
+        ..Question::about(remote)
+    };
+    let bound = |interface| Question {
+        interface: Some(interface),
+        ..free
+    };
+    if is_link_local(remote.ip()) {
+        return bound(zone_of(remote).unwrap_or(interface_index)).find();
+    }
+    match free.find() {
+        Ok(route) if route.interface_index == interface_index => Ok(route),
+        answer @ (Ok(_) | Err(RouteError::NoRoute { .. })) => {
+            bound(interface_index).find_in_tables().or(answer)
+        }
+        Err(error) => Err(error),
+    }
 }
 
-/// Asks for the route and judges it.
-fn find(remote: IpAddr, from: Option<IpAddr>, interface: Option<u32>) -> Result<Route, RouteError> {
-    let found = ask(remote, from, interface)?;
-    if found.encapsulated {
-        return Err(RouteError::Encapsulated { remote });
-    }
-    match found.kind {
-        RouteType::Unicast => found.into_route(remote, from),
-        RouteType::Local | RouteType::Anycast => Err(RouteError::ThisHost { remote }),
-        RouteType::Broadcast => Err(RouteError::Broadcast { remote }),
-        RouteType::Multicast => Err(RouteError::Multicast { remote }),
-        _ => Err(RouteError::NoRoute { remote }),
+/// The interface that a scoped address names (RFC 4007 §11).
+fn zone_of(address: SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|&zone| zone != 0),
+        SocketAddr::V4(_) => None,
     }
 }
 
@@ -177,7 +208,11 @@ fn check_source(remote: IpAddr, from: IpAddr) -> Result<(), RouteError> {
     if remote.is_ipv4() != from.is_ipv4() {
         return Err(RouteError::FamilyMismatch { remote, from });
     }
-    match ask(from, None, required_link(from, Some(from))?) {
+    let itself = Question {
+        interface: required_link(from, Some(from))?,
+        ..Question::about(SocketAddr::new(from, 0))
+    };
+    match itself.ask(RouteFlags::empty()) {
         Ok(found) if found.kind == RouteType::Local => Ok(()),
         Ok(_) | Err(RouteError::NoRoute { .. }) => Err(RouteError::SourceNotLocal { from }),
         Err(error) => Err(error),
@@ -231,43 +266,98 @@ impl Found {
     }
 }
 
-/// Asks the kernel for its route to `remote`.
-fn ask(remote: IpAddr, from: Option<IpAddr>, interface: Option<u32>) -> Result<Found, RouteError> {
-    let question = RouteNetlinkMessage::GetRoute(question(remote, from, interface));
-    match Netlink::open()?.get(question) {
-        Ok(answer) => Ok(parse(&answer.payload).ok_or(NetlinkError::Malformed)?),
-        Err(error) => Err(match error.refusal() {
-            // The last three: prohibit, blackhole and throw routes.
-            Some(
-                Errno::ENETUNREACH
-                | Errno::EHOSTUNREACH
-                | Errno::EACCES
-                | Errno::EINVAL
-                | Errno::EAGAIN,
-            ) => RouteError::NoRoute { remote },
-            _ => error.into(),
-        }),
+/// A flow of TCP, as far as it is known, and the interface that it has to go by.
+#[derive(Clone, Copy)]
+struct Question {
+    source: Option<IpAddr>,
+    source_port: Option<u16>,
+    remote: SocketAddr,
+    interface: Option<u32>,
+}
+
+impl Question {
+    /// A flow of which only the peer is known.
+    fn about(remote: SocketAddr) -> Self {
+        Self {
+            source: None,
+            source_port: None,
+            remote,
+            interface: None,
+        }
+    }
+
+    /// Asks for the route and judges it.
+    fn find(&self) -> Result<Route, RouteError> {
+        let (found, remote) = (self.ask(RouteFlags::empty())?, self.remote.ip());
+        if found.encapsulated {
+            return Err(RouteError::Encapsulated { remote });
+        }
+        match found.kind {
+            RouteType::Unicast => found.into_route(remote, self.source),
+            RouteType::Local | RouteType::Anycast => Err(RouteError::ThisHost { remote }),
+            RouteType::Broadcast => Err(RouteError::Broadcast { remote }),
+            RouteType::Multicast => Err(RouteError::Multicast { remote }),
+            _ => Err(RouteError::NoRoute { remote }),
+        }
+    }
+
+    /// Likewise, but only if a table has the route. On an interface that is named, the kernel takes any other IPv4 host for a neighbour.
+    fn find_in_tables(&self) -> Result<Route, RouteError> {
+        self.ask(RouteFlags::FibMatch)?;
+        self.find()
+    }
+
+    fn ask(&self, flags: RouteFlags) -> Result<Found, RouteError> {
+        let question = RouteNetlinkMessage::GetRoute(self.message(flags));
+        match Netlink::open()?.get(question) {
+            Ok(answer) => Ok(parse(&answer.payload).ok_or(NetlinkError::Malformed)?),
+            Err(error) => Err(match error.refusal() {
+                // The last three: prohibit, blackhole and throw routes.
+                Some(
+                    Errno::ENETUNREACH
+                    | Errno::EHOSTUNREACH
+                    | Errno::EACCES
+                    | Errno::EINVAL
+                    | Errno::EAGAIN,
+                ) => RouteError::NoRoute {
+                    remote: self.remote.ip(),
+                },
+                _ => error.into(),
+            }),
+        }
+    }
+
+    fn message(&self, flags: RouteFlags) -> RouteMessage {
+        let remote = self.remote.ip();
+        let whole = if remote.is_ipv4() { 32 } else { 128 }; // prefix length of one address, in bits
+        let mut message = RouteMessage::default();
+        message.header.address_family = family_of(remote);
+        message.header.destination_prefix_length = whole;
+        message.header.flags = flags;
+        if self.source.is_some() {
+            message.header.source_prefix_length = whole;
+        }
+        let remote_port = Some(self.remote.port()).filter(|&port| port != 0);
+        let attributes = [
+            Some(RouteAttribute::Destination(remote.into())),
+            self.source.map(|from| RouteAttribute::Source(from.into())),
+            self.interface.map(RouteAttribute::Oif),
+            Some(other(RTA_IP_PROTO, vec![TCP])),
+            self.source_port.map(|port| port_of(RTA_SPORT, port)),
+            remote_port.map(|port| port_of(RTA_DPORT, port)),
+        ];
+        message.attributes = attributes.into_iter().flatten().collect();
+        message
     }
 }
 
-fn question(remote: IpAddr, from: Option<IpAddr>, interface: Option<u32>) -> RouteMessage {
-    let whole = if remote.is_ipv4() { 32 } else { 128 }; // prefix length of one address, in bits
-    let mut question = RouteMessage::default();
-    question.header.address_family = family_of(remote);
-    question.header.destination_prefix_length = whole;
-    question
-        .attributes
-        .push(RouteAttribute::Destination(remote.into()));
-    if let Some(from) = from {
-        question.header.source_prefix_length = whole;
-        question
-            .attributes
-            .push(RouteAttribute::Source(from.into()));
-    }
-    question
-        .attributes
-        .extend(interface.map(RouteAttribute::Oif));
-    question
+/// An attribute that the message library does not know.
+fn other(kind: u16, value: Vec<u8>) -> RouteAttribute {
+    RouteAttribute::Other(DefaultNla::new(kind, value))
+}
+
+fn port_of(kind: u16, port: u16) -> RouteAttribute {
+    other(kind, port.to_be_bytes().to_vec())
 }
 
 fn parse(payload: &[u8]) -> Option<Found> {

@@ -19,6 +19,11 @@ use crate::wake::Sleeper;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A port of a host.
+fn port(host: IpAddr) -> SocketAddr {
+    SocketAddr::new(host, 7471)
+}
+
 /// Resolves a neighbour and waits for the end, by the search's descriptor alone.
 fn resolved(
     interface_index: u32,
@@ -69,7 +74,7 @@ fn mac_address_is_shown_with_colons() {
 
 #[test]
 fn addresses_that_are_not_one_other_host_have_no_route() {
-    let refusal = |remote| route_to(ip(remote), None).unwrap_err();
+    let refusal = |remote| route_to(port(ip(remote)), None).unwrap_err();
     for own in ["127.0.0.1", "127.9.9.9"] {
         assert!(matches!(refusal(own), RouteError::ThisHost { .. }), "{own}");
     }
@@ -85,7 +90,7 @@ fn addresses_that_are_not_one_other_host_have_no_route() {
             "{none}"
         );
     }
-    let mixed = route_to(ip("127.0.0.1"), Some(ip("::1")));
+    let mixed = route_to(port(ip("127.0.0.1")), Some(ip("::1")));
     assert!(matches!(mixed, Err(RouteError::FamilyMismatch { .. })));
 }
 
@@ -133,7 +138,7 @@ fn holds_a_port_until_dropped(addr: IpAddr) {
 fn ipv6_loopback_is_this_host_and_its_ports_are_held_too() {
     needs_root!();
     Namespace::new().run(|| {
-        let own = route_to(ip("::1"), None);
+        let own = route_to(port(ip("::1")), None);
         assert!(matches!(own, Err(RouteError::ThisHost { .. })), "{own:?}");
         refuses_a_port_in_use(ip("::1"));
         holds_a_port_until_dropped(ip("::1"));
@@ -283,17 +288,17 @@ fn neighbour_in_the_subnet_is_its_own_next_hop() {
         };
         for from in [None, Some(ip(source))] {
             assert_eq!(
-                bed.near.run(|| route_to(ip(remote), from)).unwrap(),
+                bed.near.run(|| route_to(port(ip(remote)), from)).unwrap(),
                 expected
             );
         }
     }
-    let broadcast = bed.near.run(|| route_to(ip("10.77.0.255"), None));
+    let broadcast = bed.near.run(|| route_to(port(ip("10.77.0.255")), None));
     assert!(matches!(broadcast, Err(RouteError::Broadcast { .. })));
-    let own = bed.near.run(|| route_to(ip("10.77.0.1"), None));
+    let own = bed.near.run(|| route_to(port(ip("10.77.0.1")), None));
     assert!(matches!(own, Err(RouteError::ThisHost { .. })));
     for (remote, from) in [("10.77.0.2", "10.77.0.3"), ("fd77::2", "fd77::3")] {
-        let foreign = bed.near.run(|| route_to(ip(remote), Some(ip(from))));
+        let foreign = bed.near.run(|| route_to(port(ip(remote)), Some(ip(from))));
         assert!(
             matches!(foreign, Err(RouteError::SourceNotLocal { .. })),
             "{foreign:?}"
@@ -313,7 +318,7 @@ fn route_by_a_gateway_says_gateway_and_mtu() {
          ip route add unreachable 203.0.113.128/25
          ip route add prohibit 2001:db8:1::/64"
     ));
-    let route = |remote| bed.near.run(|| route_to(ip(remote), None));
+    let route = |remote| bed.near.run(|| route_to(port(ip(remote)), None));
     let found = route("192.0.2.7").unwrap();
     assert_eq!((found.next_hop, found.mtu), (ip("10.77.0.2"), Some(1400)));
     assert_eq!(found.source, ip("10.77.0.1"));
@@ -346,7 +351,7 @@ fn encapsulated_route_is_refused() {
     bed.near.sh(&format!(
         "ip route add 192.0.2.0/24 encap ip id 5 dst 10.77.0.2 dev {NEAR}"
     ));
-    let route = bed.near.run(|| route_to(ip("192.0.2.7"), None));
+    let route = bed.near.run(|| route_to(port(ip("192.0.2.7")), None));
     assert!(
         matches!(route, Err(RouteError::Encapsulated { .. })),
         "{route:?}"
@@ -371,7 +376,7 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
     let (near, far) = (own(&bed.near, NEAR), own(&bed.far, FAR));
     let far_mac = bed.far.run(|| interface_by_name(FAR)).unwrap().mac;
     bed.near.run(|| {
-        let route = route_to(far, Some(near)).unwrap();
+        let route = route_to(port(far), Some(near)).unwrap();
         assert_eq!((route.source, route.next_hop), (near, far));
         let mac = resolved(route.interface_index, near, far, TIMEOUT).unwrap();
         assert_eq!(mac, far_mac);
@@ -549,7 +554,7 @@ fn link_local_host_is_sought_on_the_link_that_is_named() {
         let index = bed.near.run(|| interface_by_name(interface)).unwrap().index;
         let route = bed
             .near
-            .run(|| route_from_interface(ip("fe80::99"), index))
+            .run(|| route_from_interface(None, port(ip("fe80::99")), index))
             .unwrap();
         assert_eq!(
             (route.interface_index, route.next_hop),
@@ -568,7 +573,7 @@ fn link_local_host_is_sought_on_the_link_that_is_named() {
     let index = bed.near.run(|| interface_by_name("xwn8")).unwrap().index;
     let other = bed
         .near
-        .run(|| route_from_interface(ip("10.77.0.2"), index))
+        .run(|| route_from_interface(None, port(ip("10.77.0.2")), index))
         .unwrap();
     assert_ne!(other.interface_index, index, "the kernel's choice");
 }

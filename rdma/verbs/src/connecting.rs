@@ -41,13 +41,15 @@ impl Connecting {
         wanted: Wanted,
         control: &Arc<Control>,
     ) -> Result<Self, ConnectError> {
-        let path = control.host().path_to(wanted.remote, wanted.timeout)?;
+        let source = control.host().source_to(wanted.remote)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
-        let port = control.open_port(path.source, 0)?;
+        let port = control.open_port(source, 0)?;
         let local = port.local();
+        let host = control.host();
+        let next_hop = host.next_hop(local, wanted.remote, wanted.timeout)?;
         // The engine, which may have to try a second time, asks nothing of the host.
         let may_retry = Initiator::new(wanted.params).retry().is_some();
-        let spare = may_retry.then(|| control.open_port(path.source, 0));
+        let spare = may_retry.then(|| control.open_port(source, 0));
         let order = ConnectOrder {
             qp,
             port,
@@ -58,7 +60,7 @@ impl Connecting {
             timeout: wanted.timeout,
             outcome: Arc::clone(&outcome),
         };
-        control.call(move |engine| engine.connect(order, path.next_hop))?;
+        control.call(move |engine| engine.connect(order, next_hop))?;
         let attempt = Attempt::new(outcome, control);
         Ok(Self { qp, local, attempt })
     }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use xwarp_driver::net::{
     self, InterfaceMonitor, InterfaceWatching, NeighbourSearch, PortError, PortReservation,
-    Resolution, RouteError,
+    Resolution, Route, RouteError,
 };
 use xwarp_driver::{NicInfo, StateBoard, Steering};
 use xwarp_rnic::model::Host;
 use xwarp_rnic::model::HostError;
 use xwarp_rnic::model::LocalPort;
-use xwarp_rnic::model::{NextHop, NextHopSearch, PathTo};
+use xwarp_rnic::model::{NextHop, NextHopSearch};
 
 /// The kernel of this machine, in the network namespace of the calling thread.
 pub(crate) struct KernelHost {
@@ -33,6 +33,18 @@ impl KernelHost {
             watching,
         }
     }
+
+    /// The kernel's route for a flow, if it leads over the interface.
+    fn route(&self, local: Option<SocketAddr>, remote: SocketAddr) -> Result<Route, HostError> {
+        let route = net::route_from_interface(local, remote, self.info.index)?;
+        if route.interface_index != self.info.index {
+            return Err(HostError::OtherInterface {
+                remote: remote.ip(),
+                interface: self.info.name.clone(),
+            });
+        }
+        Ok(route)
+    }
 }
 
 impl Host for KernelHost {
@@ -44,28 +56,32 @@ impl Host for KernelHost {
         Ok(net::addresses_of(self.info.index)?)
     }
 
-    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
-        let (index, address) = (self.info.index, remote.ip());
-        let zone = zone_of(remote).unwrap_or(index);
-        let route = match net::route_from_interface(address, zone) {
-            Err(RouteError::ThisHost { .. }) if self.addresses()?.contains(&address) => {
-                return Ok(PathTo::to_itself(address));
+    fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
+        match self.route(None, remote) {
+            Err(HostError::Route(RouteError::ThisHost { .. }))
+                if self.addresses()?.contains(&remote.ip()) =>
+            {
+                Ok(remote.ip())
             }
-            found => found?,
-        };
-        if route.interface_index != index {
-            return Err(HostError::OtherInterface {
-                remote: address,
-                interface: self.info.name.clone(),
-            });
+            found => Ok(found?.source),
         }
-        let source = route.source;
-        let resolution = net::resolve_neighbour(index, source, route.next_hop, timeout)?;
-        let next_hop = match resolution {
+    }
+
+    fn next_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<NextHop, HostError> {
+        if local.ip() == remote.ip() {
+            return Ok(NextHop::ThisHost);
+        }
+        let hop = self.route(Some(local), remote)?.next_hop;
+        let resolution = net::resolve_neighbour(self.info.index, local.ip(), hop, timeout)?;
+        Ok(match resolution {
             Resolution::Known(mac) => NextHop::Known(mac.0),
             Resolution::Searching(search) => NextHop::Searching(Box::new(KernelSearch(search))),
-        };
-        Ok(PathTo { source, next_hop })
+        })
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
@@ -101,14 +117,6 @@ impl NextHopSearch for KernelSearch {
 impl AsFd for KernelSearch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// The interface that a scoped address names (RFC 4007 §11).
-fn zone_of(address: SocketAddr) -> Option<u32> {
-    match address {
-        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|&zone| zone != 0),
-        SocketAddr::V4(_) => None,
     }
 }
 
@@ -168,18 +176,25 @@ impl Host for FixedHost {
         Ok(vec![self.address])
     }
 
-    fn path_to(&self, remote: SocketAddr, _: Duration) -> Result<PathTo, HostError> {
-        if remote.ip() == self.address {
-            return Ok(PathTo::to_itself(self.address));
+    fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
+        let known = remote.ip() == self.address || self.neighbours.contains_key(&remote.ip());
+        known
+            .then_some(self.address)
+            .ok_or(HostError::Unknown(remote.ip()))
+    }
+
+    fn next_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        _: Duration,
+    ) -> Result<NextHop, HostError> {
+        if local.ip() == remote.ip() {
+            return Ok(NextHop::ThisHost);
         }
-        let mac = self
-            .neighbours
-            .get(&remote.ip())
-            .ok_or(HostError::Unknown(remote.ip()))?;
-        Ok(PathTo {
-            source: self.address,
-            next_hop: NextHop::Known(*mac),
-        })
+        let known = self.neighbours.get(&remote.ip());
+        let mac = known.ok_or(HostError::Unknown(remote.ip()))?;
+        Ok(NextHop::Known(*mac))
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

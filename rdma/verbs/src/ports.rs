@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xwarp_driver::StateBoard;
 use xwarp_driver::net::{InterfaceMonitor, PortError};
-use xwarp_rnic::model::{Host, HostError, LocalPort, PathTo};
+use xwarp_rnic::model::{Host, HostError, LocalPort, NextHop};
 
 /// Address and port.
 type Place = (IpAddr, u16);
@@ -87,8 +87,17 @@ impl Host for Ports {
         self.host.addresses()
     }
 
-    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
-        self.host.path_to(remote, timeout)
+    fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
+        self.host.source_to(remote)
+    }
+
+    fn next_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<NextHop, HostError> {
+        self.host.next_hop(local, remote, timeout)
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

@@ -253,16 +253,18 @@ impl ConnectingStream {
         timeout: Duration,
     ) -> Result<Self, ConnectError> {
         control.check_no_handler()?;
-        let path = control.host().path_to(remote, timeout)?;
+        let source = control.host().source_to(remote)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
         let signal = control.signal().map_err(no_descriptor)?;
+        let port = control.open_port(source, 0)?;
+        let next_hop = control.host().next_hop(port.local(), remote, timeout)?;
         let order = StreamOrder {
-            port: control.open_port(path.source, 0)?,
+            port,
             remote,
             watcher: Arc::clone(&signal),
             outcome: Arc::clone(&outcome),
         };
-        control.call(move |engine| engine.connect_stream(order, path.next_hop))?;
+        control.call(move |engine| engine.connect_stream(order, next_hop))?;
         Ok(Self {
             attempt: Attempt::new(outcome, control),
             signal,

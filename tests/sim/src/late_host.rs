@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use xwarp::error::HostError;
-use xwarp::sim::{FixedHost, Host, LocalPort, NextHop, NextHopSearch, PathTo};
+use xwarp::sim::{FixedHost, Host, LocalPort, NextHop, NextHopSearch};
 use xwarp_driver::net::InterfaceMonitor;
 use xwarp_driver::{DescriptorSet, Signal};
 use xwarp_test_kit::Side;
@@ -116,17 +116,18 @@ impl Host for LateHost {
         self.host.addresses()
     }
 
-    fn path_to(&self, _: SocketAddr, _: Duration) -> Result<PathTo, HostError> {
+    fn source_to(&self, _: SocketAddr) -> Result<IpAddr, HostError> {
+        Ok(Side::A.address())
+    }
+
+    fn next_hop(&self, _: SocketAddr, _: SocketAddr, _: Duration) -> Result<NextHop, HostError> {
         let descriptor = DescriptorSet::new().unwrap();
         descriptor.watch(self.answer.signal.as_fd()).unwrap();
         let search = Search {
             answer: Arc::clone(&self.answer),
             descriptor,
         };
-        Ok(PathTo {
-            source: Side::A.address(),
-            next_hop: NextHop::Searching(Box::new(search)),
-        })
+        Ok(NextHop::Searching(Box::new(search)))
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

@@ -205,7 +205,7 @@ fn run_client(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let hello = args.hello(kind, args.verify)?;
-    let device = host.interface(args.dev.as_deref())?;
+    let device = host.interface(args.dev.as_deref(), args.port)?;
     let server = host.port(args.port, &device)?;
     let config = args.config(hello.region_bytes());
     with_rnic(&device, &config, interrupted, |rnic| {

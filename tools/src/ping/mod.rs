@@ -74,7 +74,7 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
         });
     };
     args.check()?;
-    let device = host.interface(args.dev.as_deref())?;
+    let device = host.interface(args.dev.as_deref(), args.port)?;
     let server = host.port(args.port, &device)?;
     with_rnic(&device, &config, &interrupted, |rnic| {
         client::run(rnic, server, args, &interrupted)

@@ -20,16 +20,29 @@ pub trait Host: Send + Sync {
     /// [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
-    /// Which local address and which Ethernet address lead to `remote`. Does not wait for the network: what is not known is searched for
-    /// up to `timeout`.
+    /// The local address that packets to `remote` have as their source. To an address of the interface's own it is that address.
+    ///
+    /// # Errors
+    ///
+    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
+    /// - [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
+    /// - [`HostError::Unknown`]: a host of fixed answers has none.
+    fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError>;
+
+    /// Which Ethernet address leads from `local` to `remote`. Does not wait for the network: what is not known is searched for up to
+    /// `timeout`. Where several next hops lead there, the ports may decide.
     ///
     /// # Errors
     ///
     /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
     /// - [`HostError::Neighbour`]: the next hop cannot be asked for, or was in vain already.
-    /// - [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     /// - [`HostError::Unknown`]: a host of fixed answers has none.
-    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError>;
+    fn next_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<NextHop, HostError>;
 
     /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
     ///
@@ -47,24 +60,6 @@ pub trait Host: Send + Sync {
     /// Where engines show their state to other processes. `None`, the default: nowhere.
     fn board(&self) -> Option<Arc<StateBoard>> {
         None
-    }
-}
-
-/// What a host knows of the path to a peer when it is asked.
-pub struct PathTo {
-    /// The local address that packets to the peer have as their source.
-    pub source: IpAddr,
-    /// The Ethernet address of the next hop.
-    pub next_hop: NextHop,
-}
-
-impl PathTo {
-    /// The path from an address of the interface to itself.
-    pub fn to_itself(address: IpAddr) -> Self {
-        Self {
-            source: address,
-            next_hop: NextHop::ThisHost,
-        }
     }
 }
 

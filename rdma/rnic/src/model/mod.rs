@@ -30,7 +30,7 @@ pub use error::{
     ResizeError, RnicUnavailable, StreamError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
-pub use host::{Host, HostError, LocalPort, NextHop, NextHopSearch, PathTo};
+pub use host::{Host, HostError, LocalPort, NextHop, NextHopSearch};
 #[cfg(test)]
 pub(crate) use ids::QP_NUMBERS;
 pub(crate) use ids::number_of;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xwarp::QpConfig;
 use xwarp::config::Progress;
 use xwarp::error::{ConnectError, HostError};
-use xwarp::sim::{FixedHost, Host, LocalPort, PathTo};
+use xwarp::sim::{FixedHost, Host, LocalPort, NextHop};
 use xwarp_driver::net::PortError;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Side, Sim};
@@ -78,8 +78,17 @@ impl Host for Scarce {
         self.host.addresses()
     }
 
-    fn path_to(&self, remote: SocketAddr, timeout: Duration) -> Result<PathTo, HostError> {
-        self.host.path_to(remote, timeout)
+    fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
+        self.host.source_to(remote)
+    }
+
+    fn next_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<NextHop, HostError> {
+        self.host.next_hop(local, remote, timeout)
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

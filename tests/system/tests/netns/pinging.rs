@@ -140,3 +140,24 @@ fn link_local_host_is_named_with_its_interface() {
     );
     server.still_runs();
 }
+
+/// The kernel's rules are asked with the protocol and the port, by the command for its interface and by the RNIC for its next hop.
+#[test]
+fn ping_goes_the_way_that_a_rule_has_for_its_port() {
+    needs_root!();
+    let hosts = Hosts::new();
+    hosts.b.ip(&format!("addr add 10.99.0.2/32 dev {DEV}"));
+    hosts.a.ip("route add unreachable 10.99.0.2");
+    hosts.a.ip("route add 10.99.0.2 via 10.77.0.2 table 12");
+    hosts
+        .a
+        .ip("rule add ipproto tcp dport 7174 lookup 12 pref 12");
+    let mut server = serve(&hosts, "--persistent --quiet");
+    let ping = |more: &str| hosts.a.xwarp(&format!("ping 10.99.0.2 --count 2 {more}"));
+    for dev in ["", "--dev eth1"] {
+        let client = ping(dev).succeeded();
+        assert!(client.stdout.contains("2 pings, all verified"), "{client}");
+        ping(&format!("{dev} --port 7175")).refused(&["there is no route to 10.99.0.2"]);
+    }
+    server.still_runs();
+}
