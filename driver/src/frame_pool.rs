@@ -38,6 +38,11 @@ impl FramePool {
         self.free.pop()
     }
 
+    /// True for a frame of the same arena.
+    pub(crate) fn owns(&self, frame: &Frame) -> bool {
+        self.parked.owns(frame)
+    }
+
     /// The frame, if it is of the same arena.
     #[inline]
     pub(crate) fn own(&mut self, frame: Frame) -> Option<Frame> {

@@ -112,6 +112,10 @@ impl PacketIo for Hairpin {
         }
     }
 
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.is_looped(frame) || self.net.owns(frame)
+    }
+
     fn tx_frame(&mut self) -> Option<TxFrame> {
         self.net.tx_frame()
     }

@@ -19,8 +19,10 @@ mod memory_io;
 mod named;
 pub mod net;
 mod nic;
+mod nic_queues;
 mod one_pass;
 mod packet_io;
+mod queue_group;
 mod racy;
 mod raw_parts;
 mod region;
@@ -51,7 +53,9 @@ pub use nic::{
     Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,
     try_zero_copy,
 };
+pub use nic_queues::{NoSuchQueues, Queues, ServedQueues};
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
+pub use queue_group::QueueGroup;
 pub use raw_parts::RawPartsError;
 pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{CopyError, OutOfBounds, SharedBytes};

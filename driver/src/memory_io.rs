@@ -286,6 +286,10 @@ impl PacketIo for MemoryIo {
         self.pool.give_back(frame.into_frame());
     }
 
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.pool.owns(frame.frame())
+    }
+
     fn tx_frame(&mut self) -> Option<TxFrame> {
         let frame = self.pool.take();
         if frame.is_none() {

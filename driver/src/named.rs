@@ -15,5 +15,13 @@ macro_rules! named_counters {
                 [$($field),+]
             }
         }
+
+        impl std::iter::Sum for $counters {
+            fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+                each.fold(Self::default(), |sum, one| Self {
+                    $($field: sum.$field + one.$field),+
+                })
+            }
+        }
     };
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,23 +16,22 @@ use crate::board::StateBoard;
 use crate::net::{
     self, Interface, InterfaceError, InterfaceWatch, MacAddr, NetlinkError, Notifications, Watched,
 };
+use crate::nic_queues::{LINK_HEADER_MAX, Memory, NoSuchQueues, OpenQueues, Queues, ServedQueues};
 use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::tap::{Capture, Tap, TapError};
 use crate::umem::{self, FRAME_CAPACITY, UmemError, Wanted};
 use crate::xdp::{OpenQueueError, Target, XdpIo, ZeroCopy};
 
-/// The queue that is served; an interface with more than one is refused.
-const QUEUE: u32 = 0;
 /// Entries of a ring that nothing goes through, and frames beside it.
 const PROBE_RING: u32 = 64;
-/// Bytes of an Ethernet header with two VLAN tags.
-const LINK_HEADER_MAX: usize = 22;
 /// The largest MTU whose frames fit into a chunk, in bytes.
 const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
 /// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of its engine and of a port. Whoever watches
 /// the interface takes 3 more.
 const DESCRIPTORS: usize = 15;
+/// File descriptors that each further queue takes: its socket; and one for all of them.
+const DESCRIPTORS_OF_A_QUEUE: usize = 2;
 
 /// How an interface is to be opened.
 #[derive(Clone, Debug)]
@@ -42,9 +41,11 @@ pub struct NicConfig {
     pub mode: Option<XdpMode>,
     /// Whether frames are the driver's own buffers, or are copied once.
     pub zero_copy: ZeroCopy,
+    /// Receive queues that are served.
+    pub queues: Queues,
     /// Entries of each ring, a power of two.
     pub ring: u32,
-    /// Frames; half of them receive.
+    /// Frames; half of them receive. Each further queue has as many to receive into.
     pub frames: u32,
     /// Bytes of the region area, rounded up to whole pages.
     pub region_bytes: usize,
@@ -80,6 +81,7 @@ impl Default for NicConfig {
         Self {
             mode: None,
             zero_copy: ZeroCopy::Try,
+            queues: Queues::All,
             ring: 2048,
             frames: 4096,
             region_bytes: 64 << 20,
@@ -101,6 +103,13 @@ impl NicConfig {
     #[must_use]
     pub fn zero_copy(mut self, zero_copy: ZeroCopy) -> Self {
         self.zero_copy = zero_copy;
+        self
+    }
+
+    /// Sets which receive queues are served.
+    #[must_use]
+    pub fn queues(mut self, queues: Queues) -> Self {
+        self.queues = queues;
         self
     }
 
@@ -149,6 +158,8 @@ pub struct NicInfo {
     pub mode: XdpMode,
     /// Whether frames are the driver's own buffers, or are copied once.
     pub zero_copy: bool,
+    /// The receive queues that are served.
+    pub queues: ServedQueues,
     /// True if the program was there before us and stays when we go.
     pub program_found: bool,
 }
@@ -163,8 +174,8 @@ impl fmt::Display for NicInfo {
         let copying = if self.zero_copy { "zero copy" } else { "copy" };
         write!(
             f,
-            "{}  XDP {} ({origin})  AF_XDP {copying}  1 queue  MTU {}",
-            self.name, self.mode, self.mtu
+            "{}  XDP {} ({origin})  AF_XDP {copying}  {}  MTU {}",
+            self.name, self.mode, self.queues, self.mtu
         )
     }
 }
@@ -175,7 +186,7 @@ impl fmt::Display for NicInfo {
 pub enum NicError {
     /// The process has too few file descriptors left.
     #[error(
-        "opening a network interface takes {DESCRIPTORS} file descriptors, and fewer are left ({0}); raise the limit of open files (`ulimit -n`)"
+        "opening a network interface takes {DESCRIPTORS} file descriptors and some for each further queue, and fewer are left ({0}); raise the limit of open files (`ulimit -n`)"
     )]
     Descriptors(io::Error),
     /// The interface could not be looked up.
@@ -187,16 +198,9 @@ pub enum NicError {
     /// The interface has no Ethernet frames.
     #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
     Loopback(String),
-    /// Its traffic is spread over several queues.
-    #[error(
-        "{name} spreads its traffic over {queues} receive queues, but one is served; use `ethtool -L {name} combined 1` (or rx 1)"
-    )]
-    Queues {
-        /// The interface.
-        name: String,
-        /// Its receive queues.
-        queues: u32,
-    },
+    /// It has other queues than are to be served.
+    #[error(transparent)]
+    NoSuchQueues(#[from] NoSuchQueues),
     /// What becomes of it could not be watched.
     #[error("cannot watch the interface")]
     Watch(#[from] NetlinkError),
@@ -208,6 +212,11 @@ pub enum NicError {
         "a process uses the XDP program on {0}: end that process first, or add --force, which ends its connections"
     )]
     InUse(String),
+    /// Another process serves some of its queues.
+    #[error(
+        "a process serves queues of {0} already: end it, or have one process serve all that are wanted"
+    )]
+    Served(String),
     /// The memory for frames could not be had.
     #[error(transparent)]
     Umem(#[from] UmemError),
@@ -232,7 +241,7 @@ pub struct SteeringError(#[from] xwarp_bpf::MapError);
 pub struct Nic {
     /// What was opened.
     pub info: NicInfo,
-    /// Its queue.
+    /// Its queues.
     pub io: Box<dyn PacketIo>,
     /// Its memory for regions.
     pub regions: RegionPool,
@@ -249,33 +258,33 @@ impl Nic {
     ///
     /// # Errors
     ///
-    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::Queues`]: the interface is unknown or does not suit.
+    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::NoSuchQueues`]: the interface is unknown or does not suit.
     /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
     /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
     /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
     /// - [`NicError::Capture`]: the capture file cannot be written.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
-        check_descriptors()?;
+        check_descriptors(DESCRIPTORS)?;
         // From now on no change is missed.
         let notifications = Notifications::begin()?;
         let interface = net::interface_by_name(name)?;
         check_interface(&interface)?;
-        let wanted = wanted(&interface, config);
-        let (memory, regions) = umem::create(&wanted)?;
-        let frames = interface.frames();
+        let queues = config.queues.of(&interface)?;
+        check_descriptors(DESCRIPTORS + DESCRIPTORS_OF_A_QUEUE * (queues.served.len() - 1))?;
+        let (memory, regions) = Memory::create(&wanted(&interface, config), &queues)?;
         // The program first: its mode says whether there can be zero copy. A process that has the interface has its program, too.
-        let attachment = Attachment::open(interface.index, &interface.name, config.mode, frames)?;
-        let zero_copy = zero_copy(config, &interface, attachment.mode())?;
-        let target = target(&interface, frames, zero_copy);
-        let io = XdpIo::open(&target, wanted.frame_bytes, memory)?;
+        let attachment = attach(&interface, config.mode, &queues)?;
+        let (mode, zero_copy) = (attachment.mode(), config.zero_copy);
+        let open = OpenQueues::open(&interface, mode, zero_copy, &queues, memory)?;
         let watched = Watched {
             index: interface.index,
             name: interface.name.clone(),
             program: attachment.program_id(),
             by_link: !attachment.found(),
         };
-        let info = describe(interface, &attachment, io.has_zero_copy());
-        let steering = Steering::begin(attachment, io.as_fd())?;
+        let info = describe(interface, queues, &attachment, open.have_zero_copy());
+        let steering = Steering::begin(attachment, open.sockets())?;
+        let io = open.into_io().map_err(NicError::Descriptors)?;
         let (io, capture) = tapped(io, config.capture.as_deref(), name)?;
         Ok(Self {
             info,
@@ -288,60 +297,51 @@ impl Nic {
     }
 }
 
-/// The memory that the queue of an interface is to have.
+/// Attaches the program, or finds it. One that was found may have a user at queues that are not to be served, whose flows it steers.
+fn attach(
+    interface: &Interface,
+    mode: Option<XdpMode>,
+    queues: &ServedQueues,
+) -> Result<Attachment, NicError> {
+    let frames = interface.frames();
+    let attachment = Attachment::open(interface.index, &interface.name, mode, frames)?;
+    if attachment.found() && queues.is_part() {
+        claim(interface).map_err(|error| match error {
+            NicError::InUse(name) => NicError::Served(name),
+            other => other,
+        })?;
+    }
+    Ok(attachment)
+}
+
+/// The memory of the queue that sends.
 fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
     Wanted {
-        chunks: config.frames,
+        receive: config.frames / 2,
+        transmit: config.frames - config.frames / 2,
         frame_bytes: interface.ip_mtu() + LINK_HEADER_MAX,
         ring: config.ring,
         region_bytes: config.region_bytes,
     }
 }
 
-/// What may be asked of the driver. Beneath a generic program, some take zero copy and never send.
-fn zero_copy(
-    config: &NicConfig,
-    interface: &Interface,
-    mode: XdpMode,
-) -> Result<ZeroCopy, OpenQueueError> {
-    match (mode, config.zero_copy) {
-        (XdpMode::Native, wanted) => Ok(wanted),
-        (XdpMode::Generic, ZeroCopy::Demand) => Err(OpenQueueError::NoZeroCopy {
-            interface: interface.name.clone(),
-            reason: "the XDP program runs in generic mode".to_owned(),
-        }),
-        (XdpMode::Generic, _) => Ok(ZeroCopy::Never),
-    }
-}
-
-/// The one queue that is served.
-fn target(interface: &Interface, frames: Buffers, zero_copy: ZeroCopy) -> Target<'_> {
-    Target {
-        zero_copy,
-        interface: &interface.name,
-        index: interface.index,
-        queue: QUEUE,
-        frames,
-    }
-}
-
 /// The queue, and the capture of its frames if there is a file to write them to.
 fn tapped(
-    io: XdpIo,
+    io: Box<dyn PacketIo>,
     path: Option<&Path>,
     interface: &str,
 ) -> Result<(Box<dyn PacketIo>, Option<Capture>), TapError> {
     let Some(path) = path else {
-        return Ok((Box::new(io), None));
+        return Ok((io, None));
     };
-    let tap = Tap::new(Box::new(io), path, interface)?;
+    let tap = Tap::new(io, path, interface)?;
     let capture = tap.capture();
     Ok((Box::new(tap), Some(capture)))
 }
 
 /// Where a descriptor is missing, libbpf says many things, so the descriptors are counted beforehand.
-fn check_descriptors() -> Result<(), NicError> {
-    let taken: Result<Vec<EventFd>, Errno> = (0..DESCRIPTORS).map(|_| EventFd::new()).collect();
+fn check_descriptors(wanted: usize) -> Result<(), NicError> {
+    let taken: Result<Vec<EventFd>, Errno> = (0..wanted).map(|_| EventFd::new()).collect();
     taken
         .map(drop)
         .map_err(|errno| NicError::Descriptors(errno.into()))
@@ -373,25 +373,37 @@ pub fn attach_permanently(
 pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
     let program = Lasting::find(interface.index, &interface.name)?;
     // Until the end, so that nobody begins to use it meanwhile.
-    let _claim = if force { None } else { claim(interface)? };
+    let _claim = if force { Vec::new() } else { claim(interface)? };
     Ok(program.detach()?)
 }
 
-/// The queue that every user of the program has, if nobody has it.
-fn claim(interface: &Interface) -> Result<Option<XdpIo>, NicError> {
-    let target = target(interface, Buffers::One, ZeroCopy::Never);
-    match open_probe(&target) {
-        Ok(queue) => Ok(Some(queue)),
-        Err(NicError::Queue(OpenQueueError::Busy { .. })) => {
-            Err(NicError::InUse(interface.name.clone()))
-        }
-        Err(error) => {
-            log::debug!(
-                "whether {} is in use cannot be told: {error}",
+/// The queues of an interface, if nobody has one of them: every user of the program has one at least.
+fn claim(interface: &Interface) -> Result<Vec<XdpIo>, NicError> {
+    let mut claimed = Vec::new();
+    for queue in 0..interface.rx_queues {
+        match open_probe(&probe(interface, queue, ZeroCopy::Never)) {
+            Ok(open) => claimed.push(open),
+            Err(NicError::Queue(OpenQueueError::Busy { .. })) => {
+                return Err(NicError::InUse(interface.name.clone()));
+            }
+            Err(error) => log::debug!(
+                "whether queue {queue} of {} is in use cannot be told: {error}",
                 interface.name
-            );
-            Ok(None)
+            ),
         }
+    }
+    Ok(claimed)
+}
+
+/// A queue that is opened to find something out.
+fn probe(interface: &Interface, queue: u32, zero_copy: ZeroCopy) -> Target<'_> {
+    Target {
+        zero_copy,
+        interface: &interface.name,
+        index: interface.index,
+        queue,
+        frames: interface.frames(),
+        hears_icmp: false,
     }
 }
 
@@ -402,7 +414,7 @@ fn claim(interface: &Interface) -> Result<Option<XdpIo>, NicError> {
 /// - [`NicError::Umem`]: the kernel refuses the memory.
 /// - [`NicError::Queue`]: a process uses the queue, this one lacks privileges, or the kernel refuses for another reason.
 pub fn try_zero_copy(interface: &Interface) -> Result<bool, NicError> {
-    match open_probe(&target(interface, interface.frames(), ZeroCopy::Demand)) {
+    match open_probe(&probe(interface, 0, ZeroCopy::Demand)) {
         Ok(_) => Ok(true),
         Err(NicError::Queue(OpenQueueError::NoZeroCopy { .. })) => Ok(false),
         Err(error) => Err(error),
@@ -412,7 +424,8 @@ pub fn try_zero_copy(interface: &Interface) -> Result<bool, NicError> {
 /// A queue that nothing goes through.
 fn open_probe(target: &Target<'_>) -> Result<XdpIo, NicError> {
     let (memory, _) = umem::create(&Wanted {
-        chunks: PROBE_RING,
+        receive: PROBE_RING / 2,
+        transmit: PROBE_RING / 2,
         frame_bytes: FRAME_CAPACITY,
         ring: PROBE_RING,
         region_bytes: 0,
@@ -426,18 +439,18 @@ fn check_interface(interface: &Interface) -> Result<(), NicError> {
     if !interface.up {
         return Err(NicError::Down(name));
     }
-    if interface.rx_queues > 1 {
-        return Err(NicError::Queues {
-            name,
-            queues: interface.rx_queues,
-        });
-    }
     Ok(())
 }
 
-fn describe(interface: Interface, attachment: &Attachment, zero_copy: bool) -> NicInfo {
+fn describe(
+    interface: Interface,
+    queues: ServedQueues,
+    attachment: &Attachment,
+    zero_copy: bool,
+) -> NicInfo {
     NicInfo {
         zero_copy,
+        queues,
         mtu: interface.ip_mtu(),
         name: interface.name,
         index: interface.index,
@@ -455,11 +468,14 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Puts the socket into the program's slot and forgets flows that a killed process left there.
-    fn begin(attachment: Attachment, socket: BorrowedFd<'_>) -> Result<Self, SteeringError> {
+    /// Puts the sockets into the program's slots and forgets flows that a killed process left there.
+    fn begin<'a>(
+        attachment: Attachment,
+        mut sockets: impl Iterator<Item = (u32, BorrowedFd<'a>)>,
+    ) -> Result<Self, SteeringError> {
         let maps = attachment.maps();
         maps.flows.clear()?;
-        maps.sockets.set(QUEUE, socket)?;
+        sockets.try_for_each(|(queue, socket)| maps.sockets.set(queue, socket))?;
         Ok(Self {
             board: Arc::new(StateBoard::begin(&maps.board)?),
             attachment,

@@ -24,6 +24,9 @@ pub trait PacketIo: Send {
     /// Gives a received frame's memory back to the queue.
     fn recycle(&mut self, frame: RxFrame);
 
+    /// True for a received frame whose memory is this queue's.
+    fn owns(&self, frame: &RxFrame) -> bool;
+
     /// Takes an empty frame to be filled; `None` while all of them are in flight.
     fn tx_frame(&mut self) -> Option<TxFrame>;
 

@@ -206,6 +206,10 @@ impl PacketIo for Tap {
         self.inner.recycle(frame);
     }
 
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.inner.owns(frame)
+    }
+
     fn tx_frame(&mut self) -> Option<TxFrame> {
         self.inner.tx_frame()
     }

@@ -63,8 +63,10 @@ pub(crate) struct QueueMemory {
 
 /// What memory is wanted.
 pub(crate) struct Wanted {
-    /// Chunks: half of them to receive into, the others for frames to send.
-    pub(crate) chunks: u32,
+    /// Chunks to receive into.
+    pub(crate) receive: u32,
+    /// Chunks for frames to send; none for a queue that only receives.
+    pub(crate) transmit: u32,
     /// Bytes of the largest frame.
     pub(crate) frame_bytes: usize,
     /// Entries of each ring.
@@ -83,7 +85,7 @@ impl Wanted {
     fn check(&self) -> Result<(), UmemError> {
         let (ring, run) = (self.ring as usize, chunks_of(self.frame_bytes));
         let refuse = |size, reason| Err(UmemError::Size(size, reason));
-        if self.chunks == 0 {
+        if self.receive == 0 {
             return refuse(0, "there must be at least one frame");
         }
         if !ring.is_power_of_two() {
@@ -100,9 +102,12 @@ impl Wanted {
 
     /// Where the chunks to receive into lie, and the frames to send.
     fn layouts(&self) -> [Layout; 2] {
-        let (chunks, run) = (self.chunks as usize, chunks_of(self.frame_bytes));
-        let receive = chunks / 2;
-        let least = if run > 1 { LARGE_FRAMES_MIN } else { 0 };
+        let (receive, transmit) = (self.receive as usize, self.transmit as usize);
+        let run = chunks_of(self.frame_bytes);
+        let least = match run {
+            2.. if transmit > 0 => LARGE_FRAMES_MIN,
+            _ => 0,
+        };
         [
             Layout {
                 first: HEADROOM,
@@ -112,7 +117,7 @@ impl Wanted {
             },
             Layout {
                 first: receive * CHUNK + HEADROOM,
-                count: ((chunks - receive) / run).max(least),
+                count: (transmit / run).max(least),
                 capacity: run * CHUNK - HEADROOM,
                 stride: run * CHUNK,
             },
@@ -212,7 +217,8 @@ mod tests {
 
     fn wanted(chunks: u32, frame_bytes: usize, ring: u32) -> Wanted {
         Wanted {
-            chunks,
+            receive: chunks / 2,
+            transmit: chunks / 2,
             frame_bytes,
             ring,
             region_bytes: 0,
@@ -228,6 +234,18 @@ mod tests {
             assert_eq!((transmit.count, transmit.stride), (count, run * CHUNK));
             assert_eq!(transmit.first, 2048 * CHUNK + HEADROOM);
             assert!(transmit.capacity >= bytes);
+        }
+    }
+
+    #[test]
+    fn queue_that_only_receives_has_no_frames_to_send() {
+        for bytes in [FRAME_CAPACITY, 65_557] {
+            let wanted = Wanted {
+                transmit: 0,
+                ..wanted(4096, bytes, 2048)
+            };
+            let [receive, transmit] = wanted.layouts();
+            assert_eq!((receive.count, transmit.count), (2048, 0));
         }
     }
 

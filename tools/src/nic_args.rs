@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use xwarp::config::{NicConfig, ZeroCopy};
+use xwarp::config::{NicConfig, Queues, ZeroCopy};
 
 use crate::interface::ModeArg;
 
@@ -19,6 +19,9 @@ pub(crate) struct NicArgs {
     /// Copy frames between kernel and program, even if the driver has zero copy
     #[arg(long, conflicts_with = "zero_copy")]
     copy: bool,
+    /// Serve so many receive queues, or those from A to B; without it, all that the interface has
+    #[arg(long, value_name = "N|A-B", value_parser = parse_queues, default_value = "all", hide_default_value = true)]
+    queues: Queues,
     /// Write every frame to this pcapng file
     #[arg(long)]
     capture: Option<PathBuf>,
@@ -34,7 +37,46 @@ impl NicArgs {
         NicConfig::default()
             .mode(self.mode.map(Into::into))
             .zero_copy(zero_copy)
+            .queues(self.queues)
             .region_bytes(region_bytes)
             .capture(self.capture.clone())
+    }
+}
+
+/// `4` are the first four, `2-5` four others.
+fn parse_queues(text: &str) -> Result<Queues, String> {
+    if text == "all" {
+        return Ok(Queues::All);
+    }
+    let number = |text: &str| text.parse::<u32>().ok();
+    let range = match text.split_once('-') {
+        None => number(text).map(|count| (0, count)),
+        Some((first, last)) => number(first).zip(number(last)).and_then(|(first, last)| {
+            let count = last.checked_sub(first)?.checked_add(1)?;
+            Some((first, count))
+        }),
+    };
+    let some = range.filter(|(_, count)| *count > 0);
+    some.map(|(first, count)| Queues::Some { first, count })
+        .ok_or_else(|| {
+            "give how many receive queues are to be served (4), or the first and the last one (2-5)"
+                .to_owned()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_a_number_or_a_range() {
+        let some = |first, count| Ok(Queues::Some { first, count });
+        assert_eq!(parse_queues("all"), Ok(Queues::All));
+        assert_eq!(parse_queues("4"), some(0, 4));
+        assert_eq!(parse_queues("2-5"), some(2, 4));
+        assert_eq!(parse_queues("3-3"), some(3, 1));
+        for wrong in ["", "0", "-1", "5-2", "1-", "a", "0-4294967295"] {
+            assert!(parse_queues(wrong).is_err(), "{wrong}");
+        }
     }
 }

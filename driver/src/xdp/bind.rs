@@ -78,6 +78,8 @@ pub(crate) struct Target<'a> {
     pub(crate) zero_copy: ZeroCopy,
     /// Over how many chunks a frame may be spread. Linux has more than one since 6.6.
     pub(crate) frames: Buffers,
+    /// Whether ICMP messages about the interface's paths come to this queue.
+    pub(crate) hears_icmp: bool,
 }
 
 impl Target<'_> {

@@ -108,6 +108,10 @@ impl PacketIo for XdpIo {
         }
     }
 
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.joiner.owns(frame.frame()) || self.rings.owns(frame.frame())
+    }
+
     fn tx_frame(&mut self) -> Option<TxFrame> {
         let frame = self.rings.take_frame();
         if frame.is_none() {

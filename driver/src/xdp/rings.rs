@@ -62,7 +62,7 @@ pub(super) struct Rings {
     zero_copy: bool,
     shared: RingSet,
     socket: Socket,
-    /// `None` if the kernel refused them.
+    /// `None` if the kernel refused them, or another queue has them.
     icmp: Option<IcmpSockets>,
 }
 
@@ -93,7 +93,7 @@ impl Rings {
             zero_copy,
             shared: memory.rings,
             socket: memory.socket,
-            icmp: open_icmp(target.interface),
+            icmp: open_icmp(target),
         };
         rings.lend_spare();
         rings.publish_lent();
@@ -240,6 +240,11 @@ impl Rings {
         } else {
             self.receiving.keep(chunk);
         }
+    }
+
+    /// True for a chunk of this queue.
+    pub(super) fn owns(&self, chunk: &Frame) -> bool {
+        self.pool.owns(chunk)
     }
 
     /// A frame to be filled.
@@ -418,8 +423,12 @@ impl AsFd for Rings {
     }
 }
 
-/// `None` if the kernel refuses them.
-fn open_icmp(interface: &str) -> Option<IcmpSockets> {
+/// `None` if the kernel refuses them, or another queue has them.
+fn open_icmp(target: &Target<'_>) -> Option<IcmpSockets> {
+    if !target.hears_icmp {
+        return None;
+    }
+    let interface = target.interface;
     IcmpSockets::open(interface)
         .inspect_err(|error| {
             log::warn!("no ICMP on {interface}, so paths must take the interface's MTU: {error}");

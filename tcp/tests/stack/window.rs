@@ -165,6 +165,9 @@ impl PacketIo for Starving {
     fn recycle(&mut self, frame: RxFrame) {
         self.inner.recycle(frame);
     }
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.inner.owns(frame)
+    }
     fn tx_frame(&mut self) -> Option<TxFrame> {
         let fed = self.fed.load(Ordering::Relaxed);
         fed.then(|| self.inner.tx_frame())?

@@ -69,6 +69,10 @@ impl PacketIo for Windowed {
         self.io.recycle(frame);
     }
 
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.io.owns(frame)
+    }
+
     fn tx_frame(&mut self) -> Option<TxFrame> {
         self.io.tx_frame()
     }

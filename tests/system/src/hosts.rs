@@ -21,6 +21,9 @@ pub const LOCK: &str = "/run/xwarp-system-tests.lock";
 /// Bytes of an RNIC's region area.
 const REGION_BYTES: usize = 8 << 20;
 const NAMES: [&str; 2] = ["xwsys-a", "xwsys-b"];
+/// The namespace of the switch between them, and its ports.
+const SWITCH: &str = "xwsys-s";
+const PORTS: [&str; 2] = ["port-a", "port-b"];
 
 /// What the cable between the hosts is like.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,8 @@ pub struct Shape {
     pub mtu: u32,
     /// Receive queues of each interface.
     pub queues: u32,
+    /// A bridge is between them, which spreads connections over the queues.
+    pub switched: bool,
 }
 
 impl Default for Shape {
@@ -36,6 +41,7 @@ impl Default for Shape {
         Self {
             mtu: 1500,
             queues: 1,
+            switched: false,
         }
     }
 }
@@ -49,6 +55,7 @@ pub struct Hosts {
     /// For files.
     pub work: WorkDir,
     mtu: u32,
+    _switch: Option<Host>,
     _lock: Exclusive,
 }
 
@@ -66,13 +73,21 @@ impl Hosts {
         );
         let lock = Exclusive::wait_for(LOCK);
         let [a, b] = NAMES.map(Host::new);
-        ip(&format!(
-            "link add {DEV} netns {} numrxqueues {queues} numtxqueues {queues} type veth \
-             peer name {DEV} netns {} numrxqueues {queues} numtxqueues {queues}",
-            a.name,
-            b.name,
-            queues = shape.queues
-        ));
+        let switch = shape.switched.then(|| Host::new(SWITCH));
+        match &switch {
+            None => join((&a, DEV), (&b, DEV), shape.queues),
+            Some(switch) => {
+                switch.ip("link add name bridge type bridge");
+                switch.ip("link set bridge up");
+                for (host, port) in [&a, &b].into_iter().zip(PORTS) {
+                    join((host, DEV), (switch, port), shape.queues);
+                    switch.ip(&format!(
+                        "link set {port} mtu {} up master bridge",
+                        shape.mtu
+                    ));
+                }
+            }
+        }
         for (host, number) in [(&a, 1), (&b, 2)] {
             host.configure(number, shape.mtu);
         }
@@ -81,6 +96,7 @@ impl Hosts {
             b,
             work: WorkDir::new("xwsys"),
             mtu: shape.mtu,
+            _switch: switch,
             _lock: lock,
         }
     }
@@ -281,6 +297,21 @@ impl Host {
         self.switch_off(DEV, &["tx"]);
     }
 
+    /// Queues of the host's interface whose frames an XDP program in native mode has redirected.
+    pub fn queues_redirected(&self) -> Vec<u32> {
+        let mut command = self.command("ethtool");
+        command.args(["-S", DEV]);
+        let counted = output_of(command);
+        let queues = counted.lines().filter_map(|line| {
+            let (name, count) = line.trim().split_once(": ")?;
+            let queue = name
+                .strip_prefix("rx_queue_")?
+                .strip_suffix("_xdp_redirect")?;
+            (count != "0").then(|| queue.parse().expect("a number"))
+        });
+        queues.collect()
+    }
+
     /// Switches features of an interface off, by ethtool's names.
     pub fn switch_off(&self, interface: &str, features: &[&str]) {
         let mut command = self.command("ethtool");
@@ -300,6 +331,15 @@ impl Drop for Host {
             self.remove();
         }
     }
+}
+
+/// Joins two hosts' interfaces, of so many queues, by a cable.
+fn join((near, its): (&Host, &str), (far, whose): (&Host, &str), queues: u32) {
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    ip(&format!(
+        "link add name {its} netns {} {queues} type veth peer name {whose} netns {} {queues}",
+        near.name, far.name
+    ));
 }
 
 /// A program that was built in the same profile as this test.

@@ -16,6 +16,7 @@ mod matrix;
 mod opened;
 mod pinging;
 mod printing;
+mod queues;
 mod refusing;
 mod start_up;
 mod stat;

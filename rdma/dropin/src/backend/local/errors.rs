@@ -132,13 +132,14 @@ impl Numbered for NicError {
             Self::Interface(_) | Self::Loopback(_) => Errno::ENODEV,
             Self::Down(_) => Errno::ENETDOWN,
             Self::InUse(_)
+            | Self::Served(_)
             | Self::Queue(OpenQueueError::Busy { .. })
             | Self::Attach(
                 AttachError::Foreign { .. } | AttachError::Taken(_) | AttachError::HeldByProcess(_),
             ) => Errno::EBUSY,
             Self::Attach(AttachError::NotPrivileged)
             | Self::Queue(OpenQueueError::NotPermitted { .. }) => Errno::EPERM,
-            Self::Queues { .. } => Errno::EOPNOTSUPP,
+            Self::NoSuchQueues(_) => Errno::EINVAL,
             Self::Descriptors(error) => system(error),
             _ => Errno::EIO,
         }

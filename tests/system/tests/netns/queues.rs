@@ -1,0 +1,167 @@
+//! Interfaces of several receive queues, over which a switch spreads the connections.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use xwarp::config::{NicConfig, Progress, Queues, WaitMode, XdpMode};
+use xwarp::{Opcode, QpConfig, Rnic, RnicConfig};
+use xwarp_system_tests::{
+    Case, DEV, Host, Hosts, Mode, Setup, Shape, TIMEOUT, Way, check_nothing_dropped,
+};
+use xwarp_test_kit::{End, needs_root, next_success, pattern_of};
+
+/// Receive queues of each interface.
+const QUEUES: u32 = 4;
+/// Connections. Each has its queue by chance: all have the same one once in 4^15 times.
+const CONNECTIONS: u64 = 16;
+/// Bytes of each connection's message, which takes several segments.
+const LEN: u32 = 20_000;
+
+fn switched() -> Hosts {
+    Hosts::shaped(Shape {
+        queues: QUEUES,
+        switched: true,
+        ..Shape::default()
+    })
+}
+
+fn open(host: &Host, mode: XdpMode) -> Rnic {
+    let nic = NicConfig::default().mode(Some(mode));
+    let config = RnicConfig::default()
+        .nic(nic)
+        .progress(Progress::Thread)
+        .wait_mode(WaitMode::Blocking);
+    host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
+}
+
+/// An end of each connection, with its bytes to send.
+fn ends(rnic: &Rnic, cq: &xwarp::CompletionQueue) -> Vec<End> {
+    let pd = rnic.allocate_pd().expect("a protection domain");
+    let end = |which| {
+        let mut end = End::new(&pd, cq, &QpConfig::default(), LEN as usize);
+        let bytes = pattern_of(which, LEN as usize);
+        end.source.bytes().write(0, &bytes).expect("its length");
+        end.post_recv(which, LEN);
+        end
+    };
+    (0..CONNECTIONS).map(end).collect()
+}
+
+/// Connects the ends in pairs.
+fn connect(hosts: &Hosts, rnic: &Rnic, near: &mut [End], far: &mut [End]) {
+    let server = SocketAddr::new(Hosts::SERVER, 7471);
+    let mut listener = hosts.b.run(|| rnic.listen(server)).expect("a port");
+    for (initiator, responder) in near.iter_mut().zip(far) {
+        thread::scope(|scope| {
+            scope.spawn(|| responder.accept(&mut listener, b""));
+            let connected = hosts.a.run(|| initiator.qp.connect(server, b"", TIMEOUT));
+            connected.expect("a connection");
+        });
+    }
+}
+
+/// Messages of all connections arrive, each with its own bytes, in both directions.
+fn connections_are_served(mode: XdpMode) {
+    let hosts = switched();
+    let rnics = [&hosts.a, &hosts.b].map(|host| open(host, mode));
+    let mut cqs = rnics
+        .each_ref()
+        .map(|rnic| rnic.create_cq(256).expect("a queue"));
+    let [mut near, mut far] = [0, 1].map(|side| ends(&rnics[side], &cqs[side]));
+    connect(&hosts, &rnics[1], &mut near, &mut far);
+    for which in 0..CONNECTIONS {
+        let at = usize::try_from(which).expect("few");
+        let request = near[at].send(which, LEN).unsignaled();
+        near[at].post(request);
+        // An initiator speaks first.
+        let came = next_success(&mut cqs[1]);
+        assert_eq!((came.opcode, came.wr_id.0), (Opcode::Receive, which));
+        let request = far[at].send(which, LEN).unsignaled();
+        far[at].post(request);
+    }
+    for _ in 0..CONNECTIONS {
+        next_success(&mut cqs[0]);
+    }
+    for (which, end) in (0..).zip(near.iter().chain(&far)) {
+        let sent = pattern_of(which % CONNECTIONS, LEN as usize);
+        assert!(end.sink.bytes().to_vec() == sent, "connection {which}");
+    }
+    rnics.iter().for_each(check_nothing_dropped);
+    if mode == XdpMode::Native {
+        for host in [&hosts.a, &hosts.b] {
+            let queues = host.queues_redirected();
+            assert!(queues.len() > 1, "all came by {queues:?}");
+        }
+    }
+}
+
+#[test]
+fn connections_are_served_whatever_queue_they_come_by() {
+    needs_root!();
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        connections_are_served(mode);
+    }
+}
+
+#[test]
+fn command_verifies_its_data_over_several_queues() {
+    needs_root!();
+    for (way, mode) in [
+        (Way::IpLink, Mode::Native),
+        (Way::Itself, Mode::Native),
+        (Way::Itself, Mode::Generic),
+    ] {
+        let hosts = switched();
+        let setup = Setup::new(&hosts, way, mode);
+        for test in ["write-bw", "read-bw", "send-lat"] {
+            setup.measure(&Case::new(test));
+        }
+    }
+}
+
+#[test]
+fn opened_queues_are_told() {
+    needs_root!();
+    let hosts = Hosts::shaped(Shape {
+        queues: QUEUES,
+        ..Shape::default()
+    });
+    let some = |first, count| Queues::Some { first, count };
+    for (queues, told) in [
+        (Queues::All, "4 queues"),
+        (some(0, 1), "queue 0 of 4"),
+        (some(2, 2), "queues 2 to 3 of 4"),
+    ] {
+        let config = RnicConfig::default().nic(NicConfig::default().queues(queues));
+        let rnic = hosts.a.run(|| Rnic::open(DEV, &config)).expect("an RNIC");
+        let info = rnic.info().expect("an interface").to_string();
+        assert!(info.contains(told), "{info}");
+    }
+}
+
+/// Flows of one process would be forgotten by the other.
+#[test]
+fn interface_has_one_user_even_at_different_queues() {
+    needs_root!();
+    let hosts = Hosts::shaped(Shape {
+        queues: QUEUES,
+        ..Shape::default()
+    });
+    hosts.a.xwarp(&format!("attach {DEV}")).succeeded();
+    let open = |first| {
+        let queues = Queues::Some { first, count: 2 };
+        let config = RnicConfig::default().nic(NicConfig::default().queues(queues));
+        hosts.a.run(|| Rnic::open(DEV, &config))
+    };
+    let first = open(2).expect("an RNIC");
+    let refused = open(0).err().expect("it is in use").to_string();
+    assert!(
+        refused.contains("serves queues of eth1 already"),
+        "{refused}"
+    );
+    let detached = hosts.a.xwarp(&format!("detach {DEV}"));
+    detached.refused(&["a process uses the XDP program on eth1"]);
+    drop(first);
+    open(0).expect("nobody has it");
+    hosts.a.xwarp(&format!("detach {DEV}")).succeeded();
+}
