@@ -141,7 +141,9 @@ impl Control {
     /// Close RNIC: not from a handler of its engine.
     pub(crate) fn close(&self) -> Result<(), RnicUnavailable> {
         self.check_no_handler()?;
-        self.shut_down()
+        self.shut_down()?;
+        self.host.close();
+        Ok(())
     }
 
     /// Refuses what waits for the host, or for the engine, in a handler of the engine.

@@ -14,7 +14,9 @@ type Place = (IpAddr, u16);
 
 /// A host whose ports are shared: one that the RNIC has already is not opened a second time.
 pub(crate) struct Ports {
-    host: Arc<dyn Host>,
+    name: String,
+    /// Nothing once the RNIC was closed, though handles may live: they would keep the XDP program attached.
+    host: Mutex<Option<Arc<dyn Host>>>,
     table: Arc<Mutex<Table>>,
 }
 
@@ -40,8 +42,23 @@ struct Share {
 
 impl Ports {
     pub(crate) fn new(host: Arc<dyn Host>) -> Self {
-        let table = Arc::default();
-        Self { host, table }
+        Self {
+            name: host.name().to_owned(),
+            host: Mutex::new(Some(host)),
+            table: Arc::default(),
+        }
+    }
+
+    fn host(&self) -> Result<Arc<dyn Host>, HostError> {
+        lock(&self.host).clone().ok_or(HostError::Closed)
+    }
+
+    /// The RNIC was closed: the host has all ports back, whoever has a share.
+    pub(crate) fn close(&self) {
+        let held = std::mem::take(&mut lock(&self.table).held);
+        drop(held);
+        let host = lock(&self.host).take();
+        drop(host);
     }
 
     /// Claims a port. Connections that came by a former listener may have a share of it, but nobody may be bound to it.
@@ -67,7 +84,7 @@ impl Ports {
             *shares += 1;
             held.local()
         } else {
-            let opened = self.host.open_port(address, port)?;
+            let opened = self.host()?.open_port(address, port)?;
             let local = opened.local();
             table.held.insert((address, local.port()), (opened, 1));
             local
@@ -80,15 +97,15 @@ impl Ports {
 
 impl Host for Ports {
     fn name(&self) -> &str {
-        self.host.name()
+        &self.name
     }
 
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
-        self.host.addresses()
+        self.host()?.addresses()
     }
 
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
-        self.host.source_to(remote)
+        self.host()?.source_to(remote)
     }
 
     fn next_hop(
@@ -97,7 +114,7 @@ impl Host for Ports {
         remote: SocketAddr,
         timeout: Duration,
     ) -> Result<NextHop, HostError> {
-        self.host.next_hop(local, remote, timeout)
+        self.host()?.next_hop(local, remote, timeout)
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
@@ -105,11 +122,11 @@ impl Host for Ports {
     }
 
     fn monitor(&self) -> Option<InterfaceMonitor> {
-        self.host.monitor()
+        self.host().ok()?.monitor()
     }
 
     fn board(&self) -> Option<Arc<StateBoard>> {
-        self.host.board()
+        self.host().ok()?.board()
     }
 }
 
@@ -161,6 +178,19 @@ mod tests {
         );
         drop(claim);
         assert!(ports.claim(AT, 7471).is_ok());
+    }
+
+    #[test]
+    fn closing_gives_the_host_back_whoever_has_a_share() {
+        let host = Arc::new(FixedHost::new(AT, []));
+        let ports = Ports::new(Arc::clone(&host) as Arc<dyn Host>);
+        let (share, claim) = ports.claim(AT, 7471).unwrap();
+        ports.close();
+        assert_eq!(Arc::strong_count(&host), 1);
+        drop(host.open_port(AT, 7471).unwrap());
+        assert!(matches!(ports.addresses(), Err(HostError::Closed)));
+        assert!(matches!(ports.claim(AT, 1), Err(HostError::Closed)));
+        drop((share, claim));
     }
 
     #[test]

@@ -134,4 +134,7 @@ pub enum HostError {
     /// A `FixedHost` that was not told.
     #[error("nothing is known of {0}")]
     Unknown(IpAddr),
+    /// The RNIC was closed.
+    #[error("the RNIC was closed")]
+    Closed,
 }
