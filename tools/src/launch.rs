@@ -18,7 +18,7 @@ use crate::output::complain;
 
 /// Names the interfaces to the library.
 const DEVICES: &str = "XWARP_DEV";
-/// Has the library print what the RNIC has counted, when it is closed.
+/// Has the library print what the RNIC has counted, when it is closed, and what is left at the exit.
 const STATS: &str = "XWARP_STATS";
 /// Where the loader looks for libraries first.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
@@ -33,7 +33,7 @@ pub(crate) struct RunArgs {
     /// environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are up are devices, and the program chooses
     #[arg(long)]
     dev: Option<String>,
-    /// Print what the RNIC has counted when the program closes it
+    /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
     #[arg(long)]
     stats: bool,
     /// The program and its arguments

@@ -8,6 +8,7 @@ mod backend;
 pub mod cm;
 mod entry;
 mod fork;
+pub mod left;
 mod lists;
 mod lock;
 mod logging;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::entry::{Result, always, lock, sets};
 
@@ -30,6 +30,7 @@ impl<T> Lists<T> {
             let mut list: Box<[_]> = handles.map(AtomicPtr::new).collect();
             let start = list.as_mut_ptr().cast::<*mut T>();
             lock(&self.0).insert(start.addr(), list);
+            GIVEN.fetch_add(1, Ordering::Relaxed);
             Ok(start)
         });
         if let Some(number) = number {
@@ -41,8 +42,18 @@ impl<T> Lists<T> {
     /// Frees a list, if it is one.
     pub(crate) fn take_back(&self, list: *mut *mut T) {
         always((), || {
-            lock(&self.0).remove(&list.addr());
+            if lock(&self.0).remove(&list.addr()).is_some() {
+                GIVEN.fetch_sub(1, Ordering::Relaxed);
+            }
             Ok(())
         });
     }
+}
+
+/// Lists that programs have and did not give back yet.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Lists of devices that programs have not freed.
+pub(crate) fn never_freed() -> usize {
+    GIVEN.load(Ordering::Relaxed)
 }

@@ -1,4 +1,5 @@
-//! Log lines on standard error, for whom `XWARP_LOG` names a level. Without it warnings and errors are told.
+//! Standard error: log lines, for whom `XWARP_LOG` names a level, and statistics, for whom `XWARP_STATS` is set. Without a level warnings and
+//! errors are told.
 
 use std::env;
 use std::sync::Once;
@@ -7,6 +8,14 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 /// The least severe level that is told: `error`, `warn`, `info`, `debug`, `trace` or `off`.
 const LEVEL: &str = "XWARP_LOG";
+
+/// Asks for what an RNIC has counted, and what a program has left.
+const STATISTICS: &str = "XWARP_STATS";
+
+/// Whether statistics are to be printed.
+pub(crate) fn statistics_are_wanted() -> bool {
+    env::var_os(STATISTICS).is_some()
+}
 
 struct StandardError;
 

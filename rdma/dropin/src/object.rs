@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
@@ -28,6 +28,8 @@ pub(crate) trait Kind: Any + Send + Sync {
     type C;
     /// Where that part begins.
     const OFFSET: usize = 0;
+    /// What the manual pages call it.
+    const NAME: &'static str;
     /// What the data path knows it by.
     const TAG: u32;
 }
@@ -46,7 +48,15 @@ unsafe impl<K: Kind> Send for Object<K> {}
 // SAFETY: as above.
 unsafe impl<K: Kind> Sync for Object<K> {}
 
-type Table = FxHashMap<usize, Arc<dyn Any + Send + Sync>>;
+type Table = FxHashMap<usize, Living>;
+
+/// An object that lives.
+struct Living {
+    object: Arc<dyn Any + Send + Sync>,
+    name: &'static str,
+    /// The library made it for itself, and does not destroy it.
+    is_of_library: bool,
+}
 
 static LIVING: LazyLock<RwLock<Table>> = LazyLock::new(RwLock::default);
 static BURIED: Mutex<VecDeque<Arc<dyn Any + Send + Sync>>> = Mutex::new(VecDeque::new());
@@ -65,8 +75,25 @@ impl<K: Kind> Object<K> {
     pub(crate) fn publish(self: Arc<Self>) -> *mut K::C {
         let handle = Self::handle(&self);
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
-        living.insert(handle.addr(), self);
+        let entry = Living {
+            object: self,
+            name: K::NAME,
+            is_of_library: false,
+        };
+        living.insert(handle.addr(), entry);
         handle
+    }
+
+    fn address(&self) -> usize {
+        self.abi.get().addr() + K::OFFSET
+    }
+
+    /// Has no program asked to destroy it: the library made it for itself.
+    pub(crate) fn keep(&self) {
+        let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = living.get_mut(&self.address()) {
+            entry.is_of_library = true;
+        }
     }
 
     /// What programs know it by.
@@ -97,7 +124,7 @@ impl<K: Kind> Object<K> {
     pub(crate) fn find(handle: *mut K::C) -> Result<Arc<Self>> {
         let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);
         let found = living.get(&handle.addr()).ok_or(Errno::EINVAL)?;
-        Arc::clone(found)
+        Arc::clone(&found.object)
             .downcast()
             .map_err(|_another_kind| Errno::EINVAL)
     }
@@ -124,9 +151,8 @@ impl<K: Kind> Object<K> {
 
     /// Takes it out of the table: its handle is not good any more. Of two threads that destroy it, one succeeds.
     pub(crate) fn destroy(&self) -> Result<()> {
-        let handle = self.abi.get().addr() + K::OFFSET;
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
-        let object = living.remove(&handle).ok_or(Errno::EINVAL)?;
+        let object = living.remove(&self.address()).ok_or(Errno::EINVAL)?.object;
         drop(living);
         self.tag.store(DESTROYED, Ordering::Relaxed);
         let mut buried = lock(&BURIED);
@@ -136,6 +162,16 @@ impl<K: Kind> Object<K> {
         drop(oldest);
         Ok(())
     }
+}
+
+/// Objects that programs have made and not destroyed, by their names.
+pub(crate) fn never_destroyed() -> BTreeMap<&'static str, usize> {
+    let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);
+    let mut counts = BTreeMap::new();
+    for entry in living.values().filter(|it| !it.is_of_library) {
+        *counts.entry(entry.name).or_default() += 1;
+    }
+    counts
 }
 
 #[cfg(test)]
@@ -150,11 +186,13 @@ mod tests {
         type Abi = [u64; 2];
         type C = u64;
         const OFFSET: usize = 8;
+        const NAME: &'static str = "cat";
         const TAG: u32 = 1;
     }
     impl Kind for Dog {
         type Abi = u64;
         type C = u64;
+        const NAME: &'static str = "dog";
         const TAG: u32 = 2;
     }
 

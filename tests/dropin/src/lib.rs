@@ -5,11 +5,17 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
+mod left;
+
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, eventually, output_of};
+use nix::sys::signal::Signal;
+use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, TIMEOUT, eventually, output_of};
 use xwarp_test_kit::WorkDir;
+
+pub use left::left_nothing;
 
 /// Where the server listens.
 pub const SERVER: &str = "10.77.0.2";
@@ -43,7 +49,7 @@ pub fn compile(compiler: &str, name: &str, libraries: &[&str], into: &WorkDir) -
 /// Starts a program on a host.
 pub fn start(host: &Host, program: &str) -> Running {
     let mut command = host.command(Hosts::command_file());
-    command.args(["run", "--dev", DEV, "--"]);
+    command.args(["run", "--stats", "--dev", DEV, "--"]);
     command.args(program.split_whitespace());
     // The library says when it listens.
     command.env("XWARP_LOG", "info");
@@ -70,16 +76,29 @@ pub fn serve_by_tcp(host: &Host, program: &str, port: u16) -> Running {
     server
 }
 
-/// Fails if the host still has a program attached.
-pub fn left_nothing(host: &Host, program: &str) {
-    assert_eq!(host.program(), None, "{program} has left its XDP program");
+/// Waits for a program, which has to end well and leave nothing.
+pub fn finish(host: &Host, program: &str, running: Running) -> Finished {
+    finish_within(host, program, running, TIMEOUT)
+}
+
+/// Likewise, a program that takes longer.
+pub fn finish_within(host: &Host, program: &str, running: Running, limit: Duration) -> Finished {
+    let finished = running.finish_within(limit).succeeded();
+    left::left_no_object(&finished, program);
+    left_nothing(host, program);
+    finished
+}
+
+/// Ends a program that goes on for ever. It must leave nothing on its host, and cannot tell of objects.
+pub fn end_by(signal: Signal, host: &Host, program: &str, mut running: Running) {
+    running.signal(signal);
+    running.finish().killed_by(signal);
+    left_nothing(host, program);
 }
 
 /// Runs a client against a server that waits for it.
 pub fn run_client(hosts: &Hosts, client: &str) -> Finished {
-    let finished = start(&hosts.a, client).finish().succeeded();
-    left_nothing(&hosts.a, client);
-    finished
+    finish(&hosts.a, client, start(&hosts.a, client))
 }
 
 impl Row {
@@ -92,8 +111,7 @@ impl Row {
     pub fn run_programs(hosts: &Hosts, server: &str, client: &str) {
         let running = serve(&hosts.b, server);
         run_client(hosts, client);
-        running.finish().succeeded();
-        left_nothing(&hosts.b, server);
+        finish(&hosts.b, server, running);
     }
 }
 

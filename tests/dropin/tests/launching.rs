@@ -1,7 +1,7 @@
 //! `xwarp run`: which device it names, what it passes on, and how it refuses.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{left_nothing, start};
+use xwarp_dropin_tests::{finish, start};
 use xwarp_system_tests::{Hosts, eventually};
 use xwarp_test_kit::needs_root;
 
@@ -73,6 +73,5 @@ fn counters_are_printed_when_the_program_is_done() {
     for name in ["fpdus_in", "fpdus_out", "placed_bytes"] {
         assert!(told.stderr.contains(name), "{told}");
     }
-    server.finish().succeeded();
-    left_nothing(&hosts.b, "rping");
+    finish(&hosts.b, "rping", server);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xwarp_dropin_tests::{SERVER, left_nothing, serve, start};
+use xwarp_dropin_tests::{SERVER, finish_within, serve, start};
 use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
@@ -21,10 +21,8 @@ fn check(hosts: &Hosts, options: &str, server: &str, client: &str) {
     let checked = |program| format!("{MEMCHECK} {options} {program}");
     let server_end = serve(&hosts.b, &checked(server));
     let client_end = start(&hosts.a, &checked(client));
-    client_end.finish_within(LIMIT).succeeded();
-    server_end.finish_within(LIMIT).succeeded();
-    left_nothing(&hosts.a, client);
-    left_nothing(&hosts.b, server);
+    finish_within(&hosts.a, client, client_end, LIMIT);
+    finish_within(&hosts.b, server, server_end, LIMIT);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Programs of others than rdma-core: fio, qperf, libfabric's.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{Row, SERVER, compile, left_nothing, run_client, serve_by_tcp, start};
+use xwarp_dropin_tests::{Row, SERVER, compile, end_by, finish, run_client, serve_by_tcp};
 use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
@@ -52,14 +52,12 @@ fn fio_writes_reads_and_sends() {
 fn qperf_measures_every_operation_of_a_reliable_connection() {
     needs_root!();
     let hosts = hosts();
-    let mut server = serve_by_tcp(&hosts.b, "qperf", QPERF);
+    let server = serve_by_tcp(&hosts.b, "qperf", QPERF);
     for test in QPERF_TESTS {
         let told = run_client(&hosts, &format!("qperf -t 1 -cm 1 {SERVER} {test}"));
         assert!(told.stdout.contains(&format!("{test}:")), "{told}");
     }
-    server.signal(Signal::SIGKILL);
-    server.finish().killed_by(Signal::SIGKILL);
-    left_nothing(&hosts.b, "qperf");
+    end_by(Signal::SIGKILL, &hosts.b, "qperf", server);
 }
 
 /// The server compares what the client sends: fio compares nothing by its other verbs, and refuses random access by RDMA.
@@ -77,7 +75,7 @@ fn fio_verifies_what_it_sends() {
 fn fi_info_lists_both_kinds_of_endpoints_over_iwarp() {
     needs_root!();
     let hosts = Hosts::new();
-    let told = start(&hosts.a, "fi_info -p verbs").finish().succeeded();
+    let told = run_client(&hosts, "fi_info -p verbs");
     for words in [
         "fabric: Ethernet-iWARP",
         "domain: eth1",
@@ -88,7 +86,6 @@ fn fi_info_lists_both_kinds_of_endpoints_over_iwarp() {
     ] {
         assert!(told.stdout.contains(words), "{words}: {told}");
     }
-    left_nothing(&hosts.a, "fi_info");
 }
 
 /// With -c it compares what has come.
@@ -100,8 +97,7 @@ fn fi_pingpong_compares_messages_of_both_kinds_of_endpoints() {
         let program = format!("fi_pingpong {endpoint} -c -I 100 -S 65536");
         let server = serve_by_tcp(&hosts.b, &program, PINGPONG);
         run_client(&hosts, &format!("{program} {SERVER}"));
-        server.finish().succeeded();
-        left_nothing(&hosts.b, &program);
+        finish(&hosts.b, &program, server);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Programs of our own, for what no installed one does: several listeners and clients in one process.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{compile, left_nothing, run_client, serve, start};
+use xwarp_dropin_tests::{compile, end_by, finish, run_client, serve, start};
 use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
@@ -45,16 +45,14 @@ fn two_ends_in_one_process_connect_by_an_address_of_the_host() {
 fn another_process_of_the_host_is_refused_in_one_sentence() {
     needs_root!();
     let hosts = Hosts::new();
-    let mut server = serve(&hosts.a, "rping -s");
+    let server = serve(&hosts.a, "rping -s");
     for own in ["10.77.0.1", "127.0.0.1"] {
         let client = start(&hosts.a, &format!("rping -c -a {own} -C 1"));
         let refused = client.finish().exited(16);
         let said = "cannot open an RNIC on eth1: eth1 is in use by the process that attached its XDP program";
         assert!(refused.stderr.contains(said), "{refused}");
     }
-    server.signal(Signal::SIGTERM);
-    server.finish().killed_by(Signal::SIGTERM);
-    left_nothing(&hosts.a, "rping");
+    end_by(Signal::SIGTERM, &hosts.a, "rping", server);
 }
 
 #[test]
@@ -91,6 +89,5 @@ fn wildcards_of_both_families_are_listened_on_side_by_side() {
             assert_eq!(said, "as it should be\n");
         }
     }
-    server.finish().succeeded();
-    left_nothing(&hosts.b, &program);
+    finish(&hosts.b, &program, server);
 }

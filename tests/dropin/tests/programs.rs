@@ -1,7 +1,7 @@
 //! Programs of rdma-core and perftest, each by a row: both ends' exit codes and what they say of the data, and nothing is left behind.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{Perftest, Row, SERVER, left_nothing, run_client, serve, start};
+use xwarp_dropin_tests::{Perftest, Row, SERVER, end_by, run_client, serve};
 use xwarp_system_tests::{DEV, Hosts};
 use xwarp_test_kit::needs_root;
 
@@ -25,13 +25,12 @@ fn measure_all(rows: &[&'static str]) {
 fn device_is_listed_and_described_without_being_opened() {
     needs_root!();
     let hosts = Hosts::new();
-    let listed = start(&hosts.a, "ibv_devices").finish().succeeded();
+    let listed = run_client(&hosts, "ibv_devices");
     assert!(listed.stdout.contains(DEV), "{listed}");
-    let described = start(&hosts.a, "ibv_devinfo -v").finish().succeeded();
+    let described = run_client(&hosts, "ibv_devinfo -v");
     for words in ["iWARP", "PORT_ACTIVE", "Ethernet", "::ffff:10.77.0.1"] {
         assert!(described.stdout.contains(words), "{words}: {described}");
     }
-    left_nothing(&hosts.a, "ibv_devinfo");
 }
 
 /// With -V rping compares what it reads back.
@@ -62,13 +61,11 @@ fn rping_reads_and_writes_what_it_sent() {
 fn persistent_rping_server_takes_one_client_after_the_other() {
     needs_root!();
     let hosts = Hosts::new();
-    let mut server = serve(&hosts.b, "rping -s -P -V");
+    let server = serve(&hosts.b, "rping -s -P -V");
     for _ in 0..3 {
         run_client(&hosts, "rping -c -a 10.77.0.2 -C 10 -V");
     }
-    server.signal(Signal::SIGTERM);
-    server.finish().killed_by(Signal::SIGTERM);
-    left_nothing(&hosts.b, "rping -P");
+    end_by(Signal::SIGTERM, &hosts.b, "rping -P", server);
 }
 
 #[test]
@@ -95,13 +92,11 @@ fn programs_of_the_connection_manager_end_well() {
 fn cmtime_makes_and_ends_a_hundred_connections() {
     needs_root!();
     let hosts = Hosts::new();
-    let mut server = serve(&hosts.b, "cmtime");
+    let server = serve(&hosts.b, "cmtime");
     let client = format!("cmtime -s {SERVER} -c 100");
     let told = run_client(&hosts, &client);
     assert!(told.stdout.contains("disconnect   :"), "{told}");
-    server.signal(Signal::SIGTERM);
-    server.finish().killed_by(Signal::SIGTERM);
-    left_nothing(&hosts.b, "cmtime");
+    end_by(Signal::SIGTERM, &hosts.b, "cmtime", server);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{left_nothing, run_client, start};
+use xwarp_dropin_tests::{end_by, run_client, start};
 use xwarp_system_tests::{Finished, Hosts, Running, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
@@ -69,10 +69,8 @@ impl<'a> Target<'a> {
 
     /// Ends it by force. tgtd keeps a session until the connection manager reports the end of the timewait state, which no iWARP does. It
     /// crashes if it has to delete a target that has sessions.
-    fn end(mut self) {
-        self.daemon.signal(Signal::SIGKILL);
-        self.daemon.finish().killed_by(Signal::SIGKILL);
-        left_nothing(&self.hosts.b, "tgtd");
+    fn end(self) {
+        end_by(Signal::SIGKILL, &self.hosts.b, "tgtd", self.daemon);
     }
 }
 

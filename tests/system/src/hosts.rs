@@ -194,6 +194,11 @@ impl Host {
             .collect()
     }
 
+    /// How many processes there are on the host.
+    pub fn processes(&self) -> usize {
+        self.pids().len()
+    }
+
     /// `ip -n NAMESPACE ARGUMENTS`: what it prints. It must end well.
     pub fn ip(&self, arguments: &str) -> String {
         ip(&format!("-n {} {arguments}", self.name))

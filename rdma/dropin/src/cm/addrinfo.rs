@@ -22,6 +22,7 @@ struct Info {
 impl Kind for Info {
     type Abi = rdma_addrinfo;
     type C = rdma_addrinfo;
+    const NAME: &'static str = "rdma_addrinfo";
     const TAG: u32 = 0x6169_6e31;
 }
 

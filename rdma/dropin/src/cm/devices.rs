@@ -13,7 +13,7 @@ use crate::object::Object;
 use crate::verbs::context::Context;
 use crate::verbs::device::Device;
 use crate::verbs::operations;
-use crate::verbs::pd;
+use crate::verbs::pd::{self, Pd};
 
 /// A device that is open, and the domain of queue pairs that are given none.
 struct Opened {
@@ -31,6 +31,7 @@ fn place_of(opened: &mut Vec<Opened>, device: &Arc<Object<Device>>) -> Result<us
         return Ok(at);
     }
     let context = Object::<Context>::find(operations::open(device)?)?;
+    context.keep();
     opened.push(Opened {
         device: Arc::clone(device),
         context,
@@ -55,6 +56,7 @@ pub(super) fn default_pd(context: &Arc<Object<Context>>) -> Result<*mut ibv_pd> 
     let of_context = of_context.ok_or(nix::errno::Errno::EINVAL)?;
     if of_context.pd == 0 {
         let made = pd::allocate(Object::handle(context))?;
+        Object::<Pd>::find(made)?.keep();
         of_context.pd = made.expose_provenance();
     }
     Ok(ptr::with_exposed_provenance_mut(of_context.pd))

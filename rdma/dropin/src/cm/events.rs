@@ -22,6 +22,7 @@ pub(super) struct Taken {
 impl Kind for Taken {
     type Abi = rdma_cm_event;
     type C = rdma_cm_event;
+    const NAME: &'static str = "rdma_cm_event";
     const TAG: u32 = 0x6576_7431;
 }
 
@@ -99,7 +100,7 @@ pub extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     always((), || {
         let channel = Object::<Channel>::find(channel)?;
         channel.body().await_taker();
-        channel.destroy()
+        Channel::destroy(&channel)
     });
 }
 

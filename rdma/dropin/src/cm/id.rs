@@ -85,6 +85,7 @@ const COMES_BACK: Duration = Duration::from_millis(200);
 impl Kind for Channel {
     type Abi = rdma_event_channel;
     type C = rdma_event_channel;
+    const NAME: &'static str = "rdma_event_channel";
     const TAG: u32 = 0x6368_6e31;
 }
 
@@ -137,6 +138,13 @@ impl Channel {
 
     pub(super) fn push(&self, note: Note) {
         self.queue.push(note);
+    }
+
+    /// Destroys one.
+    pub(super) fn destroy(this: &Arc<Object<Self>>) -> Result<()> {
+        this.destroy()?;
+        this.body().queue.end();
+        Ok(())
     }
 
     /// Takes back the events of an identifier.
@@ -227,6 +235,7 @@ pub(super) struct State {
 impl Kind for CmId {
     type Abi = rdma_cm_id;
     type C = rdma_cm_id;
+    const NAME: &'static str = "rdma_cm_id";
     const TAG: u32 = 0x636d_6931;
 }
 

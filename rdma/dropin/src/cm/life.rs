@@ -64,7 +64,7 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     id.body().end_events();
     id.destroy()?;
     if synchronous {
-        channel.destroy()?;
+        Channel::destroy(&channel)?;
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<
     }
     drop(state);
     if was_synchronous {
-        from.destroy()?;
+        Channel::destroy(&from)?;
     }
     Ok(())
 }

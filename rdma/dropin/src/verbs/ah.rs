@@ -16,6 +16,7 @@ struct Ah;
 impl Kind for Ah {
     type Abi = ibv_ah;
     type C = ibv_ah;
+    const NAME: &'static str = "ibv_ah";
     const TAG: u32 = 0x6168_2031;
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct Channel {
 impl Kind for Channel {
     type Abi = ibv_comp_channel;
     type C = ibv_comp_channel;
+    const NAME: &'static str = "ibv_comp_channel";
     const TAG: u32 = 0x6368_6e31;
 }
 
@@ -82,7 +83,9 @@ pub(crate) fn destroy(channel: *mut ibv_comp_channel) -> Result<()> {
     if channel.body().cqs.load(Ordering::Relaxed) > 0 {
         return Err(Errno::EBUSY);
     }
-    channel.destroy()
+    channel.destroy()?;
+    channel.body().events.end();
+    Ok(())
 }
 
 /// `ibv_create_comp_channel(3)`: sets errno.

@@ -26,6 +26,7 @@ impl Kind for Context {
     type Abi = verbs_context;
     type C = ibv_context;
     const OFFSET: usize = std::mem::offset_of!(verbs_context, context);
+    const NAME: &'static str = "ibv_context";
     const TAG: u32 = 0x6374_7831;
 }
 
@@ -80,6 +81,7 @@ pub(crate) fn close(context: *mut ibv_context) -> Result<()> {
     let context = Object::<Context>::find(context)?;
     context.destroy()?;
     context.body().watched.end();
+    context.body().events.end();
     context.body().device().leave();
     Ok(())
 }

@@ -30,6 +30,7 @@ pub(crate) struct Cq {
 impl Kind for Cq {
     type Abi = ibv_cq_ex;
     type C = ibv_cq;
+    const NAME: &'static str = "ibv_cq";
     const TAG: u32 = 0x6371_2031;
 }
 

@@ -76,6 +76,7 @@ impl EventSink for Targets {
 impl Kind for Device {
     type Abi = ibv_device;
     type C = ibv_device;
+    const NAME: &'static str = "ibv_device";
     const TAG: u32 = 0x6465_7631;
 }
 
@@ -120,6 +121,7 @@ pub(crate) fn are_named() -> bool {
 
 /// The devices, which are the same objects each time.
 pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
+    close_at_exit();
     let mut known = lock(&DEVICES);
     let mut listed = Vec::new();
     for interface in interface::devices()? {
@@ -134,6 +136,7 @@ pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
             };
             let device = Object::new(abi_of(&interface), body);
             Arc::clone(&device).publish();
+            device.keep();
             known.push(Arc::clone(&device));
             device
         });
@@ -178,7 +181,6 @@ impl Device {
             return Ok(Arc::clone(backend));
         }
         fork::children_are_dead();
-        close_at_exit();
         logging::begin();
         let sink: Arc<dyn EventSink> = Arc::<Targets>::clone(&self.targets);
         let backend = backend::open(&self.name, sink)?;

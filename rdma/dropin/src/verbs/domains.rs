@@ -18,6 +18,7 @@ struct Td;
 impl Kind for Td {
     type Abi = ibv_td;
     type C = ibv_td;
+    const NAME: &'static str = "ibv_td";
     const TAG: u32 = 0x7464_2031;
 }
 

@@ -4,8 +4,9 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::read;
@@ -15,28 +16,43 @@ use crate::entry::{Result, lock};
 /// A queue of events of any kind.
 pub(crate) struct EventQueue<T> {
     waiting: Mutex<VecDeque<T>>,
-    descriptor: EventFd,
+    /// Nothing once the queue has ended. A thread that sleeps on it has it until it wakes.
+    descriptor: Mutex<Option<Arc<EventFd>>>,
 }
 
 impl<T> EventQueue<T> {
     pub(crate) fn new() -> Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
+        let descriptor = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         Ok(Self {
             waiting: Mutex::new(VecDeque::new()),
-            descriptor: EventFd::from_value_and_flags(0, flags)?,
+            descriptor: Mutex::new(Some(descriptor)),
         })
     }
 
-    /// What programs poll.
+    /// What programs poll; -1 once the queue has ended.
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.descriptor.as_fd().as_raw_fd()
+        let descriptor = self.opened();
+        descriptor.map_or(-1, |descriptor| descriptor.as_fd().as_raw_fd())
     }
 
-    /// Adds an event and wakes who waits for one.
+    fn opened(&self) -> Result<Arc<EventFd>> {
+        lock(&self.descriptor).clone().ok_or(Errno::EBADF)
+    }
+
+    /// Ends the queue, whose object is destroyed: the descriptor is closed.
+    pub(crate) fn end(&self) {
+        lock(&self.descriptor).take();
+    }
+
+    /// Adds an event and wakes who waits for one. Nobody waits if the queue has ended.
     pub(crate) fn push(&self, event: T) {
+        let Ok(descriptor) = self.opened() else {
+            return;
+        };
         lock(&self.waiting).push_back(event);
         // A count of 2^64 - 2 is never reached, so this does not block.
-        if let Err(errno) = self.descriptor.write(1) {
+        if let Err(errno) = descriptor.write(1) {
             log::error!("an event was not told: {errno}");
         }
     }
@@ -44,9 +60,10 @@ impl<T> EventQueue<T> {
     /// Takes the oldest event, and notes that by `taken` before anybody can take it back. Waits for one, unless the program has set the
     /// descriptor to non-blocking mode: then EAGAIN.
     pub(crate) fn take<R>(&self, taken: impl Fn(T) -> R) -> Result<R> {
+        let descriptor = self.opened()?;
         loop {
             let mut count = [0; 8];
-            read(self.descriptor.as_fd(), &mut count)?;
+            read(descriptor.as_fd(), &mut count)?;
             let mut waiting = lock(&self.waiting);
             // None if it was taken back in between.
             if let Some(event) = waiting.pop_front() {
@@ -83,9 +100,12 @@ impl<T> EventQueue<T> {
 
     /// Counts one event less. Whoever has just counted it down to take it finds no event, and goes on waiting.
     fn uncount(&self) {
-        let mut descriptors = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+        let Ok(descriptor) = self.opened() else {
+            return;
+        };
+        let mut descriptors = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
         if poll(&mut descriptors, PollTimeout::ZERO) == Ok(1) {
-            let taken = read(self.descriptor.as_fd(), &mut [0; 8]);
+            let taken = read(descriptor.as_fd(), &mut [0; 8]);
             log::trace!("an event was taken back: {taken:?}");
         }
     }
@@ -94,7 +114,6 @@ impl<T> EventQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::errno::Errno;
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
     fn same(event: u32) -> u32 {
@@ -103,11 +122,8 @@ mod tests {
 
     fn non_blocking() -> EventQueue<u32> {
         let queue = EventQueue::new().expect("a descriptor");
-        fcntl(
-            queue.descriptor.as_fd(),
-            FcntlArg::F_SETFL(OFlag::O_NONBLOCK),
-        )
-        .expect("a flag");
+        let descriptor = queue.opened().expect("it is open");
+        fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a flag");
         queue
     }
 
@@ -128,5 +144,15 @@ mod tests {
         queue.retain(|event| *event != 1);
         assert_eq!(queue.take(same), Ok(2));
         assert_eq!(queue.take(same), Err(Errno::EAGAIN));
+    }
+
+    #[test]
+    fn queue_that_has_ended_has_no_descriptor() {
+        let queue = non_blocking();
+        queue.end();
+        assert_eq!(queue.descriptor(), -1);
+        queue.push(1);
+        assert!(queue.is_empty());
+        assert_eq!(queue.take(same), Err(Errno::EBADF));
     }
 }

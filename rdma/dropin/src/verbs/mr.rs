@@ -53,6 +53,7 @@ impl State {
 impl Kind for Mr {
     type Abi = ibv_mr;
     type C = ibv_mr;
+    const NAME: &'static str = "ibv_mr";
     const TAG: u32 = 0x6d72_2031;
 }
 

@@ -26,6 +26,7 @@ pub(crate) struct Mw {
 impl Kind for Mw {
     type Abi = ibv_mw;
     type C = ibv_mw;
+    const NAME: &'static str = "ibv_mw";
     const TAG: u32 = 0x6d77_2031;
 }
 

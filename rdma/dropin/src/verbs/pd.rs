@@ -26,6 +26,7 @@ pub(crate) struct Pd {
 impl Kind for Pd {
     type Abi = ibv_pd;
     type C = ibv_pd;
+    const NAME: &'static str = "ibv_pd";
     const TAG: u32 = 0x7064_6431;
 }
 

@@ -40,6 +40,7 @@ pub(crate) struct Qp {
 impl Kind for Qp {
     type Abi = ibv_qp_ex;
     type C = ibv_qp;
+    const NAME: &'static str = "ibv_qp";
     const TAG: u32 = 0x7170_2031;
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Srq {
 impl Kind for Srq {
     type Abi = ibv_srq;
     type C = ibv_srq;
+    const NAME: &'static str = "ibv_srq";
     const TAG: u32 = 0x7372_7131;
 }
 

@@ -104,7 +104,7 @@ impl Connections for Local {
             changed.map(|_depths| ()).map_err(|error| error.errno())
         })?;
         // It may end as soon as it is made.
-        self.watcher.add_connection(qp, told);
+        self.watcher.add_connection(qp, told)?;
         let accepted = self.qps.with(qp, |qp| {
             self.requests
                 .answer(request, |request| request.accept(qp, private_data))

@@ -1,15 +1,12 @@
-//! Counters of an RNIC on standard error when it is closed, for whom `XWARP_STATS` is set.
-
-use std::env;
+//! Counters of an RNIC on standard error when it is closed, for who has asked for statistics.
 
 use xwarp::Rnic;
 
-/// Asks for them.
-const STATS: &str = "XWARP_STATS";
+use crate::logging::statistics_are_wanted;
 
 /// Prints those that are not 0, one a line.
 pub(super) fn print(rnic: &Rnic) {
-    if env::var_os(STATS).is_none() {
+    if !statistics_are_wanted() {
         return;
     }
     let Ok(counters) = rnic.counters() else {

@@ -35,7 +35,8 @@ const ROUND: usize = 32;
 
 /// See the module.
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
+    /// Nothing once it has ended: the descriptors are closed then.
+    shared: Mutex<Option<Arc<Shared>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -105,64 +106,87 @@ impl Watcher {
         let thread = named
             .spawn(move || its.run())
             .map_err(|_none| Errno::EAGAIN)?;
-        let thread = Mutex::new(Some(thread));
-        Ok(Self { shared, thread })
+        Ok(Self {
+            shared: Mutex::new(Some(shared)),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    fn shared(&self) -> Result<Arc<Shared>> {
+        lock(&self.shared).clone().ok_or(Errno::ENODEV)
     }
 
     pub(super) fn ends(&self) -> Ends {
-        Ends(Arc::downgrade(&self.shared))
+        Ends(
+            lock(&self.shared)
+                .as_ref()
+                .map_or_else(Weak::new, Arc::downgrade),
+        )
     }
 
     /// Takes requests of a listener, until it is taken back.
     pub(super) fn add_listener(&self, listener: Listener, told: Told) -> Result<usize> {
-        self.shared.add(Source::Listener(listener, told))
+        self.shared()?.add(Source::Listener(listener, told))
     }
 
     /// Takes the outcome of an attempt. The end of the connection is told the same.
     pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
-        self.add_connection(attempt.qp, attempt.told());
-        self.shared.add(Source::Attempt(attempt, connecting))?;
+        let shared = self.shared()?;
+        lock(&shared.connections).insert(attempt.qp, attempt.told());
+        shared.add(Source::Attempt(attempt, connecting))?;
         Ok(())
     }
 
     /// Tells the end of a queue pair's connection.
-    pub(super) fn add_connection(&self, qp: QpHandle, told: Told) {
-        lock(&self.shared.connections).insert(qp, told);
+    pub(super) fn add_connection(&self, qp: QpHandle, told: Told) -> Result<()> {
+        lock(&self.shared()?.connections).insert(qp, told);
+        Ok(())
     }
 
     /// Takes no more requests of a listener, and ends it.
     pub(super) fn remove_listener(&self, key: usize) {
         // Dropped without the lock, as that waits for the engine.
-        drop(self.shared.remove(key));
+        drop(self.shared().map(|shared| shared.remove(key)));
     }
 
     /// Tells nothing more of a queue pair.
     pub(super) fn forget(&self, qp: QpHandle) {
-        lock(&self.shared.connections).remove(&qp);
+        if let Ok(shared) = self.shared() {
+            lock(&shared.connections).remove(&qp);
+        }
     }
 
     /// An attempt to connect a queue pair is given up, and nothing told of it.
     pub(super) fn give_up(&self, qp: QpHandle) {
-        let key = self.shared.attempt_of(qp);
-        let waits = self.shared.take_later(|_, attempt| attempt.qp == qp);
+        let Ok(shared) = self.shared() else {
+            return;
+        };
+        let key = shared.attempt_of(qp);
+        let waits = shared.take_later(|_, attempt| attempt.qp == qp);
         if key.is_some() || !waits.is_empty() {
             self.forget(qp);
         }
-        drop(key.and_then(|key| self.shared.remove(key)));
+        drop(key.and_then(|key| shared.remove(key)));
     }
 
     /// Tells that the connection of a queue pair that is no more has ended, if nobody has.
     pub(super) fn tell_end(&self, qp: QpHandle) {
-        let told = lock(&self.shared.connections).remove(&qp);
+        let told = self
+            .shared()
+            .ok()
+            .and_then(|shared| lock(&shared.connections).remove(&qp));
         if let Some(told) = told {
             told(News::Disconnected);
         }
     }
 
-    /// Ends the thread.
+    /// Ends the thread, and closes all descriptors.
     pub(super) fn end(&self) {
-        *lock(&self.shared.over) = true;
-        self.shared.wake();
+        let Some(shared) = lock(&self.shared).take() else {
+            return;
+        };
+        *lock(&shared.over) = true;
+        shared.wake();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
             && thread.join().is_err()
