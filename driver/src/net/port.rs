@@ -10,8 +10,7 @@ use nix::sys::socket::{
     sockopt,
 };
 
-use super::interface::{InterfaceError, interface_with_address};
-use super::{is_link_local, socket_addr};
+use super::socket_addr;
 
 /// Why a port could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +51,6 @@ pub enum PortError {
         "a TCP port takes a file descriptor, and none is left; raise the limit of open files (`ulimit -n`)"
     )]
     NoDescriptors,
-    /// The interface of a link-local address could not be found.
-    #[error("cannot find the interface of the address")]
-    Interface(#[from] InterfaceError),
     /// Anything else that the kernel said.
     #[error("the kernel would not reserve TCP port {port} of {addr}")]
     Refused {
@@ -97,7 +93,8 @@ pub struct PortReservation {
 }
 
 impl PortReservation {
-    /// Reserves `port` of our address `addr`, or any free ephemeral port if `port` is 0.
+    /// Reserves `port` of our address `addr` on an interface, or any free ephemeral port if `port` is 0. Several interfaces may have the same
+    /// link-local address, a VLAN and the interface beneath it for instance: each has ports of its own.
     ///
     /// # Errors
     ///
@@ -105,14 +102,8 @@ impl PortReservation {
     /// - [`PortError::AddressNotLocal`]: this host does not have the address.
     /// - [`PortError::NotPermitted`]: a port below 1024 without the capability.
     /// - [`PortError::NoDescriptors`]: no file descriptor is left.
-    /// - [`PortError::Interface`], [`PortError::Refused`]: the interface of a link-local address is not found, or the kernel refuses.
-    pub fn reserve(addr: IpAddr, port: u16) -> Result<Self, PortError> {
-        let interface_index = if is_link_local(addr) {
-            let owner = interface_with_address(addr)?;
-            owner.ok_or(PortError::AddressNotLocal { addr })?.index
-        } else {
-            0 // of no use for other addresses
-        };
+    /// - [`PortError::Refused`]: the kernel refuses for another reason.
+    pub fn reserve(addr: IpAddr, port: u16, interface_index: u32) -> Result<Self, PortError> {
         Self::hold(socket_addr(addr, port, interface_index))
             .map_err(|errno| PortError::of_bind(errno, addr, port))
     }

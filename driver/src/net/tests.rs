@@ -102,7 +102,7 @@ fn port_in_use_is_not_reserved() {
 fn refuses_a_port_in_use(addr: IpAddr) {
     let taken = TcpListener::bind((addr, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
-    let said = PortReservation::reserve(addr, port)
+    let said = PortReservation::reserve(addr, port, 0)
         .unwrap_err()
         .to_string();
     assert!(
@@ -119,7 +119,7 @@ fn reserved_port_is_neither_handed_out_nor_served_until_dropped() {
 }
 
 fn holds_a_port_until_dropped(addr: IpAddr) {
-    let held = PortReservation::reserve(addr, 0).unwrap();
+    let held = PortReservation::reserve(addr, 0, 0).unwrap();
     let local = held.local();
     assert_ne!(local.port(), 0);
     assert_eq!(local.ip(), addr);
@@ -127,7 +127,7 @@ fn holds_a_port_until_dropped(addr: IpAddr) {
     assert_eq!(bind.kind(), ErrorKind::AddrInUse);
     let connect = TcpStream::connect(local).unwrap_err();
     assert_eq!(connect.kind(), ErrorKind::ConnectionRefused);
-    let again = PortReservation::reserve(addr, local.port());
+    let again = PortReservation::reserve(addr, local.port(), 0);
     assert!(matches!(again, Err(PortError::InUse { .. })));
     drop(held);
     // Not at once: a child that another test is just starting shares our sockets until it runs its program.
@@ -152,12 +152,12 @@ fn kernel_hands_no_reserved_port_to_a_connection() {
     space.sh("echo '40000 40001' > /proc/sys/net/ipv4/ip_local_port_range");
     space.run(|| {
         let server = TcpListener::bind("127.0.0.1:5000").unwrap();
-        let held = PortReservation::reserve(ip("127.0.0.1"), 40_000).unwrap();
+        let held = PortReservation::reserve(ip("127.0.0.1"), 40_000, 0).unwrap();
         let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
         assert_eq!(client.local_addr().unwrap().port(), 40_001);
         let none = TcpStream::connect(server.local_addr().unwrap()).unwrap_err();
         assert_eq!(none.kind(), ErrorKind::AddrNotAvailable);
-        let none = PortReservation::reserve(ip("127.0.0.1"), 0);
+        let none = PortReservation::reserve(ip("127.0.0.1"), 0, 0);
         assert!(matches!(none, Err(PortError::NoneFree { .. })), "{none:?}");
         drop(held);
     });
@@ -166,7 +166,7 @@ fn kernel_hands_no_reserved_port_to_a_connection() {
 #[test]
 fn port_of_somebody_else_is_not_reserved() {
     for addr in ["192.0.2.1", "2001:db8::1", "fe80::dead"] {
-        let error = PortReservation::reserve(ip(addr), 7471);
+        let error = PortReservation::reserve(ip(addr), 7471, 1);
         assert!(
             matches!(error, Err(PortError::AddressNotLocal { .. })),
             "{addr}: {error:?}"
@@ -380,7 +380,7 @@ fn link_local_hosts_are_found_on_the_link_of_the_source() {
         assert_eq!((route.source, route.next_hop), (near, far));
         let mac = resolved(route.interface_index, near, far, TIMEOUT).unwrap();
         assert_eq!(mac, far_mac);
-        let held = PortReservation::reserve(near, 7471).unwrap();
+        let held = PortReservation::reserve(near, 7471, route.interface_index).unwrap();
         assert_eq!(held.local(), socket_addr(near, 7471, route.interface_index));
     });
 }
@@ -765,5 +765,31 @@ fn addresses_are_those_of_the_interface_whatever_its_name() {
         assert!(addresses_of(index).unwrap().contains(&ip("10.77.0.1")));
         bed.near.sh("ip link delete other0");
         assert!(matches!(addresses_of(index), Err(InterfaceError::Gone(gone)) if gone == index));
+    });
+}
+
+/// As a VLAN interface and the one beneath it have.
+#[test]
+fn same_link_local_address_on_two_interfaces_has_ports_on_each() {
+    needs_root!();
+    let space = Namespace::new();
+    space.sh("ip link add xwn4 type veth peer name xwn5
+         ip link set xwn4 up; ip link set xwn5 up
+         ip -6 addr add fe80::7/64 dev xwn4 nodad
+         ip -6 addr add fe80::7/64 dev xwn5 nodad");
+    space.run(|| {
+        let index = |name| interface_by_name(name).unwrap().index;
+        let reserve = |index| PortReservation::reserve(ip("fe80::7"), 7471, index);
+        let both = [index("xwn4"), index("xwn5")].map(|index| (index, reserve(index).unwrap()));
+        for (index, held) in &both {
+            assert_eq!(held.local(), socket_addr(ip("fe80::7"), 7471, *index));
+        }
+        let again = reserve(both[0].0);
+        assert!(matches!(again, Err(PortError::InUse { .. })), "{again:?}");
+        let elsewhere = reserve(index("lo"));
+        assert!(
+            matches!(elsewhere, Err(PortError::AddressNotLocal { .. })),
+            "{elsewhere:?}"
+        );
     });
 }

@@ -85,7 +85,7 @@ impl Host for KernelHost {
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
-        let reservation = PortReservation::reserve(address, port)?;
+        let reservation = PortReservation::reserve(address, port, self.info.index)?;
         let local = reservation.local();
         lock(&self.steering).add(local)?;
         let hold = SteeredPort {

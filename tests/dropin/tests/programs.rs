@@ -1,7 +1,7 @@
 //! Programs of rdma-core and perftest, each by a row: both ends' exit codes and what they say of the data, and nothing is left behind.
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{Perftest, Row, SERVER, end_by, run_client, serve};
+use xwarp_dropin_tests::{Perftest, Row, SERVER, end_by, run_client, serve, start};
 use xwarp_system_tests::{DEV, Hosts};
 use xwarp_test_kit::needs_root;
 
@@ -55,6 +55,32 @@ fn rping_reads_and_writes_what_it_sent() {
             client: "rping -c -q -a 10.77.0.2 -C 10 -V",
         },
     ]);
+}
+
+/// The same link-local addresses are also on another interface of each host, where nobody serves.
+#[test]
+fn rping_finds_link_local_hosts_on_the_link_that_it_names() {
+    needs_root!();
+    let hosts = Hosts::new();
+    for (host, address) in [(&hosts.a, "fe80::a"), (&hosts.b, "fe80::b")] {
+        for dev in ["lo", DEV] {
+            host.ip(&format!("addr add {address}/64 dev {dev} nodad"));
+        }
+    }
+    for row in [
+        Row {
+            server: "rping -s -a fe80::b%eth1 -C 10 -V",
+            client: "rping -c -a fe80::b%eth1 -C 10 -V",
+        },
+        Row {
+            server: "rping -s -a fe80::b%eth1 -C 10 -V",
+            client: "rping -c -I fe80::a%eth1 -a fe80::b%eth1 -C 10 -V",
+        },
+    ] {
+        row.run(&hosts);
+    }
+    let nowhere = start(&hosts.a, "rping -c -a fe80::b%lo -C 1 -V").finish();
+    assert!(!nowhere.succeeds(), "{nowhere}");
 }
 
 #[test]

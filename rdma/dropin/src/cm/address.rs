@@ -106,8 +106,10 @@ pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     Ok(devices)
 }
 
-/// The device that has an address of this host. Loopback addresses are those of the only device.
-pub(super) fn device_with(address: IpAddr) -> Result<Located> {
+/// The device that has an address of this host: of a link-local one, the device that its scope names. Loopback addresses are those of the
+/// only device.
+pub(super) fn device_with(wanted: SocketAddr) -> Result<Located> {
+    let (address, zone) = (wanted.ip(), zone_of(wanted));
     if address.is_loopback() {
         let devices = default_devices()?;
         let device = Arc::clone(devices.first().ok_or(Errno::ENODEV)?);
@@ -118,11 +120,32 @@ pub(super) fn device_with(address: IpAddr) -> Result<Located> {
         return Ok(Located { device, address });
     }
     for device in device::list()? {
-        if device.body().interface()?.addresses.contains(&address) {
+        let interface = device.body().interface()?;
+        let is_meant = zone.is_none_or(|zone| zone == interface.index);
+        if is_meant && interface.addresses.contains(&address) {
             return Ok(Located { device, address });
         }
     }
     Err(Errno::EADDRNOTAVAIL)
+}
+
+/// The interface that an address names (RFC 4007 §11).
+fn zone_of(address: SocketAddr) -> Option<u32> {
+    match address {
+        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|&zone| zone != 0),
+        SocketAddr::V4(_) => None,
+    }
+}
+
+/// A link-local address with the interface that it is of, as sockets tell it. Any other as it is.
+pub(super) fn scoped(address: SocketAddr, interface: impl FnOnce() -> Option<u32>) -> SocketAddr {
+    match address {
+        SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
+            v6.set_scope_id(interface().unwrap_or(v6.scope_id()));
+            v6.into()
+        }
+        _ => address,
+    }
 }
 
 /// The device that leads to an address, by the kernel's routes, and the address that connections would come from. To an address of the
@@ -150,18 +173,17 @@ pub(super) fn destination(remote: SocketAddr, towards: &Located) -> SocketAddr {
 }
 
 /// The address that packets to `remote` would come from. Nothing is sent.
-fn source_towards(remote: SocketAddr) -> Result<IpAddr> {
+fn source_towards(remote: SocketAddr) -> Result<SocketAddr> {
     let any: SocketAddr = match remote {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    let source = UdpSocket::bind(any)
+    UdpSocket::bind(any)
         .and_then(|socket| {
             socket.connect(remote)?;
             socket.local_addr()
         })
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
-    Ok(source.ip())
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
 #[cfg(test)]
@@ -179,6 +201,19 @@ mod tests {
             let address: SocketAddr = text.parse().expect("an address");
             let storage = storage(address);
             assert_eq!(read((&raw const storage).cast()), Ok(address));
+        }
+    }
+
+    #[test]
+    fn scope_is_that_of_link_local_addresses_only() {
+        for (text, wanted) in [
+            ("[fe80::1]:7", "[fe80::1%3]:7"),
+            ("[fe80::1%3]:7", "[fe80::1%3]:7"),
+            ("[fd77::1]:7", "[fd77::1]:7"),
+            ("10.77.0.1:7", "10.77.0.1:7"),
+        ] {
+            let address: SocketAddr = text.parse().expect("an address");
+            assert_eq!(scoped(address, || Some(3)).to_string(), wanted);
         }
     }
 

@@ -380,12 +380,22 @@ impl State {
         context.body().backend()
     }
 
+    /// An address as programs are told it: a link-local one with the interface that it is of.
+    fn scoped(&self, address: SocketAddr) -> SocketAddr {
+        address::scoped(address, || {
+            let device = self.context.as_ref()?.body().device();
+            Some(device.interface().ok()?.index)
+        })
+    }
+
     pub(super) fn set_source(&mut self, id: &Arc<Id>, source: SocketAddr) {
+        let source = self.scoped(source);
         self.source = Some(source);
         put!(id, route.addr.src, address::storage(source));
     }
 
     pub(super) fn set_destination(&mut self, id: &Arc<Id>, destination: SocketAddr) {
+        let destination = self.scoped(destination);
         self.destination = Some(destination);
         put!(id, route.addr.dst, address::storage(destination));
     }

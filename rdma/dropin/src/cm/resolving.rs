@@ -25,7 +25,7 @@ pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
     if local.ip().is_unspecified() {
         bind_to_any(id, &mut state, local)?;
     } else {
-        let Located { device, address } = address::device_with(local.ip())?;
+        let Located { device, address } = address::device_with(local)?;
         let mut wanted = local;
         wanted.set_ip(address);
         state.bind(id, &device)?;
@@ -94,7 +94,7 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
 
 /// The address that a program wants to connect from, which has to be one of the device that leads there.
 fn source_on(towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
-    let of_source = address::device_with(named.ip())?;
+    let of_source = address::device_with(named)?;
     if !Arc::ptr_eq(&of_source.device, &towards.device) {
         return Err(Errno::ENETUNREACH);
     }
