@@ -110,8 +110,8 @@ pub enum AttachError {
     MtuTooLarge(String),
     /// The driver does not do native XDP, or not with its present settings.
     #[error(
-        "the driver of {0} refuses native XDP ({1}), perhaps for its MTU or number of queues: \
-         change those or ask for generic mode"
+        "the driver of {0} refuses native XDP ({1}): VLANs have none, others may refuse an MTU or a number of \
+         queues; change those or ask for generic mode"
     )]
     NoNative(String, io::Error),
     /// The process lacks the capabilities.

@@ -21,4 +21,5 @@ mod refusing;
 mod start_up;
 mod stat;
 mod traffic;
+mod vlan;
 mod wire;
