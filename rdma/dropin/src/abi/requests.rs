@@ -22,16 +22,26 @@ pub struct SendWr<'a>(&'a ibv_send_wr);
 #[derive(Clone, Copy)]
 pub struct RecvWr<'a>(&'a ibv_recv_wr);
 
-/// A scatter/gather element at any address: libiscsi has its lists in packed structs.
+/// What lies in the program's memory, at any address: libiscsi has its lists in packed structs.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
-pub struct Element(ibv_sge);
+pub struct Unaligned<T>(T);
 
-impl Element {
+/// A scatter/gather element.
+pub type Element = Unaligned<ibv_sge>;
+
+impl<T: Copy> Unaligned<T> {
     /// Its fields.
     #[inline]
-    pub fn fields(self) -> ibv_sge {
+    pub fn fields(self) -> T {
         self.0
+    }
+}
+
+impl<T> From<T> for Unaligned<T> {
+    #[inline]
+    fn from(fields: T) -> Self {
+        Self(fields)
     }
 }
 
@@ -43,13 +53,6 @@ impl SendList<'_> {
     /// Each request is null or readable, and so is what it points to, for as long as the list is used.
     pub const unsafe fn new(first: *const ibv_send_wr) -> Self {
         Self(first, PhantomData)
-    }
-
-    /// Whether it has one request.
-    #[inline]
-    pub fn is_of_one(&self) -> bool {
-        let mut rest = self.clone();
-        rest.next().is_some() && rest.0.is_null()
     }
 }
 
@@ -91,16 +94,17 @@ impl<'a> Iterator for RecvList<'a> {
 /// Elements of the longest list that is read: more than any device takes. A number that is larger is a program's error.
 const LONGEST: usize = 64;
 
-/// The elements of a scatter/gather list; none if their number cannot be, or there is no list.
+/// The elements of a list of C; none if their number cannot be, or there is no list.
 ///
 /// # Safety
 ///
 /// The list is null, or has that many elements that are readable.
 #[inline]
-unsafe fn elements<'a>(list: *const ibv_sge, number: i32) -> Option<&'a [Element]> {
-    let number = usize::try_from(number)
-        .ok()
-        .filter(|number| *number <= LONGEST)?;
+pub(crate) unsafe fn elements<'a, T>(
+    list: *const T,
+    number: impl TryInto<usize>,
+) -> Option<&'a [Unaligned<T>]> {
+    let number = number.try_into().ok().filter(|number| *number <= LONGEST)?;
     if number == 0 {
         return Some(&[]);
     }

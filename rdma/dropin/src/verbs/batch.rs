@@ -5,54 +5,67 @@ use nix::errno::Errno;
 use super::turn::Turn;
 use crate::abi::Zeroed;
 use crate::abi::numbers::IBV_SEND_INLINE;
-use crate::abi::requests::SendList;
+use crate::abi::requests::{Element, SendList};
 use crate::abi::verbs::{ibv_send_wr, ibv_sge};
 use crate::backend::QpPort;
 use crate::entry::Result;
 
 /// The requests of one thread between its start and its completion. Others wait for that.
-#[derive(Default)]
 pub(super) struct Batch(Turn<Parts>);
 
+/// What a batch consists of. The next batch finds the memory of the last one.
 #[derive(Default)]
 struct Parts {
-    requests: Vec<Request>,
+    /// Places for requests, the first `used` of which are the batch's. Their flag says whether data are inline, their number of elements how many
+    /// of `sges` are theirs. Lists and links are null until the batch is posted.
+    requests: Vec<ibv_send_wr>,
+    used: usize,
+    /// Elements of all requests in their order. The addresses of inline data are places in `inline`.
     sges: Vec<ibv_sge>,
     inline: Vec<u8>,
     /// Why nothing of it will be posted.
     refused: Option<Errno>,
 }
 
-/// A request, whose scatter/gather list is a part of `sges`. The addresses of inline data are places in `inline`.
-struct Request {
-    wr: ibv_send_wr,
-    first_sge: usize,
-    sges: usize,
-    is_inline: bool,
-}
-
-// SAFETY: nobody follows the pointers in a request before it is posted. They are null until then, or a Bind's, which are the program's.
+// SAFETY: nobody follows the pointers in a request before it is posted. They are null until then, or a Bind's, which are the program's. Those that
+// posting leaves are overwritten by the next batch.
 unsafe impl Send for Parts {}
 
 impl Batch {
+    pub(super) fn new() -> Self {
+        Self(Turn::new(Parts::default()))
+    }
+
     /// Waits for the batch of another thread, and begins one.
+    #[inline]
     pub(super) fn open(&self) {
-        self.0.begin(Parts::default());
+        self.0.begin(Parts::clear);
     }
 
     /// Adds a request, to which data are added next. Which function adds them says whether they are inline, whatever the flags say.
+    #[inline]
     pub(super) fn push(&self, change: impl FnOnce(&mut ibv_send_wr)) {
         self.0.with(|parts| parts.push(change));
     }
 
     /// Sets the scatter/gather list of the last request.
-    pub(super) fn set_sges(&self, sges: &[ibv_sge]) {
-        self.0.with(|parts| parts.set_data(sges, false));
+    pub(super) fn set_sges(&self, sges: &[Element]) {
+        self.0.with(|parts| parts.set_sges(sges));
+    }
+
+    /// Sets the only element of the last request, as most have.
+    #[inline]
+    pub(super) fn set_sge(&self, sge: ibv_sge) {
+        self.0.with(|parts| parts.set_only(sge, 0));
     }
 
     /// Sets the inline data of the last request.
-    pub(super) fn set_inline<'a>(&self, pieces: impl Iterator<Item = &'a [u8]>) {
-        self.0.with(|parts| parts.set_inline(pieces));
+    pub(super) fn set_inline<'a>(&self, pieces: impl Iterator<Item = Result<&'a [u8]>>) {
+        self.0.with(|parts| {
+            if let Err(errno) = parts.set_inline(pieces) {
+                parts.refused = Some(errno);
+            }
+        });
     }
 
     /// Has nothing of the batch posted.
@@ -62,10 +75,11 @@ impl Batch {
 
     /// Ends the batch without posting.
     pub(super) fn abort(&self) {
-        self.0.end(drop);
+        self.0.end(|_parts| ());
     }
 
     /// Ends the batch and posts all of it, or nothing.
+    #[inline]
     pub(super) fn post(&self, port: &dyn QpPort) -> Result<()> {
         let posted = self.0.end(|parts| parts.post(port));
         posted.unwrap_or(Err(Errno::EINVAL))
@@ -73,88 +87,123 @@ impl Batch {
 }
 
 impl Parts {
-    fn push(&mut self, change: impl FnOnce(&mut ibv_send_wr)) {
-        let mut wr = ibv_send_wr::zeroed();
-        change(&mut wr);
-        wr.send_flags &= !IBV_SEND_INLINE;
-        self.requests.push(Request {
-            wr,
-            first_sge: self.sges.len(),
-            sges: 0,
-            is_inline: false,
-        });
+    #[inline]
+    fn clear(&mut self) {
+        self.used = 0;
+        self.sges.clear();
+        self.inline.clear();
+        self.refused = None;
     }
 
-    fn set_inline<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
+    #[inline]
+    fn push(&mut self, change: impl FnOnce(&mut ibv_send_wr)) {
+        if self.used == self.requests.len() {
+            self.grow();
+        }
+        if let Some(wr) = self.requests.get_mut(self.used) {
+            *wr = ibv_send_wr::zeroed();
+            change(wr);
+            wr.send_flags &= !IBV_SEND_INLINE;
+            self.used += 1;
+        }
+    }
+
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.requests.push(ibv_send_wr::zeroed());
+    }
+
+    fn set_inline<'a>(&mut self, pieces: impl Iterator<Item = Result<&'a [u8]>>) -> Result<()> {
         let start = self.inline.len();
         for piece in pieces {
-            self.inline.extend_from_slice(piece);
+            self.inline.extend_from_slice(piece?);
         }
-        let Ok(length) = u32::try_from(self.inline.len() - start) else {
+        let length = u32::try_from(self.inline.len() - start);
+        let place = ibv_sge {
+            addr: start as u64,
+            length: length.map_err(|_too_long| Errno::EINVAL)?,
+            lkey: 0,
+        };
+        self.set_only(place, IBV_SEND_INLINE);
+        Ok(())
+    }
+
+    /// The last request, without data and not inline.
+    #[inline]
+    fn last(&mut self) -> Option<&mut ibv_send_wr> {
+        let last = self.requests.get_mut(self.used.checked_sub(1)?)?;
+        if last.num_sge != 0 {
+            self.sges.truncate(self.sges.len() - elements_of(last));
+        }
+        (last.num_sge, last.send_flags) = (0, last.send_flags & !IBV_SEND_INLINE);
+        Some(last)
+    }
+
+    /// Sets where the data of the last request are, and whether they are inline.
+    #[inline]
+    fn set_only(&mut self, sge: ibv_sge, inline_flag: u32) {
+        if let Some(last) = self.last() {
+            (last.num_sge, last.send_flags) = (1, last.send_flags | inline_flag);
+            self.sges.push(sge);
+        }
+    }
+
+    /// Sets the scatter/gather list of the last request.
+    fn set_sges(&mut self, sges: &[Element]) {
+        let Ok(number) = i32::try_from(sges.len()) else {
             self.refused = Some(Errno::EINVAL);
             return;
         };
-        let place = ibv_sge {
-            addr: start as u64,
-            length,
-            lkey: 0,
-        };
-        self.set_data(&[place], true);
+        if let Some(last) = self.last() {
+            last.num_sge = number;
+            self.sges.extend(sges.iter().map(|sge| sge.fields()));
+        }
     }
 
-    /// Sets where the data of the last request are.
-    fn set_data(&mut self, sges: &[ibv_sge], is_inline: bool) {
-        let Some(last) = self.requests.last_mut() else {
-            return;
-        };
-        (last.sges, last.is_inline) = (sges.len(), is_inline);
-        self.sges.truncate(last.first_sge);
-        self.sges.extend_from_slice(sges);
-    }
-
-    fn post(mut self, port: &dyn QpPort) -> Result<()> {
+    #[inline]
+    fn post(&mut self, port: &dyn QpPort) -> Result<()> {
         if let Some(errno) = self.refused {
             return Err(errno);
         }
-        let mut requests = self.linked()?;
-        let Some(first) = requests.first_mut() else {
+        if self.used == 0 {
             return Ok(());
-        };
-        // SAFETY: the requests, their lists and inline data live until they are posted.
-        let list = unsafe { SendList::new(first) };
+        }
+        self.link()?;
+        // SAFETY: the requests, their lists and inline data stay as they are until they are posted.
+        let list = unsafe { SendList::new(self.requests.as_ptr()) };
+        if self.used == 1 {
+            // One is all of it.
+            return port.post_send(list).map_err(|failure| failure.errno);
+        }
         port.post_all(list)
     }
 
-    /// The requests as a list of C.
-    fn linked(&mut self) -> Result<Vec<ibv_send_wr>> {
+    /// Makes the requests a list of C.
+    #[inline]
+    fn link(&mut self) -> Result<()> {
         let inline = self.inline.as_ptr().expose_provenance() as u64;
-        let mut requests = Vec::with_capacity(self.requests.len());
-        for Request {
-            wr,
-            first_sge,
-            sges,
-            is_inline,
-        } in &self.requests
-        {
-            let mut wr = *wr;
-            let list = self.sges.get_mut(*first_sge..*first_sge + *sges);
-            let list = list.ok_or(Errno::EINVAL)?;
-            if *is_inline {
-                wr.send_flags |= IBV_SEND_INLINE;
-                for sge in list.iter_mut() {
+        let first = self.requests.as_mut_ptr();
+        let mut sges = self.sges.as_mut_slice();
+        for (next, wr) in (1..=self.used).zip(&mut self.requests) {
+            let own = sges.split_off_mut(..elements_of(wr)).ok_or(Errno::EINVAL)?;
+            wr.sg_list = own.as_mut_ptr();
+            if wr.send_flags & IBV_SEND_INLINE != 0 {
+                for sge in own {
                     sge.addr += inline;
                 }
             }
-            wr.sg_list = list.as_mut_ptr();
-            wr.num_sge = i32::try_from(*sges).map_err(|_too_many| Errno::EINVAL)?;
-            requests.push(wr);
+            if next < self.used {
+                wr.next = first.wrapping_add(next);
+            }
         }
-        let first = requests.as_mut_ptr();
-        for (next, request) in (1..requests.len()).zip(requests.iter_mut()) {
-            request.next = first.wrapping_add(next);
-        }
-        Ok(requests)
+        Ok(())
     }
+}
+
+/// How many elements a request of a batch has.
+#[inline]
+fn elements_of(wr: &ibv_send_wr) -> usize {
+    usize::try_from(wr.num_sge).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -193,11 +242,11 @@ mod tests {
 
     #[test]
     fn batch_is_posted_as_one_list_in_order() {
-        let (batch, port) = (Batch::default(), Noted::default());
+        let (batch, port) = (Batch::new(), Noted::default());
         batch.open();
         for (name, data) in [(1, &b"one"[..]), (2, b"two")] {
             batch.push(|wr| wr.wr_id = name);
-            batch.set_inline([data].into_iter());
+            batch.set_inline([Ok(data)].into_iter());
         }
         batch.push(|wr| wr.wr_id = 3);
         assert_eq!(batch.post(&port), Ok(()));
@@ -208,7 +257,7 @@ mod tests {
 
     #[test]
     fn who_adds_the_data_says_whether_they_are_inline() {
-        let (batch, port) = (Batch::default(), Noted::default());
+        let (batch, port) = (Batch::new(), Noted::default());
         batch.open();
         batch.push(|wr| wr.send_flags = IBV_SEND_INLINE);
         let nowhere = ibv_sge {
@@ -216,12 +265,12 @@ mod tests {
             length: 8,
             lkey: 1,
         };
-        batch.set_sges(&[nowhere]);
+        batch.set_sges(&[Element::from(nowhere)]);
         batch.push(|wr| wr.wr_id = 1);
-        batch.set_inline([&b"gone"[..]].into_iter());
-        batch.set_sges(&[nowhere]);
+        batch.set_inline([Ok(&b"gone"[..])].into_iter());
+        batch.set_sges(&[Element::from(nowhere)]);
         batch.push(|wr| wr.wr_id = 2);
-        batch.set_inline([&b"kept"[..]].into_iter());
+        batch.set_inline([Ok(&b"kept"[..])].into_iter());
         assert_eq!(batch.post(&port), Ok(()));
         let expected = [(0, Vec::new()), (1, Vec::new()), (2, b"kept".to_vec())];
         assert_eq!(*lock(&port.0), expected);
@@ -229,7 +278,7 @@ mod tests {
 
     #[test]
     fn batch_that_was_refused_or_aborted_posts_nothing() {
-        let (batch, port) = (Batch::default(), Noted::default());
+        let (batch, port) = (Batch::new(), Noted::default());
         batch.open();
         batch.push(|wr| wr.wr_id = 1);
         batch.refuse(Errno::EOPNOTSUPP);

@@ -83,7 +83,7 @@ pub(crate) fn create(
         port,
         channel: on,
         watched,
-        current: Turn::default(),
+        current: Turn::new(ibv_wc::zeroed()),
     };
     Ok(body.publish(&abi))
 }

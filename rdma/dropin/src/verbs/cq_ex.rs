@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 
 use super::cq::{self, Cq};
-use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_WC_EX_SUPPORTED,
 };
@@ -49,11 +48,9 @@ extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: Option<&ibv_poll_cq_attr>) ->
         };
         let cq = living(cq)?;
         let current = &cq.body().current;
-        current.begin(ibv_wc::zeroed());
-        let taken = current.with(|place| next(cq, place));
-        let taken = taken.unwrap_or(Err(Errno::EINVAL));
+        let taken = current.begin(|place| next(cq, place));
         taken.inspect_err(|_nothing| {
-            current.end(drop);
+            current.end(|_place| ());
         })
     })
 }
@@ -68,7 +65,7 @@ extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 
 extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     always((), || {
-        living(cq)?.body().current.end(drop);
+        living(cq)?.body().current.end(|_place| ());
         Ok(())
     });
 }

@@ -174,7 +174,7 @@ impl Parts {
             port: made.port,
             watched: Arc::clone(&watched),
             attributes: Mutex::new(attributes),
-            batch: Batch::default(),
+            batch: Batch::new(),
         };
         let object = Object::new(*abi, body);
         watched.is_at(Object::handle(&object));

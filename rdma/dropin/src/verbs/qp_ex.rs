@@ -14,6 +14,7 @@ use crate::abi::numbers::{
     IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV, IBV_WR_RDMA_READ,
     IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
 };
+use crate::abi::requests::elements;
 use crate::abi::verbs::{
     Atomic, Rdma, Target, ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex,
     ibv_qp_init_attr_ex, ibv_send_wr, ibv_sge,
@@ -136,7 +137,7 @@ extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
 extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     always((), || {
         let sge = ibv_sge { addr, length, lkey };
-        living(qp)?.body().batch.set_sges(&[sge]);
+        living(qp)?.body().batch.set_sge(sge);
         Ok(())
     });
 }
@@ -144,30 +145,32 @@ extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) 
 extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, number: usize, list: *const ibv_sge) {
     always((), || {
         let batch = &living(qp)?.body().batch;
-        if number == 0 {
-            batch.set_sges(&[]);
-        } else if list.is_null() {
-            batch.refuse(Errno::EINVAL);
-        } else {
-            // SAFETY: by its manual page, the list has that many elements.
-            batch.set_sges(unsafe { slice::from_raw_parts(list, number) });
+        // SAFETY: by its manual page, the list has that many elements.
+        match unsafe { elements(list, number) } {
+            Some(sges) => batch.set_sges(sges),
+            None => batch.refuse(Errno::EINVAL),
         }
         Ok(())
     });
 }
 
 /// Bytes of the program's; none where there is nothing.
-fn bytes<'a>(start: *const c_void, len: usize) -> &'a [u8] {
-    if start.is_null() || len == 0 {
-        return &[];
+fn bytes<'a>(piece: ibv_data_buf) -> Result<&'a [u8]> {
+    if piece.addr.is_null() || piece.length == 0 {
+        return Ok(&[]);
+    }
+    let longest = u32::MAX as usize;
+    if piece.length > longest {
+        return Err(Errno::EINVAL);
     }
     // SAFETY: by its manual page, there are that many bytes, which nobody changes before they are copied.
-    unsafe { slice::from_raw_parts(start.cast(), len) }
+    Ok(unsafe { slice::from_raw_parts(piece.addr.cast(), piece.length) })
 }
 
-extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, start: *const c_void, len: usize) {
+extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, start: *const c_void, length: usize) {
     always((), || {
-        let pieces = [bytes(start, len)].into_iter();
+        let addr = start.cast_mut();
+        let pieces = [bytes(ibv_data_buf { addr, length })].into_iter();
         living(qp)?.body().batch.set_inline(pieces);
         Ok(())
     });
@@ -180,13 +183,11 @@ extern "C" fn wr_set_inline_data_list(
 ) {
     always((), || {
         let batch = &living(qp)?.body().batch;
-        if list.is_null() {
-            batch.refuse(Errno::EINVAL);
-            return Ok(());
-        }
         // SAFETY: by its manual page, the list has that many elements.
-        let list = unsafe { slice::from_raw_parts(list, number) };
-        batch.set_inline(list.iter().map(|piece| bytes(piece.addr, piece.length)));
+        match unsafe { elements(list, number) } {
+            Some(list) => batch.set_inline(list.iter().map(|piece| bytes(piece.fields()))),
+            None => batch.refuse(Errno::EINVAL),
+        }
         Ok(())
     });
 }

@@ -67,9 +67,6 @@ impl QpPort for Posts {
     }
 
     fn post_all(&self, list: SendList<'_>) -> Result<()> {
-        if list.is_of_one() {
-            return self.post_send(list).map_err(|failure| failure.errno);
-        }
         let requests = list.map(|request| {
             let flags = request.fields().send_flags | self.always;
             send(request, flags)

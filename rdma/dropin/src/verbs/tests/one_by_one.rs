@@ -443,3 +443,82 @@ fn queue_pair_without_operations_has_no_such_functions() {
     }
     bed.end();
 }
+
+#[test]
+fn lists_at_odd_addresses_are_read() {
+    let bed = Bed::unconnected();
+    let (qp, cq) = connected(&bed);
+    let slots = qp.slots();
+    bed.a.write(0, b"memory");
+    bed.b.post_recv(0, bed.b.sge(0, 8));
+    bed.b.post_recv(1, bed.b.sge(64, 8));
+    let (element, data) = (bed.a.sge(0, 6), b"inline");
+    let addr = ptr::from_ref(data).cast_mut().cast();
+    let piece = ibv_data_buf { addr, length: 6 };
+    let (element, piece) = (Odd::new(element), Odd::new(piece));
+    qp.start();
+    qp.name(1);
+    slots.wr_send.expect("a slot")(qp.0);
+    slots.wr_set_sge_list.expect("a slot")(qp.0, 1, element.at());
+    qp.name(2);
+    slots.wr_send.expect("a slot")(qp.0);
+    slots.wr_set_inline_data_list.expect("a slot")(qp.0, 1, piece.at());
+    assert_eq!(qp.complete(), 0);
+    assert_eq!([cq.take().0, cq.take().0], [1, 2]);
+    assert_eq!([bed.b.success().wr_id, bed.b.success().wr_id], [0, 1]);
+    assert_eq!((&bed.b.read(0), &bed.b.read(64)), (b"memory", b"inline"));
+    end(bed, (qp, cq));
+}
+
+#[test]
+fn lists_and_data_that_cannot_be_so_long_are_refused() {
+    let bed = Bed::unconnected();
+    let (qp, cq) = connected(&bed);
+    let slots = qp.slots();
+    let element = bed.a.sge(0, 8);
+    let addr = ptr::from_ref(&element).cast_mut().cast();
+    let piece = ibv_data_buf { addr, length: 8 };
+    let endless = ibv_data_buf {
+        addr,
+        length: usize::MAX,
+    };
+    let send = || slots.wr_send.expect("a slot")(qp.0);
+    let set_sges = slots.wr_set_sge_list.expect("a slot");
+    let set_inline = slots.wr_set_inline_data.expect("a slot");
+    let set_pieces = slots.wr_set_inline_data_list.expect("a slot");
+    let tries: [&dyn Fn(); 5] = [
+        &|| set_sges(qp.0, usize::MAX, &raw const element),
+        &|| set_pieces(qp.0, usize::MAX, &raw const piece),
+        &|| set_pieces(qp.0, 1, &raw const endless),
+        &|| set_pieces(qp.0, 1, ptr::null()),
+        &|| set_inline(qp.0, addr, usize::MAX),
+    ];
+    for attempt in tries {
+        qp.start();
+        send();
+        attempt();
+        assert_eq!(qp.complete(), Errno::EINVAL as i32);
+    }
+    assert_eq!(cq.start(), NOTHING);
+    end(bed, (qp, cq));
+}
+
+/// A struct of C at an odd address.
+#[repr(C, align(8))]
+struct Odd<T>(Behind<T>);
+
+#[repr(C, packed)]
+struct Behind<T> {
+    byte: u8,
+    value: T,
+}
+
+impl<T> Odd<T> {
+    fn new(value: T) -> Self {
+        Self(Behind { byte: 0, value })
+    }
+
+    fn at(&self) -> *const T {
+        &raw const self.0.value
+    }
+}
