@@ -22,6 +22,7 @@ mod nic;
 mod nic_queues;
 mod one_pass;
 mod packet_io;
+mod process_end;
 mod queue_group;
 mod racy;
 mod raw_parts;
@@ -55,6 +56,7 @@ pub use nic::{
 };
 pub use nic_queues::{NoSuchQueues, Queues, ServedQueues};
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
+pub use process_end::process_end;
 pub use queue_group::QueueGroup;
 pub use raw_parts::RawPartsError;
 pub use region::{RegionAreaFull, RegionPool};

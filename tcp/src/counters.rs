@@ -60,6 +60,10 @@ pub struct StackCounters {
     pub drop_fragment: u64,
     /// IPv4 header checksums or TCP checksums that do not fit.
     pub drop_bad_checksum: u64,
+    /// TCP checksums that the sender's kernel has left to a device, as on a virtual link (`ethtool -K DEV tx off` at the sender).
+    pub drop_partial_checksum: u64,
+    /// Likewise in packets that are larger than the MTU, as a device was to cut them (`tx off tso off` at the sender, or `gro off` here).
+    pub drop_super_packet: u64,
     /// IP packets of other protocols than TCP.
     pub drop_not_tcp: u64,
     /// TCP headers that contradict themselves.
@@ -114,6 +118,8 @@ xwarp_driver::named_counters!(StackCounters {
     drop_bad_ip,
     drop_fragment,
     drop_bad_checksum,
+    drop_partial_checksum,
+    drop_super_packet,
     drop_not_tcp,
     drop_bad_tcp,
     drop_no_flow,

@@ -5,6 +5,7 @@ use std::io;
 use xwarp_driver::{Hairpin, Icmp, IoError, PacketIo, RxFrame, SentFrame, TxFrame};
 
 use crate::counters::StackCounters;
+use crate::wire::discard::Discard;
 use crate::wire::ethernet;
 use crate::wire::outbound::Header;
 use crate::wire::template::HeaderTemplate;
@@ -139,6 +140,19 @@ impl Device {
     /// Gives a received frame back.
     pub(crate) fn recycle(&mut self, frame: RxFrame) {
         self.io.recycle(frame);
+    }
+
+    /// Gives a received frame back that is no segment of ours, and counts why. The first of a kind that can be mended is told.
+    pub(crate) fn refuse(&mut self, frame: RxFrame, discard: Discard) {
+        let packet = frame.len().saturating_sub(ethernet::MAX_HEADER);
+        let discard = discard.at(packet, self.mtu);
+        let before = discard.count(&mut self.counters);
+        if before == 0
+            && let Some(remedy) = discard.remedy()
+        {
+            log::warn!("a frame was dropped: {remedy}");
+        }
+        self.recycle(frame);
     }
 
     /// Gives a TX frame back that was not sent.

@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use xwarp_driver::net;
 
+use crate::offloads;
 use crate::output::complain;
 
 /// Names the interfaces to the library.
@@ -33,6 +34,9 @@ pub(crate) struct RunArgs {
     /// environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are up are devices, and the program chooses
     #[arg(long)]
     dev: Option<String>,
+    /// Switch offloads of the named interfaces off that leave frames unfinished, until the program ends, however it does
+    #[arg(long)]
+    fix_offloads: bool,
     /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
     #[arg(long)]
     stats: bool,
@@ -56,7 +60,22 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         command.env(STATS, "1");
     }
     complain(format_args!("{}", devices(named.as_deref())?));
+    if args.fix_offloads {
+        fix_offloads(named.as_deref())?;
+    }
     Err(why_not_started(program, &command.exec()))
+}
+
+/// The program takes this process's place, so that the guards wait for its end.
+fn fix_offloads(named: Option<&str>) -> anyhow::Result<()> {
+    let named = named.context("--fix-offloads changes named interfaces: name them with --dev")?;
+    names(named).try_for_each(offloads::fix)
+}
+
+/// The interfaces in a list.
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    let each = list.split(',').map(str::trim);
+    each.filter(|name| !name.is_empty())
 }
 
 /// The folder of the library.
@@ -91,11 +110,7 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
         ));
     };
     let mut told = Vec::new();
-    for name in named
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-    {
+    for name in names(named) {
         let interface = net::interface_by_name(name)?;
         if !interface.up {
             bail!("{name} is down; set it up with `ip link set {name} up`");

@@ -10,6 +10,7 @@ mod host;
 mod interface;
 mod launch;
 mod nic_args;
+mod offloads;
 mod output;
 mod peer_text;
 mod perf;
@@ -50,6 +51,9 @@ enum Command {
     Stat(stat::StatArgs),
     /// Check whether an interface can carry an RNIC, and say what would mend or better it; changes nothing
     Doctor(doctor::DoctorArgs),
+    /// Keep offloads off until a process has ended
+    #[command(name = offloads::GUARD, hide = true)]
+    GuardOffloads(offloads::GuardArgs),
     /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`
     Object(interface::ObjectArgs),
 }
@@ -77,6 +81,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Detach(args) => interface::detach(args),
         Command::Status(args) => interface::status(args),
         Command::Stat(args) => stat::run(args),
+        Command::GuardOffloads(args) => offloads::guard(args),
         Command::Object(args) => interface::object(args),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@ use clap::Args;
 use xwarp::config::{NicConfig, Queues, ZeroCopy};
 
 use crate::interface::ModeArg;
+use crate::offloads;
 
 /// How a command opens its interface.
 #[derive(Args)]
@@ -22,12 +23,23 @@ pub(crate) struct NicArgs {
     /// Serve so many receive queues, or those from A to B; without it, all that the interface has
     #[arg(long, value_name = "N|A-B", value_parser = parse_queues, default_value = "all", hide_default_value = true)]
     queues: Queues,
+    /// Switch offloads off that leave frames unfinished, until the process ends, however it does
+    #[arg(long)]
+    fix_offloads: bool,
     /// Write every frame to this pcapng file
     #[arg(long)]
     capture: Option<PathBuf>,
 }
 
 impl NicArgs {
+    /// What is changed of the interface before it is opened.
+    pub(crate) fn prepare(&self, dev: &str) -> anyhow::Result<()> {
+        if self.fix_offloads {
+            offloads::fix(dev)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn config(&self, region_bytes: usize) -> NicConfig {
         let zero_copy = match (self.zero_copy, self.copy) {
             (true, _) => ZeroCopy::Demand,

@@ -11,6 +11,7 @@ use super::netlink::NetlinkError;
 #[repr(u8)]
 enum Question {
     Features = 11,
+    SetFeatures = 12,
     Rings = 15,
     Channels = 17,
     /// Since Linux 6.2.
@@ -80,11 +81,17 @@ impl Ethtool {
 
     /// `None` if the driver cannot tell.
     fn ask(&mut self, question: Question) -> Result<Option<Attributes>, NetlinkError> {
-        let index = [number(HEADER_INDEX, self.index)];
-        let mut header = vec![0; index.as_slice().buffer_len()];
-        index.as_slice().emit(&mut header);
-        let header = DefaultNla::new(HEADER | NLA_F_NESTED, header);
-        match self.family.get(question as u8, vec![header]) {
+        self.ask_with(question, Vec::new())
+    }
+
+    fn ask_with(
+        &mut self,
+        question: Question,
+        more: Vec<DefaultNla>,
+    ) -> Result<Option<Attributes>, NetlinkError> {
+        let mut attributes = vec![nested(HEADER, &[number(HEADER_INDEX, self.index)])];
+        attributes.extend(more);
+        match self.family.get(question as u8, attributes) {
             Err(error) if error.refusal() == Some(Errno::EOPNOTSUPP) => Ok(None),
             answer => answer.map(Some),
         }
@@ -119,6 +126,23 @@ impl Ethtool {
         Ok(names.collect())
     }
 
+    /// Wants offloads on or off. What the driver does not change stays.
+    fn switch(&mut self, names: &[String], on: bool) -> Result<(), NetlinkError> {
+        let (wanted, bits, bit, name_of_bit, value) = (3, 3, 1, 2, 3);
+        let each: Vec<DefaultNla> = (names.iter())
+            .map(|name| {
+                let mut text = name.as_bytes().to_vec();
+                text.push(0);
+                let mut parts = vec![DefaultNla::new(name_of_bit, text)];
+                parts.extend(on.then(|| DefaultNla::new(value, Vec::new())));
+                nested(bit, &parts)
+            })
+            .collect();
+        let wanted = nested(wanted, &[nested(bits, &each)]);
+        self.ask_with(Question::SetFeatures, vec![wanted])?;
+        Ok(())
+    }
+
     pub(super) fn rss(&mut self) -> Result<Option<Rss>, NetlinkError> {
         let (function, table, key) = (3, 4, 5);
         let answer = self.ask(Question::Rss)?;
@@ -127,6 +151,46 @@ impl Ethtool {
             table: words(told.bytes(table).unwrap_or_default()),
             key: told.bytes(key).unwrap_or_default().to_vec(),
         }))
+    }
+}
+
+/// An attribute that holds others.
+fn nested(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
+    let mut bytes = vec![0; attributes.buffer_len()];
+    attributes.emit(&mut bytes);
+    DefaultNla::new(kind | NLA_F_NESTED, bytes)
+}
+
+/// Switches those of some offloads of interface `index` off that are on, by the kernel's names; which went off. Others that depend on them go,
+/// too, and are back when these are.
+///
+/// # Errors
+///
+/// The kernel refuses, for instance as the process lacks `CAP_NET_ADMIN`, or there is no such interface.
+pub fn switch_offloads_off(index: u32, names: &[&str]) -> Result<Vec<String>, NetlinkError> {
+    let Some(mut ethtool) = Ethtool::of(index)? else {
+        return Ok(Vec::new());
+    };
+    let mut on = ethtool.features()?;
+    on.retain(|name| names.contains(&name.as_str()));
+    if on.is_empty() {
+        return Ok(on);
+    }
+    ethtool.switch(&on, false)?;
+    let still = ethtool.features()?;
+    on.retain(|name| !still.contains(name));
+    Ok(on)
+}
+
+/// Switches offloads of interface `index` on again.
+///
+/// # Errors
+///
+/// As for [`switch_offloads_off`].
+pub fn switch_offloads_on(index: u32, names: &[String]) -> Result<(), NetlinkError> {
+    match Ethtool::of(index)? {
+        Some(mut ethtool) if !names.is_empty() => ethtool.switch(names, true),
+        _ => Ok(()),
     }
 }
 

@@ -26,7 +26,9 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use netlink_packet_route::AddressFamily;
 
-pub use ethtool::{Channels, DriverRings, Rss, Setting, strips_vlan_tags};
+pub use ethtool::{
+    Channels, DriverRings, Rss, Setting, strips_vlan_tags, switch_offloads_off, switch_offloads_on,
+};
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
 pub use interface::{
     Interface, InterfaceError, MacAddr, addresses_of, interface_by_name, interface_with_address,

@@ -406,8 +406,7 @@ impl Stack {
         match self.addresses.parse(&frame) {
             Ok(segment) => self.dispatch(&segment, frame),
             Err(discard) => {
-                discard.count(self.device.counters_mut());
-                self.device.recycle(frame);
+                self.device.refuse(frame, discard);
             }
         }
     }
@@ -424,8 +423,7 @@ impl Stack {
         }
         let looped = self.device.io().is_looped(&frame);
         if let Err(discard) = self.addresses.check(&segment.flow, looped) {
-            discard.count(self.device.counters_mut());
-            self.device.recycle(frame);
+            self.device.refuse(frame, discard);
             return;
         }
         self.dispatch_new(segment, frame);

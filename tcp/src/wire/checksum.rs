@@ -49,6 +49,11 @@ impl Sum {
         self.folded() == u16::MAX
     }
 
+    /// True for what a sender writes that leaves the checksum to a device: the sum of what was added, without its complement.
+    pub(super) fn is_left_as(self, field: u16) -> bool {
+        self.folded() == field.to_be()
+    }
+
     /// The checksum, as it goes on the wire, of all that was added.
     pub(super) fn checksum(self) -> [u8; 2] {
         (!self.folded()).to_ne_bytes()

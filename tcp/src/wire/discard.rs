@@ -15,6 +15,10 @@ pub(crate) enum Discard {
     SourceRoute,
     Fragment,
     BadChecksum,
+    /// The checksum is that of the pseudo-header alone.
+    PartialChecksum,
+    /// Likewise, and the packet is larger than the MTU.
+    SuperPacket,
     NotTcp,
     BadTcp,
     /// From an address that no peer has.
@@ -22,7 +26,40 @@ pub(crate) enum Discard {
 }
 
 impl Discard {
-    pub(crate) fn count(self, counters: &mut StackCounters) {
+    /// The cause where a TCP checksum does not fit: whether it was left to a device.
+    pub(crate) fn of_checksum(left: bool) -> Self {
+        if left {
+            Self::PartialChecksum
+        } else {
+            Self::BadChecksum
+        }
+    }
+
+    /// The cause for a packet of so many bytes on an interface with this MTU.
+    pub(crate) fn at(self, bytes: usize, mtu: usize) -> Self {
+        match self {
+            Self::PartialChecksum if bytes > mtu => Self::SuperPacket,
+            other => other,
+        }
+    }
+
+    /// What to change at the sender, or here, to have such frames come whole.
+    pub(crate) fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::PartialChecksum => Some(
+                "its sender has left the TCP checksum to a device that computes none: `ethtool -K DEV tx off` there, \
+                 with the interface that it sends on, has its kernel compute it",
+            ),
+            Self::SuperPacket => Some(
+                "it is larger than the MTU and its TCP checksum is not computed: `ethtool -K DEV tx off tso off` at its \
+                 sender has the kernel cut it there, and `ethtool -K DEV gro off` here leaves packets apart",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Counts it; how many there were before.
+    pub(crate) fn count(self, counters: &mut StackCounters) -> u64 {
         let counter = match self {
             Self::NotIp => &mut counters.drop_not_ip,
             Self::NotUnicast => &mut counters.drop_not_unicast,
@@ -34,10 +71,13 @@ impl Discard {
             Self::SourceRoute => &mut counters.drop_source_route,
             Self::Fragment => &mut counters.drop_fragment,
             Self::BadChecksum => &mut counters.drop_bad_checksum,
+            Self::PartialChecksum => &mut counters.drop_partial_checksum,
+            Self::SuperPacket => &mut counters.drop_super_packet,
             Self::NotTcp => &mut counters.drop_not_tcp,
             Self::BadTcp => &mut counters.drop_bad_tcp,
             Self::BadSource => &mut counters.drop_bad_source,
         };
         *counter += 1;
+        *counter - 1
     }
 }

@@ -177,7 +177,7 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     let tcp = TcpPacket::new_checked(packet.payload).map_err(|_| Discard::BadTcp)?;
     let sum = Sum::pseudo_header(source, destination, packet.payload.len());
     if !sum.and(packet.payload).is_valid() {
-        return Err(Discard::BadChecksum);
+        return Err(Discard::of_checksum(sum.is_left_as(tcp.checksum())));
     }
     if tcp.src_port() == 0 || tcp.dst_port() == 0 {
         return Err(Discard::BadTcp);
@@ -297,6 +297,15 @@ mod tests {
         assert_eq!(cause(|f| f[17] = 0x2f), Discard::BadIp);
         assert_eq!(cause(|f| f[24] ^= 1), Discard::BadChecksum);
         assert_eq!(cause(|f| f[50] ^= 1), Discard::BadChecksum);
+        // 10.0.0.2, 10.0.0.1, protocol 6 and 24 bytes add up to 0x1421.
+        assert_eq!(
+            cause(|f| (f[50], f[51]) = (0x14, 0x21)),
+            Discard::PartialChecksum
+        );
+        assert_eq!(
+            cause(|f| (f[50], f[51]) = (0xeb, 0xde)),
+            Discard::BadChecksum
+        );
         // More fragments, TTL less 32: the sum stays.
         assert_eq!(cause(|f| (f[20], f[22]) = (0x60, 0x20)), Discard::Fragment);
         // UDP instead of TCP, TTL 63 and 245: the sum of the word goes from 0x4006 to 0x4011.

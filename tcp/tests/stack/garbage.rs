@@ -50,6 +50,34 @@ fn other_frames_are_dropped_each_by_its_cause() {
     assert_eq!((counters.segments_in, counters.segments_out), (0, 0));
 }
 
+/// As the kernel's TCP leaves it to a device. On a virtual link nobody computes it, and what is unverified is never taken.
+#[test]
+fn checksum_that_was_left_to_a_device_is_told_from_a_wrong_one() {
+    let mut net = Net::new();
+    let left = |len: usize| {
+        let mut frame = frames::write(&TcpRepr {
+            payload: &pattern_of(1, len),
+            ..segment(TcpControl::None, 1, Some(1))
+        });
+        let tcp = u16::try_from(20 + len).expect("it fits").to_be_bytes();
+        let words = [&frame[26..34], &[0, 6], &tcp].concat();
+        let sum: u32 = (words.chunks(2))
+            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+            .sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        frame[50..52].copy_from_slice(&folded.to_be_bytes()[2..]);
+        frame
+    };
+    net.b.wire.deliver(left(100));
+    net.b.wire.deliver(left(1460));
+    net.b.wire.deliver(left(3000));
+    net.settle();
+    let counters = net.b.stack.counters();
+    assert_eq!(counters.drop_partial_checksum, 2);
+    assert_eq!(counters.drop_super_packet, 1);
+    assert_eq!((counters.drop_bad_checksum, counters.segments_in), (0, 0));
+}
+
 fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddress {
     IpAddress::v4(a, b, c, d)
 }

@@ -44,6 +44,27 @@ fn threads_of_the_library_leave_signals_to_the_program() {
     eventually("all threads hold back the signal", || ours() == wanted);
 }
 
+/// The program takes the place of the process that is guarded.
+#[test]
+fn offloads_are_fixed_until_the_program_ends() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let before = hosts.a.offloads();
+    let mut sleeper = hosts.a.start("run --dev eth1 --fix-offloads -- sleep 1000");
+    eventually("the program has begun", || {
+        sleeper.waits_in().contains("nanosleep")
+    });
+    let during = hosts.a.offloads();
+    let checksums = "tx-checksum-ip-generic";
+    assert!(before.iter().any(|it| it == checksums), "{before:?}");
+    assert!(!during.iter().any(|it| it == checksums), "{during:?}");
+    sleeper.signal(Signal::SIGKILL);
+    sleeper.finish().killed_by(Signal::SIGKILL);
+    eventually("the offloads are back", || hosts.a.offloads() == before);
+    let unnamed = hosts.a.xwarp("run --fix-offloads -- true");
+    assert!(unnamed.exited(1).stderr.contains("name them with --dev"));
+}
+
 #[test]
 fn what_cannot_be_run_is_refused_in_one_sentence() {
     needs_root!();

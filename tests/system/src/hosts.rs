@@ -317,6 +317,15 @@ impl Host {
         queues.collect()
     }
 
+    /// The offloads of the host's interface that are on, by ethtool's names.
+    pub fn offloads(&self) -> Vec<String> {
+        let mut command = self.command("ethtool");
+        command.args(["-k", DEV]);
+        let listed = output_of(command);
+        let each = listed.lines().filter_map(|line| line.split_once(": on"));
+        each.map(|(name, _)| name.trim().to_owned()).collect()
+    }
+
     /// Switches features of an interface off, by ethtool's names.
     pub fn switch_off(&self, interface: &str, features: &[&str]) {
         let mut command = self.command("ethtool");

@@ -193,6 +193,7 @@ fn run_server(kind: Kind, args: &PerfArgs, interrupted: &Interrupted) -> anyhow:
     // A client with --verify needs most.
     let largest = args.hello(kind, true)?;
     let config = args.config(largest.region_bytes());
+    args.nic.prepare(&device)?;
     with_rnic(&device, &config, interrupted, |rnic| {
         server::run(rnic, &device, &largest, args, interrupted)
     })
@@ -208,6 +209,7 @@ fn run_client(
     let device = host.interface(args.dev.as_deref(), args.port)?;
     let server = host.port(args.port, &device)?;
     let config = args.config(hello.region_bytes());
+    args.nic.prepare(&device)?;
     with_rnic(&device, &config, interrupted, |rnic| {
         client::run(rnic, server, &hello, args, interrupted)
     })

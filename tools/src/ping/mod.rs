@@ -69,6 +69,7 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
     let config = args.config();
     let Some(host) = &args.host else {
         let device = device::serving(args.dev.as_deref())?;
+        args.nic.prepare(&device)?;
         return with_rnic(&device, &config, &interrupted, |rnic| {
             server::run(rnic, &device, args, &interrupted)
         });
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
     args.check()?;
     let device = host.interface(args.dev.as_deref(), args.port)?;
     let server = host.port(args.port, &device)?;
+    args.nic.prepare(&device)?;
     with_rnic(&device, &config, &interrupted, |rnic| {
         client::run(rnic, server, args, &interrupted)
     })

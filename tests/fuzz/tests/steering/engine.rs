@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
 type Cause = (&'static str, fn(&StackCounters) -> u64);
 
 /// The counters of what happens before TCP.
-const CAUSES: [Cause; 13] = [
+const CAUSES: [Cause; 15] = [
     ("drop_not_ip", |it| it.drop_not_ip),
     ("drop_not_unicast", |it| it.drop_not_unicast),
     ("drop_other_station", |it| it.drop_other_station),
@@ -38,6 +38,8 @@ const CAUSES: [Cause; 13] = [
     ("drop_bad_ip", |it| it.drop_bad_ip),
     ("drop_fragment", |it| it.drop_fragment),
     ("drop_bad_checksum", |it| it.drop_bad_checksum),
+    ("drop_partial_checksum", |it| it.drop_partial_checksum),
+    ("drop_super_packet", |it| it.drop_super_packet),
     ("drop_not_tcp", |it| it.drop_not_tcp),
     ("drop_bad_tcp", |it| it.drop_bad_tcp),
 ];

@@ -313,7 +313,12 @@ fn tcp(dice: &mut Dice, addresses: &[u8]) -> Vec<u8> {
                 .expect("a small one")
                 .to_be_bytes(),
         );
-        let sum = checksum(&[&pseudo[..], &segment].concat());
+        let sum = if dice.one_in(40) {
+            // As a sender leaves it to a device.
+            checksum(&pseudo).map(|byte| !byte)
+        } else {
+            checksum(&[&pseudo[..], &segment].concat())
+        };
         segment[16..18].copy_from_slice(&sum);
     }
     segment

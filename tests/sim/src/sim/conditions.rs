@@ -67,6 +67,7 @@ impl Sim {
             "drop_bad_checksum",
             "drop_bad_ip",
             "drop_bad_tcp",
+            "drop_partial_checksum",
             "drop_fragment",
             "drop_not_ip",
             "drop_not_tcp",

@@ -13,6 +13,7 @@ mod interrupting;
 mod isolation;
 mod library;
 mod matrix;
+mod offloads;
 mod opened;
 mod pinging;
 mod printing;
