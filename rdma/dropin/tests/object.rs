@@ -345,3 +345,8 @@ fn program_of_c_is_refused_what_iwarp_does_not_have() {
 fn program_of_c_uses_identifiers_without_a_peer() {
     run_on_an_interface("identifiers");
 }
+
+#[test]
+fn identifiers_of_a_program_of_c_are_told_when_their_device_is_gone() {
+    run_on_an_interface("removal");
+}

@@ -172,6 +172,8 @@ pub(crate) enum Source {
 pub(crate) enum Happening {
     /// The connection of a queue pair was closed by both sides.
     Closed,
+    /// The connection of a queue pair is lost: the peer has reset it, or no longer answers.
+    Lost,
     /// A queue pair has failed.
     QpFatal,
     /// The peer has violated its rights.
@@ -188,6 +190,8 @@ pub(crate) enum Happening {
     PortError,
     /// The RNIC has failed.
     DeviceFatal,
+    /// Likewise, and connections were told. Said by a thread that holds no lock, so who is told may take some.
+    DeviceGone,
 }
 
 /// Who is told of asynchronous events: in the middle of a turn of the engine, so it may only note them.

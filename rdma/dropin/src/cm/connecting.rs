@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::backlog::Backlog;
 use super::events;
-use super::id::{CmId, Id, Note, Phase, get, put};
+use super::id::{CmId, Id, Note, Phase, State, get, put};
 use super::life::{self, complete, release_event};
 use super::numbers::{EventKind, RDMA_MAX_DEPTH};
 use super::offered::Offered;
@@ -20,7 +20,7 @@ use crate::backend::connections::{ConnectOrder, Depths, Failure, News, Told};
 use crate::backend::{self, Backend, QpHandle};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
-use crate::verbs::device::Device;
+use crate::verbs::device::{self, Device};
 
 /// What tells an identifier of its connection, for as long as it lives.
 fn told(id: &Arc<Id>) -> Told {
@@ -97,7 +97,17 @@ fn hear(id: &Arc<Id>, news: News) {
         }
         News::Request(_) => return,
     };
+    push_with_end_of_timewait(&state, note);
+}
+
+/// InfiniBand's connection manager says last that no packet is on its way any more. Programs of that transport wait for it.
+fn push_with_end_of_timewait(state: &State, note: Note) {
+    let has_ended = note.kind == EventKind::Disconnected;
+    let end = Note::new(&note.id, EventKind::TimewaitExit);
     state.push(note);
+    if has_ended && !state.synchronous && device::are_taken_for_infiniband() {
+        state.push(end);
+    }
 }
 
 fn failed(id: &Arc<Id>, failure: Failure) -> Note {
@@ -270,7 +280,12 @@ fn get_request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id> {
     let (kind, peer) = unsafe { read(event) };
     if kind != EventKind::ConnectRequest as u32 {
         events::acknowledge(event)?;
-        return Err(Errno::EINVAL);
+        let is_gone = kind == EventKind::DeviceRemoval as u32;
+        return Err(if is_gone {
+            Errno::ENODEV
+        } else {
+            Errno::EINVAL
+        });
     }
     let id = Object::<CmId>::find(peer)?;
     put!(id, event, event);

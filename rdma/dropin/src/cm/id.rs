@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::ptr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
 use crate::backend::connections::{Depths, PortHandle};
-use crate::backend::{Backend, QpHandle};
+use crate::backend::{Backend, Happening, QpHandle, Source};
 use crate::entry::{Result, lock};
 use crate::object::{Kind, Object};
 use crate::verbs::context::Context;
-use crate::verbs::device::Device;
+use crate::verbs::device::{Device, Target};
 use crate::verbs::event_queue::EventQueue;
 
 /// What has happened, until a program takes it.
@@ -212,6 +212,8 @@ pub(super) struct State {
     pub(super) synchronous: bool,
     pub(super) phase: Phase,
     pub(super) context: Option<Arc<Object<Context>>>,
+    /// What tells it that the device of that context is gone.
+    removal: Option<Arc<dyn Target>>,
     pub(super) source: Option<SocketAddr>,
     pub(super) destination: Option<SocketAddr>,
     /// Ports that it is bound to, each at its RNIC.
@@ -349,6 +351,7 @@ impl State {
             synchronous,
             phase: Phase::New,
             context: None,
+            removal: None,
             source: None,
             destination: None,
             ports: Vec::new(),
@@ -371,6 +374,7 @@ impl State {
         put!(id, verbs, Object::handle(&context));
         put!(id, port_num, 1);
         self.context = Some(context);
+        self.removal = Some(watch_removal(id, device));
         Ok(())
     }
 
@@ -412,4 +416,28 @@ impl State {
     pub(super) fn move_to(&mut self, channel: Arc<Object<Channel>>) -> Arc<Object<Channel>> {
         std::mem::replace(&mut self.channel, channel)
     }
+}
+
+/// An identifier that is bound to a device. As in the kernel, one of a wildcard address belongs to none, and is told nothing.
+struct Bound(Weak<Id>);
+
+impl Target for Bound {
+    fn told(&self, happening: Happening) {
+        // Whatever else happens comes in the middle of the engine, where an identifier cannot be locked.
+        if happening != Happening::DeviceGone {
+            return;
+        }
+        if let Some(id) = self.0.upgrade() {
+            let state = id.body().state();
+            state.push(Note::new(&id, EventKind::DeviceRemoval));
+        }
+    }
+}
+
+/// Has an identifier be told when a device goes, for as long as it keeps what this returns.
+fn watch_removal(id: &Arc<Id>, device: &Object<Device>) -> Arc<dyn Target> {
+    let bound: Arc<dyn Target> = Arc::new(Bound(Arc::downgrade(id)));
+    let targets = device.body().targets();
+    targets.add(Source::Device, Arc::downgrade(&bound));
+    bound
 }

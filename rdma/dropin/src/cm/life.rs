@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::events;
 use super::id::{Channel, CmId, Id, get, put};
-use super::numbers::{RDMA_PS_IB, RDMA_PS_TCP};
+use super::numbers::{EventKind, RDMA_PS_IB, RDMA_PS_TCP};
 use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
@@ -22,11 +22,14 @@ pub(super) fn complete(id: &Arc<Id>) -> Result<()> {
     let event = events::take(get!(id, channel))?;
     put!(id, event, event);
     // SAFETY: it was made just now, and is acknowledged by this identifier's next call.
-    let status = unsafe { (*event).status };
-    if status == 0 {
+    let event = unsafe { &*event };
+    if event.event == EventKind::DeviceRemoval as u32 {
+        return Err(Errno::ENODEV);
+    }
+    if event.status == 0 {
         return Ok(());
     }
-    Err(Errno::from_raw(status.saturating_abs()))
+    Err(Errno::from_raw(event.status.saturating_abs()))
 }
 
 /// Acknowledges the event that an identifier keeps.

@@ -28,4 +28,6 @@ pub(super) enum EventKind {
     Rejected = 8,
     Established = 9,
     Disconnected = 10,
+    DeviceRemoval = 11,
+    TimewaitExit = 15,
 }

@@ -39,7 +39,7 @@ struct Opened {
 
 /// Who is told what happens to an object.
 pub(crate) trait Target: Send + Sync {
-    /// It has happened. Called in the middle of the engine, so it may only note it.
+    /// It has happened. Called in the middle of the engine unless the device is gone, so it may only note it.
     fn told(&self, happening: Happening);
 }
 
@@ -48,9 +48,14 @@ pub(crate) trait Target: Send + Sync {
 pub(crate) struct Targets(Mutex<FxHashMap<Source, Vec<Weak<dyn Target>>>>);
 
 impl Targets {
-    /// Adds who is told of the events of an object.
+    /// Adds who is told of the events of an object. Those that are no more are left out before room is made for others.
     pub(crate) fn add(&self, source: Source, target: Weak<dyn Target>) {
-        lock(&self.0).entry(source).or_default().push(target);
+        let mut targets = lock(&self.0);
+        let of_source = targets.entry(source).or_default();
+        if of_source.len() == of_source.capacity() {
+            of_source.retain(|target| target.strong_count() > 0);
+        }
+        of_source.push(target);
     }
 
     /// An object is no more.
@@ -98,10 +103,14 @@ fn text(into: &mut [u8], from: &str) {
     pairs.for_each(|(into, from)| *into = *from);
 }
 
+/// Whether programs are to take devices for ones of InfiniBand.
+pub(crate) fn are_taken_for_infiniband() -> bool {
+    env::var(TRANSPORT).is_ok_and(|transport| transport == "ib")
+}
+
 fn abi_of(interface: &Interface) -> ibv_device {
-    let as_infiniband = env::var(TRANSPORT).is_ok_and(|transport| transport == "ib");
     let mut device = ibv_device::zeroed();
-    (device.node_type, device.transport_type) = if as_infiniband {
+    (device.node_type, device.transport_type) = if are_taken_for_infiniband() {
         (IBV_NODE_CA, IBV_TRANSPORT_IB)
     } else {
         (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP)

@@ -95,7 +95,10 @@ impl Watched {
 impl Target for Watched {
     fn told(&self, happening: Happening) {
         let kind = match happening {
-            Happening::Closed => return self.tell_last_receive(),
+            // The connection manager tells that; the kernel's iWARP has no asynchronous event for it either.
+            Happening::Closed | Happening::Lost => return self.tell_last_receive(),
+            // Identifiers are told.
+            Happening::DeviceGone => return,
             Happening::QpFatal => IBV_EVENT_QP_FATAL,
             Happening::QpAccess => IBV_EVENT_QP_ACCESS_ERR,
             Happening::QpRequest => IBV_EVENT_QP_REQ_ERR,

@@ -109,7 +109,7 @@ impl Local {
         let notices = Arc::new(Notices::default());
         let qps = Arc::new(QueuePairs::new());
         let requests = Arc::new(Requests::new());
-        let watcher = Watcher::new(&qps, &requests, link)?;
+        let watcher = Watcher::new(&qps, &requests, link, &sink)?;
         let of_handler = Arc::clone(&notices);
         let handler = rnic
             .add_completion_handler(move |id| of_handler.completion(id))

@@ -59,6 +59,9 @@ impl Events {
             return;
         };
         self.sink.event(source, happening);
+        if happening == Happening::DeviceFatal {
+            self.ends.note_failure();
+        }
         if let Source::Qp(qp) = source {
             log::debug!("queue pair {}: {:?}", qp.0, event.kind);
             self.ends.note(qp, happening == Happening::Closed);
@@ -85,9 +88,8 @@ fn happening(kind: &AsyncEventKind) -> Option<Happening> {
         AsyncEventKind::Closed => Happening::Closed,
         AsyncEventKind::Terminated { code, .. } if is_protection(*code) => Happening::QpAccess,
         AsyncEventKind::Terminated { .. } => Happening::QpRequest,
+        AsyncEventKind::ConnectionReset | AsyncEventKind::ConnectionLost { .. } => Happening::Lost,
         AsyncEventKind::TerminateReceived(_)
-        | AsyncEventKind::ConnectionReset
-        | AsyncEventKind::ConnectionLost { .. }
         | AsyncEventKind::BadClose { .. }
         | AsyncEventKind::BadPeerClose { .. }
         | AsyncEventKind::SendCqError

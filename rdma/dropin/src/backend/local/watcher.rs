@@ -4,6 +4,7 @@
 //! connections here. This thread brings such a queue pair into Error, which flushes its receives, and tells then.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use super::attempts::{Attempt, PAUSE};
 use super::link::Link;
 use super::queue_pairs::QueuePairs;
 use super::requests::{Requests, outcome};
-use crate::backend::QpHandle;
 use crate::backend::connections::{Failure, News, Told};
+use crate::backend::{self, EventSink, Happening, QpHandle};
 use crate::entry::{Result, lock};
 
 /// The name of the descriptor that wakes the thread.
@@ -50,10 +51,13 @@ struct Shared {
     connections: Mutex<FxHashMap<QpHandle, Told>>,
     /// Queue pairs whose connection has ended, and whether that was an orderly end.
     ended: Mutex<Vec<(QpHandle, bool)>>,
+    /// The RNIC has failed, which nobody is told yet.
+    has_failed: AtomicBool,
     over: Mutex<bool>,
     qps: Arc<QueuePairs>,
     requests: Arc<Requests>,
     link: Option<Link>,
+    sink: Arc<dyn EventSink>,
 }
 
 /// What a descriptor is of.
@@ -74,6 +78,14 @@ impl Ends {
             shared.wake();
         }
     }
+
+    /// The RNIC has failed.
+    pub(super) fn note_failure(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.has_failed.store(true, Ordering::Release);
+            shared.wake();
+        }
+    }
 }
 
 impl Watcher {
@@ -81,6 +93,7 @@ impl Watcher {
         qps: &Arc<QueuePairs>,
         requests: &Arc<Requests>,
         link: Option<Link>,
+        sink: &Arc<dyn EventSink>,
     ) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
@@ -96,10 +109,12 @@ impl Watcher {
             later: Mutex::default(),
             connections: Mutex::default(),
             ended: Mutex::default(),
+            has_failed: AtomicBool::new(false),
             over: Mutex::new(false),
             qps: Arc::clone(qps),
             requests: Arc::clone(requests),
             link,
+            sink: Arc::clone(sink),
         });
         let its = Arc::clone(&shared);
         let named = thread::Builder::new().name("xwarp-cm".to_owned());
@@ -256,6 +271,7 @@ impl Shared {
                 self.take_from(event.data());
             }
             self.tell_ends();
+            self.tell_failure();
             self.make_again();
         }
     }
@@ -368,6 +384,14 @@ impl Shared {
                 self.qps.flush(qp);
             }
             told(News::Disconnected);
+        }
+    }
+
+    /// Tells that the device is gone, after the ends of its connections.
+    fn tell_failure(&self) {
+        if self.has_failed.swap(false, Ordering::AcqRel) {
+            self.sink
+                .event(backend::Source::Device, Happening::DeviceGone);
         }
     }
 }

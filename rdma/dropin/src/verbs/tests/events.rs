@@ -7,7 +7,7 @@ use super::testbed::{Bed, LEN, qp_attr, request};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
-    IBV_EVENT_QP_FATAL, IBV_WR_RDMA_WRITE,
+    IBV_EVENT_QP_FATAL, IBV_QP_STATE, IBV_QPS_ERR, IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_WRITE,
 };
 use crate::abi::verbs::{
     ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
@@ -17,7 +17,7 @@ use crate::object::Object;
 use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::context::Context;
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_query_qp};
+use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 
 /// Has this happen to the device of a context.
 fn happens(context: *mut ibv_context, happening: Happening) {
@@ -71,6 +71,22 @@ fn completion_queue_without_room_is_told_with_its_queue_pair() {
     bed.a.expect_event(qp.cast(), IBV_EVENT_QP_FATAL);
     let ends = [ibv_destroy_qp(qp), ibv_destroy_qp(peer), ibv_destroy_cq(cq)];
     assert_eq!(ends, [0; 3]);
+    bed.end();
+}
+
+/// The connection manager tells that. The kernel's siw raises no asynchronous event for it, either.
+#[test]
+fn connection_that_the_peer_resets_is_no_event_of_its_queue_pair() {
+    let bed = Bed::new();
+    bed.a.post_recv(7, bed.a.sge(0, 100));
+    let mut attr = ibv_qp_attr::zeroed();
+    attr.qp_state = IBV_QPS_ERR;
+    assert_eq!(
+        ibv_modify_qp(bed.b.qp, Some(&attr), IBV_QP_STATE.cast_signed()),
+        0
+    );
+    assert_eq!(bed.a.completion().status, IBV_WC_WR_FLUSH_ERR);
+    bed.a.expect_no_event();
     bed.end();
 }
 
