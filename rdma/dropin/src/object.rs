@@ -129,6 +129,16 @@ impl<K: Kind> Object<K> {
             .map_err(|_another_kind| Errno::EINVAL)
     }
 
+    /// The object that had this handle, if it is one of the last that were destroyed.
+    pub(crate) fn destroyed(handle: *mut K::C) -> Option<Arc<Self>> {
+        let buried = lock(&BURIED);
+        let mut latest_first = buried.iter().rev();
+        latest_first.find_map(|object| {
+            let object: Arc<Self> = Arc::clone(object).downcast().ok()?;
+            (object.address() == handle.addr()).then_some(object)
+        })
+    }
+
     /// The object with that handle, for the data path: by its tag alone.
     ///
     /// # Safety
@@ -221,6 +231,8 @@ mod tests {
         assert_eq!(dog.destroy(), Err(Errno::EINVAL));
         drop(dog);
         assert_eq!(Object::<Dog>::find(handle).err(), Some(Errno::EINVAL));
+        assert!(Object::<Dog>::destroyed(handle).is_some());
+        assert!(Object::<Cat>::destroyed(handle).is_none());
         // SAFETY: it was the last one that was destroyed in this kind, or one of the last few.
         let stale = unsafe { Object::<Dog>::living(handle) };
         assert_eq!(stale.err(), Some(Errno::EINVAL));

@@ -26,9 +26,12 @@ impl Kind for Taken {
     const TAG: u32 = 0x6576_7431;
 }
 
-/// Takes the oldest event of a channel, waiting for one unless the program has made the descriptor non-blocking.
+/// Takes the oldest event of a channel, waiting for one unless the program has made the descriptor non-blocking. A channel that was destroyed
+/// knows itself what becomes of a thread that comes back to it.
 pub(super) fn take(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
-    let note = Object::<Channel>::find(channel)?.body().take()?;
+    let living = Object::<Channel>::find(channel);
+    let found = living.or_else(|errno| Object::<Channel>::destroyed(channel).ok_or(errno))?;
+    let note = found.body().take()?;
     deliver(note)
 }
 

@@ -8,6 +8,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::unistd::pause;
 
 use super::address;
 use super::backlog::{Backlog, Place};
@@ -76,10 +77,20 @@ struct Takers {
     inside: usize,
     /// Who has taken the last one.
     last: Option<ThreadId>,
+    /// Who has destroyed the channel, and whether the program had set its descriptor to non-blocking mode.
+    end: Option<(ThreadId, bool)>,
 }
 
-/// How long destroying a channel waits for another thread to come back for the next event. It then sleeps until the process ends, as one does
-/// that reads from a descriptor which was closed. Programs such as rping end the process with an error if they are told of one.
+impl Takers {
+    /// Whether a thread has come back to a channel that another one has destroyed between two of its events.
+    fn is_late(&self, thread: ThreadId) -> bool {
+        let by_another = |end: (ThreadId, bool)| end.0 != thread && !end.1;
+        self.last == Some(thread) && self.end.is_some_and(by_another)
+    }
+}
+
+/// How long destroying a channel waits for another thread to come back for the next event. rping frees next what that thread reads the channel's
+/// address from.
 const COMES_BACK: Duration = Duration::from_millis(200);
 
 impl Kind for Channel {
@@ -127,6 +138,7 @@ impl Channel {
             match self.queue.take(begun) {
                 Ok(None) => {}
                 Ok(Some(note)) => break Ok(note),
+                Err(Errno::EBADF) => return Err(self.end_call()),
                 Err(errno) => break Err(errno),
             }
         };
@@ -140,11 +152,26 @@ impl Channel {
         self.queue.push(note);
     }
 
-    /// Destroys one.
+    /// Destroys one. A thread that sleeps in `take` sleeps on.
     pub(super) fn destroy(this: &Arc<Object<Self>>) -> Result<()> {
+        let body = this.body();
+        // Noted first: from `destroy` on a late thread looks.
+        let end = (thread::current().id(), body.queue.is_non_blocking());
+        lock(&body.takers).end.get_or_insert(end);
         this.destroy()?;
-        this.body().queue.end();
+        body.queue.end();
         Ok(())
+    }
+
+    /// Ends the call of a thread that finds the channel destroyed. One that is late sleeps until the process ends. It would had it been early, as
+    /// the read of a descriptor goes on when that is closed. rping ends the process with an error if it is told of one.
+    fn end_call(&self) -> Errno {
+        if lock(&self.takers).is_late(thread::current().id()) {
+            loop {
+                pause();
+            }
+        }
+        Errno::EINVAL
     }
 
     /// Takes back the events of an identifier.

@@ -1,8 +1,13 @@
 //! Functions of librdmacm with what they cannot work on, and events of identifiers without a peer.
 
+use std::fs;
 use std::ptr::{self, null, null_mut};
+use std::sync::mpsc;
+use std::thread;
 
 use nix::errno::Errno;
+use nix::unistd::{Pid, gettid};
+use xwarp_test_kit::eventually;
 
 use super::address;
 use super::connecting::{
@@ -10,11 +15,13 @@ use super::connecting::{
 };
 use super::events::{rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel};
 use super::events::{rdma_event_str, rdma_get_cm_event};
+use super::id::{Channel, CmId, Note};
 use super::life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
-use super::numbers::RDMA_PS_TCP;
+use super::numbers::{EventKind, RDMA_PS_TCP};
 use super::qp::{rdma_create_qp, rdma_create_srq, rdma_init_qp_attr};
 use super::resolving::{rdma_bind_addr, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route};
 use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
+use crate::object::Object;
 
 /// An identifier and its channel; a null channel makes a synchronous one.
 fn new_id(channel: *mut rdma_event_channel) -> *mut rdma_cm_id {
@@ -98,6 +105,43 @@ fn steps_out_of_their_order_are_refused() {
     let bound = rdma_bind_addr(id, (&raw const nobody).cast());
     refused_with(Errno::EADDRNOTAVAIL, bound);
     assert_eq!(rdma_destroy_id(id), 0);
+}
+
+/// Whether a thread of this process sleeps until a signal comes, by the number of its system call.
+fn pauses(thread: Pid) -> bool {
+    let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_pause)))
+}
+
+/// rping destroys the channel while its thread is between two events, and that thread ends the process if its call fails.
+#[test]
+fn thread_that_comes_back_to_a_destroyed_channel_sleeps() {
+    let channel = rdma_create_event_channel();
+    let id = new_id(channel);
+    let known = Object::<CmId>::find(id).expect("it lives");
+    let event = Note::new(&known, EventKind::AddressResolved);
+    let found = Object::<Channel>::find(channel).expect("it lives");
+    found.body().push(event);
+    let (address, (begun, begins)) = (channel.expose_provenance(), mpsc::channel());
+    let (go, may_go) = mpsc::channel();
+    thread::spawn(move || {
+        let channel = ptr::with_exposed_provenance_mut(address);
+        let mut event = null_mut();
+        assert_eq!(rdma_get_cm_event(channel, Some(&mut event)), 0);
+        assert_eq!(rdma_ack_cm_event(event), 0);
+        begun.send(gettid()).expect("the test waits");
+        may_go.recv().expect("the test goes on");
+        rdma_get_cm_event(channel, Some(&mut event));
+    });
+    let late = begins.recv().expect("a thread");
+    assert_eq!(rdma_destroy_id(id), 0);
+    rdma_destroy_event_channel(channel);
+    refused_with(
+        Errno::EINVAL,
+        rdma_get_cm_event(channel, Some(&mut null_mut())),
+    );
+    go.send(()).expect("the thread waits");
+    eventually("the late thread sleeps", || pauses(late));
 }
 
 #[test]

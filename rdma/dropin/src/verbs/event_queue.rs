@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::read;
@@ -38,6 +39,13 @@ impl<T> EventQueue<T> {
 
     fn opened(&self) -> Result<Arc<EventFd>> {
         lock(&self.descriptor).clone().ok_or(Errno::EBADF)
+    }
+
+    /// Whether the program has set the descriptor to non-blocking mode.
+    pub(crate) fn is_non_blocking(&self) -> bool {
+        let flags = |descriptor: Arc<EventFd>| fcntl(&descriptor, FcntlArg::F_GETFL).ok();
+        let flags = self.opened().ok().and_then(flags);
+        flags.is_some_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
 
     /// Ends the queue, whose object is destroyed: the descriptor is closed.
@@ -114,7 +122,6 @@ impl<T> EventQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
     fn same(event: u32) -> u32 {
         event
@@ -149,6 +156,7 @@ mod tests {
     #[test]
     fn queue_that_has_ended_has_no_descriptor() {
         let queue = non_blocking();
+        assert!(queue.is_non_blocking());
         queue.end();
         assert_eq!(queue.descriptor(), -1);
         queue.push(1);
