@@ -11,6 +11,7 @@ mod hostile;
 mod interface;
 mod interrupting;
 mod isolation;
+mod killed;
 mod library;
 mod matrix;
 mod offloads;
