@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{end_by, run_client, start};
+use xwarp_dropin_tests::{finish, run_client, start};
 use xwarp_system_tests::{Finished, Hosts, Running, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
@@ -25,7 +24,9 @@ impl<'a> Target<'a> {
         // iSCSI over the kernel's TCP would have the same port, so it gets another address.
         let portals = "--iscsi portal=127.0.0.1:3260 --iser port=3261,pool_sz_mb=16";
         let socket = socket(hosts);
-        let program = format!("env TGT_IPC_SOCKET={} tgtd -f {portals}", socket.display());
+        // tgtd keeps a session until the connection manager reports the end of the timewait state, which no iWARP has.
+        let settings = format!("TGT_IPC_SOCKET={} XWARP_TRANSPORT=ib", socket.display());
+        let program = format!("env {settings} tgtd -f {portals}");
         let target = Self {
             hosts,
             daemon: start(&hosts.b, &program),
@@ -44,12 +45,16 @@ impl<'a> Target<'a> {
         target
     }
 
-    fn manage(&self, command: &str) {
+    /// Has tgtd do something about the target; what it says.
+    fn manage(&self, command: &str) -> String {
+        self.command(&format!("--lld iser --tid 1 --mode {command}"))
+    }
+
+    fn command(&self, arguments: &str) -> String {
         let mut tgtadm = self.hosts.b.command("tgtadm");
         tgtadm.env("TGT_IPC_SOCKET", socket(self.hosts));
-        tgtadm.args("--lld iser --tid 1 --mode".split_whitespace());
-        tgtadm.args(command.split_whitespace());
-        output_of(tgtadm);
+        tgtadm.args(arguments.split_whitespace());
+        output_of(tgtadm)
     }
 
     /// Runs a utility against the disk.
@@ -67,10 +72,15 @@ impl<'a> Target<'a> {
         assert!(!told.stdout.contains("[SKIPPED]"), "{told}");
     }
 
-    /// Ends it by force. tgtd keeps a session until the connection manager reports the end of the timewait state, which no iWARP does. It
-    /// crashes if it has to delete a target that has sessions.
+    /// Has it delete the target and end. No session may be left of those that clients have closed.
     fn end(self) {
-        end_by(Signal::SIGKILL, &self.hosts.b, "tgtd", self.daemon);
+        eventually("tgtd has no sessions", || {
+            self.manage("conn --op show").trim().is_empty()
+        });
+        self.manage("target --op delete");
+        self.command("--mode system --op delete");
+        let told = finish(&self.hosts.b, "tgtd", self.daemon);
+        assert!(!told.stderr.contains("catastrophic error"), "{told}");
     }
 }
 
