@@ -41,6 +41,7 @@ impl Connecting {
         wanted: Wanted,
         control: &Arc<Control>,
     ) -> Result<Self, ConnectError> {
+        control.check_open()?;
         let source = control.host().source_to(wanted.remote)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
         let port = control.open_port(source, 0)?;

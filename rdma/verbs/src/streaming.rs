@@ -253,6 +253,7 @@ impl ConnectingStream {
         timeout: Duration,
     ) -> Result<Self, ConnectError> {
         control.check_no_handler()?;
+        control.check_open()?;
         let source = control.host().source_to(remote)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
         let signal = control.signal().map_err(no_descriptor)?;
