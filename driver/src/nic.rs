@@ -14,7 +14,8 @@ use xwarp_bpf::Buffers;
 use crate::attach::{self, AttachError, Attachment, Lasting, XdpMode};
 use crate::board::StateBoard;
 use crate::net::{
-    self, Interface, InterfaceError, InterfaceWatch, MacAddr, NetlinkError, Notifications, Watched,
+    self, Interface, InterfaceError, InterfaceWatch, LinkLayer, MacAddr, NetlinkError,
+    Notifications, Watched,
 };
 use crate::nic_queues::{LINK_HEADER_MAX, Memory, NoSuchQueues, OpenQueues, Queues, ServedQueues};
 use crate::packet_io::PacketIo;
@@ -67,12 +68,13 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// [`NicError::Loopback`]: it is the loopback interface.
+    /// [`NicError::Loopback`], [`NicError::NoEthernet`]: it is the loopback interface, or a tunnel.
     pub fn check_frames(&self) -> Result<(), NicError> {
-        if self.loopback {
-            return Err(NicError::Loopback(self.name.clone()));
+        match self.layer {
+            LinkLayer::Ethernet => Ok(()),
+            LinkLayer::Loopback => Err(NicError::Loopback(self.name.clone())),
+            LinkLayer::Other => Err(NicError::NoEthernet(self.name.clone())),
         }
-        Ok(())
     }
 }
 
@@ -198,6 +200,9 @@ pub enum NicError {
     /// The interface has no Ethernet frames.
     #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
     Loopback(String),
+    /// Its packets have no Ethernet header.
+    #[error("{0} carries no Ethernet frames, as tunnels do not; choose another interface")]
+    NoEthernet(String),
     /// It has other queues than are to be served.
     #[error(transparent)]
     NoSuchQueues(#[from] NoSuchQueues),
@@ -258,7 +263,7 @@ impl Nic {
     ///
     /// # Errors
     ///
-    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::NoSuchQueues`]: the interface is unknown or does not suit.
+    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::NoEthernet`], [`NicError::NoSuchQueues`]: the interface is unknown or does not suit.
     /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
     /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
     /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
@@ -351,7 +356,7 @@ fn check_descriptors(wanted: usize) -> Result<(), NicError> {
 ///
 /// # Errors
 ///
-/// - [`NicError::Loopback`]: it is the loopback interface.
+/// - [`NicError::Loopback`], [`NicError::NoEthernet`]: it is the loopback interface, or a tunnel.
 /// - [`NicError::Attach`]: a program is there already, or the kernel refuses this one.
 pub fn attach_permanently(
     interface: &Interface,

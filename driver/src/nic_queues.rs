@@ -235,7 +235,7 @@ mod tests {
             mtu: 1500,
             up: true,
             carrier: true,
-            loopback: false,
+            layer: crate::net::LinkLayer::Ethernet,
             programs: Vec::new(),
             addresses: Vec::new(),
             networks: Vec::new(),

@@ -12,7 +12,9 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
     }
     let mut names: Vec<String> = net::interfaces()?
         .into_iter()
-        .filter(|interface| interface.up && !interface.loopback && !interface.addresses.is_empty())
+        .filter(|interface| {
+            interface.up && !interface.is_loopback() && !interface.addresses.is_empty()
+        })
         .map(|interface| interface.name)
         .collect();
     match (names.pop(), names.is_empty()) {

@@ -73,7 +73,7 @@ impl Host {
         if is_link_local(self.address) {
             let able = interfaces
                 .iter()
-                .filter(|interface| interface.up && !interface.loopback);
+                .filter(|interface| interface.up && !interface.is_loopback());
             let able: Vec<&str> = able.map(|interface| interface.name.as_str()).collect();
             ensure!(
                 able.len() < 2,

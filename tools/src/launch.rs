@@ -131,7 +131,7 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
 fn usable() -> anyhow::Result<Vec<String>> {
     let usable: Vec<String> = net::interfaces()?
         .into_iter()
-        .filter(|it| it.up && !it.loopback && !it.addresses.is_empty())
+        .filter(|it| it.up && !it.is_loopback() && !it.addresses.is_empty())
         .map(|it| it.name)
         .collect();
     if usable.is_empty() {

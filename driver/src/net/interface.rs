@@ -8,8 +8,8 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
 };
 use netlink_packet_route::link::{
-    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkInfo, LinkMessage, LinkMessageBuffer,
-    LinkXdp,
+    LinkAttribute, LinkExtentMask, LinkFlags, LinkHeader, LinkInfo, LinkLayerType, LinkMessage,
+    LinkMessageBuffer, LinkXdp,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
@@ -33,6 +33,30 @@ impl fmt::Display for MacAddr {
     }
 }
 
+/// What the packets of an interface are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkLayer {
+    /// Ethernet frames.
+    Ethernet,
+    /// Those of this host to itself.
+    Loopback,
+    /// Others, such as those of tunnels.
+    Other,
+}
+
+impl LinkLayer {
+    fn of(header: &LinkHeader) -> Self {
+        if header.flags.contains(LinkFlags::Loopback) {
+            return Self::Loopback;
+        }
+        match header.link_layer_type {
+            LinkLayerType::Ether => Self::Ethernet,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -50,8 +74,8 @@ pub struct Interface {
     pub up: bool,
     /// Whether something is at the other end of the cable (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// Whether it leads only to this host.
-    pub loopback: bool,
+    /// What its packets are.
+    pub layer: LinkLayer,
     /// Ids of the XDP programs that are attached to it.
     pub programs: Vec<u32>,
     /// Addresses that can be used: not those whose uniqueness is still being checked, or was denied.
@@ -63,6 +87,11 @@ pub struct Interface {
 }
 
 impl Interface {
+    /// Whether it leads only to this host.
+    pub fn is_loopback(&self) -> bool {
+        self.layer == LinkLayer::Loopback
+    }
+
     fn add(&mut self, network: Network) {
         self.addresses.push(network.address);
         self.networks.push(network);
@@ -226,7 +255,7 @@ pub(super) fn parse_interface(payload: &[u8]) -> Option<Interface> {
         mtu: 0,
         up: header.flags.contains(LinkFlags::Up),
         carrier: header.flags.contains(LinkFlags::LowerUp),
-        loopback: header.flags.contains(LinkFlags::Loopback),
+        layer: LinkLayer::of(&header),
         programs: Vec::new(),
         addresses: Vec::new(),
         networks: Vec::new(),

@@ -31,8 +31,8 @@ pub use ethtool::{
 };
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
 pub use interface::{
-    Interface, InterfaceError, MacAddr, addresses_of, interface_by_name, interface_with_address,
-    interfaces,
+    Interface, InterfaceError, LinkLayer, MacAddr, addresses_of, interface_by_name,
+    interface_with_address, interfaces,
 };
 pub use neighbour::{NeighbourError, NeighbourSearch, Resolution, resolve_neighbour};
 pub use netlink::NetlinkError;

@@ -46,7 +46,7 @@ fn resolved(
 #[test]
 fn loopback_is_described() {
     let lo = interface_by_name("lo").unwrap();
-    assert!(lo.loopback && lo.up && lo.mtu >= 1500 && lo.rx_queues == 1);
+    assert!(lo.is_loopback() && lo.up && lo.mtu >= 1500 && lo.rx_queues == 1);
     assert_eq!(lo.mac, MacAddr([0; 6]));
     assert!(lo.addresses.contains(&ip("127.0.0.1")));
     assert!(interfaces().unwrap().contains(&lo));
@@ -179,7 +179,7 @@ fn interface_is_described_with_addresses_mtu_and_queues() {
     needs_root!();
     let bed = Testbed::new();
     let interface = bed.near.run(|| interface_by_name(NEAR)).unwrap();
-    assert!(interface.up && !interface.loopback);
+    assert!(interface.up && !interface.is_loopback());
     assert_eq!((interface.mtu, interface.rx_queues), (3000, 4));
     assert!(
         interface.addresses.contains(&ip("10.77.0.1"))
@@ -270,7 +270,7 @@ fn table_of_many_pieces_is_read_whole() {
     assert!(
         interfaces
             .iter()
-            .all(|interface| interface.loopback || interface.addresses.len() == 1)
+            .all(|interface| interface.is_loopback() || interface.addresses.len() == 1)
     );
 }
 

@@ -2,7 +2,7 @@
 
 use xwarp_bpf::Buffers;
 use xwarp_driver::attach::Status;
-use xwarp_driver::net::{XdpFeature, XdpFeatures};
+use xwarp_driver::net::{LinkLayer, XdpFeature, XdpFeatures};
 
 use super::Facts;
 use super::finding::Finding;
@@ -65,10 +65,16 @@ fn privileges(facts: &Facts) -> Finding {
 fn interface(facts: &Facts) -> Finding {
     let (interface, about) = (&facts.interface, "interface");
     let name = &interface.name;
-    if interface.loopback {
+    if interface.is_loopback() {
         return Finding::fail(
             about,
             format!("{name} is the loopback interface, which has no frames: choose another"),
+        );
+    }
+    if interface.layer != LinkLayer::Ethernet {
+        return Finding::fail(
+            about,
+            format!("{name} carries no Ethernet frames, as tunnels do not: choose another"),
         );
     }
     if !interface.up {

@@ -1,7 +1,9 @@
 //! Findings about interfaces that this machine has not.
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_driver::net::{Channels, DriverRings, Interrupt, Rss, Setting, XdpFeature, XdpFeatures};
+use xwarp_driver::net::{
+    Channels, DriverRings, Interrupt, LinkLayer, Rss, Setting, XdpFeature, XdpFeatures,
+};
 
 use super::*;
 
@@ -41,7 +43,7 @@ fn facts() -> Facts {
             mtu: 1500,
             up: true,
             carrier: true,
-            loopback: false,
+            layer: LinkLayer::Ethernet,
             programs: Vec::new(),
             addresses: vec![[10, 9, 0, 1].into()],
             networks: Vec::new(),
@@ -156,7 +158,7 @@ fn interface_is_complained_of_for_what_it_lacks() {
         |interface| interface.up = false,
         |interface| interface.carrier = false,
         |interface| interface.addresses.clear(),
-        |interface| interface.loopback = true,
+        |interface| interface.layer = LinkLayer::Loopback,
     ];
     for breaks in broken {
         let mut found = facts();

@@ -66,3 +66,50 @@ fn program_that_runs_is_known() {
     ));
     assert!(says(1).contains("an interface has room for one"));
 }
+
+/// What `xwarp doctor` says first of an interface, with the exit code.
+fn verdict(hosts: &Hosts, dev: &str, code: i32) -> [String; 2] {
+    let asked = hosts.b.xwarp(&format!("doctor {dev}")).exited(code).stdout;
+    ["interface", "XDP"].map(|thing| {
+        let line = asked.lines().find(|line| line[6..].starts_with(thing));
+        line.unwrap_or_else(|| panic!("nothing about {thing}: {asked}"))
+            .to_owned()
+    })
+}
+
+#[test]
+fn interfaces_without_a_driver_for_xdp_are_told_apart() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let host = &hosts.b;
+    host.ip("tuntap add mode tun tun9");
+    host.ip("link add br9 type bridge");
+    host.ip(&format!("link add mac9 link {DEV} type macvlan"));
+    for dev in ["tun9", "br9", "mac9"] {
+        host.ip(&format!("link set {dev} up"));
+    }
+    host.ip("addr add 10.79.0.2/24 dev mac9");
+    host.ip("link add ifb9 type ifb");
+    let generic = "warn  XDP        the driver runs no XDP programs: generic mode";
+    for (dev, code, says) in [
+        (
+            "lo",
+            1,
+            "fail  interface  lo is the loopback interface, which has no frames",
+        ),
+        (
+            "tun9",
+            1,
+            "fail  interface  tun9 carries no Ethernet frames",
+        ),
+        ("ifb9", 1, "fail  interface  ifb9 is down"),
+        ("br9", 1, "fail  interface  br9 has no "),
+        ("mac9", 3, "pass  interface  mac9, "),
+    ] {
+        let [interface, xdp] = verdict(&hosts, dev, code);
+        assert!(interface.starts_with(says), "{interface}");
+        assert!(xdp.starts_with(generic), "{dev}: {xdp}");
+    }
+    let refused = host.xwarp("ping --dev tun9");
+    refused.refused(&["tun9 carries no Ethernet frames"]);
+}

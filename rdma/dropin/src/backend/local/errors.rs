@@ -129,7 +129,7 @@ impl Numbered for OpenError {
 impl Numbered for NicError {
     fn errno(&self) -> Errno {
         match self {
-            Self::Interface(_) | Self::Loopback(_) => Errno::ENODEV,
+            Self::Interface(_) | Self::Loopback(_) | Self::NoEthernet(_) => Errno::ENODEV,
             Self::Down(_) => Errno::ENETDOWN,
             Self::InUse(_)
             | Self::Served(_)
