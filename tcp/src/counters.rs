@@ -22,6 +22,8 @@ pub struct StackCounters {
     pub duplicates_reported: u64,
     /// Segments received before others in front of them.
     pub out_of_order: u64,
+    /// Payloads that were copied out of their frames, as connections kept half of the receive frames.
+    pub copied_out: u64,
     /// Probes of closed windows and silent peers sent.
     pub probes_out: u64,
     /// Challenge ACKs (RFC 5961).
@@ -99,6 +101,7 @@ xwarp_driver::named_counters!(StackCounters {
     congestion_answered,
     duplicates_reported,
     out_of_order,
+    copied_out,
     probes_out,
     challenge_acks,
     cookies_out,

@@ -233,10 +233,11 @@ impl Device {
         Some(frame)
     }
 
-    /// True if a connection may keep one more received frame; it is counted as kept.
+    /// True if a connection may keep one more received frame, which is counted as kept. Its bytes are to be copied out if not.
     pub(crate) fn hold(&mut self) -> bool {
         let may = self.held < self.io.rx_frames() / HELD_PART;
         self.held += usize::from(may);
+        self.counters.copied_out += u64::from(!may);
         may
     }
 

@@ -1,11 +1,11 @@
-//! Peers that send all but the first byte of their windows: what that keeps others from.
+//! Peers that send all but the first byte of their windows, and programs that read nothing: what that keeps others from.
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_tcp::{ConnId, Event, StackConfig};
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames::{read, segment, write};
-use crate::net::{Fate, Net, config};
+use crate::net::{FRAMES, Fate, Net, config};
 
 const ISS: u32 = 1000;
 const FIRST_PORT: u16 = 20_000;
@@ -34,8 +34,8 @@ impl Hoard {
         net.b.step(net.now);
     }
 
-    /// A peer that connects, and then sends all but the first byte; the connection.
-    fn add(&mut self, port: u16) -> ConnId {
+    /// A peer that connects, and then sends all but the first `missing` bytes of its window; the connection.
+    fn add(&mut self, port: u16, missing: u32) -> ConnId {
         let from = |control, seq, ack| TcpRepr {
             src_port: port,
             ..segment(control, seq, ack)
@@ -48,19 +48,21 @@ impl Hoard {
         let answer = read(&self.0.b.sent()[0]);
         let ack = Some(answer.seq + 1);
         self.deliver(&from(TcpControl::None, ISS + 1, ack));
-        let Some(&Event::Incoming { conn, .. }) = self.0.b.events().first() else {
-            panic!("no connection from port {port}");
-        };
+        let conn = self.0.b.events().into_iter().find_map(|event| match event {
+            Event::Incoming { conn, .. } => Some(conn),
+            _ => None,
+        });
         let payload = [7; PAYLOAD];
         for n in 0..SEGMENTS {
-            let ahead = 1 + n * u32::try_from(PAYLOAD).unwrap();
+            let ahead = missing + n * u32::try_from(PAYLOAD).unwrap();
             self.deliver(&TcpRepr {
                 payload: &payload,
                 ..from(TcpControl::None, ISS + 1 + ahead, ack)
             });
         }
         self.0.b.sent();
-        conn
+        self.0.b.events();
+        conn.unwrap_or_else(|| panic!("no connection from port {port}"))
     }
 
     fn kept(&self) -> u64 {
@@ -71,7 +73,7 @@ impl Hoard {
 #[test]
 fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
     let mut hoard = Hoard::new();
-    let conns: Vec<ConnId> = (0..400).map(|n| hoard.add(FIRST_PORT + n)).collect();
+    let conns: Vec<ConnId> = (0..400).map(|n| hoard.add(FIRST_PORT + n, 1)).collect();
     let bytes = hoard.kept() * PAYLOAD as u64;
     assert!((MEMORY * 8 / 10..=MEMORY).contains(&bytes), "{bytes} bytes");
     let counters = hoard.0.b.stack.counters();
@@ -99,6 +101,35 @@ fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
     hoard.0.settle();
     hoard.0.b.events();
     let before = hoard.kept();
-    hoard.add(FIRST_PORT - 2);
+    hoard.add(FIRST_PORT - 2, 1);
     assert_eq!(hoard.kept() - before, u64::from(SEGMENTS));
+}
+
+/// Up to half of the receive frames stay where they came. What comes then is copied out, in order or not, and its frames go back.
+#[test]
+fn what_connections_keep_leaves_half_of_the_receive_frames_to_the_kernel() {
+    for missing in [0, 1] {
+        let mut hoard = Hoard::new();
+        let segments = 8 * u64::from(SEGMENTS);
+        let conns: Vec<ConnId> = (0..8).map(|n| hoard.add(FIRST_PORT + n, missing)).collect();
+        let copied = hoard.0.b.stack.counters().copied_out;
+        assert_eq!(copied, segments - FRAMES as u64 / 2, "{missing} missing");
+        assert_eq!(hoard.0.b.stack.io().counters().drop_rx_no_frame, 0);
+
+        // The frames that are left serve another peer.
+        let honest = hoard.0.connect_from(false, FIRST_PORT - 1);
+        let data = pattern_of(3, 500_000);
+        assert!(hoard.0.transfer(honest, &data, || PAYLOAD) == data);
+        assert_eq!(hoard.0.b.stack.io().counters().drop_rx_no_frame, 0);
+
+        // Once they are read or given up, frames are kept again.
+        for conn in conns {
+            hoard.0.b.stack.abort(conn, hoard.0.now);
+        }
+        hoard.0.settle();
+        hoard.0.b.events();
+        let before = hoard.0.b.stack.counters().copied_out;
+        hoard.add(FIRST_PORT - 2, missing);
+        assert_eq!(hoard.0.b.stack.counters().copied_out, before);
+    }
 }
