@@ -29,6 +29,7 @@ mod raw_parts;
 mod region;
 mod shared;
 mod signal;
+mod sizes;
 mod sleep_flag;
 mod tap;
 mod umem;

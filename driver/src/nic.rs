@@ -20,6 +20,7 @@ use crate::net::{
 use crate::nic_queues::{LINK_HEADER_MAX, Memory, NoSuchQueues, OpenQueues, Queues, ServedQueues};
 use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
+use crate::sizes::Sizes;
 use crate::tap::{Capture, Tap, TapError};
 use crate::umem::{self, FRAME_CAPACITY, UmemError, Wanted};
 use crate::xdp::{OpenQueueError, Target, XdpIo, ZeroCopy};
@@ -44,9 +45,10 @@ pub struct NicConfig {
     pub zero_copy: ZeroCopy,
     /// Receive queues that are served.
     pub queues: Queues,
-    /// Entries of each ring, a power of two.
+    /// Entries of each ring at least, a power of two. A driver with zero copy and larger rings gets more.
     pub ring: u32,
-    /// Frames; half of them receive. Each further queue has as many to receive into.
+    /// Frames at least; half of them receive. Each further queue has as many to receive into. A driver with zero copy and larger rings gets
+    /// more.
     pub frames: u32,
     /// Bytes of the region area, rounded up to whole pages.
     pub region_bytes: usize,
@@ -115,14 +117,14 @@ impl NicConfig {
         self
     }
 
-    /// Sets how many descriptors each ring has.
+    /// Sets how many descriptors each ring has at least.
     #[must_use]
     pub fn ring(mut self, ring: u32) -> Self {
         self.ring = ring;
         self
     }
 
-    /// Sets how many frames there are.
+    /// Sets how many frames there are at least.
     #[must_use]
     pub fn frames(mut self, frames: u32) -> Self {
         self.frames = frames;
@@ -319,13 +321,32 @@ fn attach(
     Ok(attachment)
 }
 
+/// The sizes of its rings. Those of the driver count where frames may be its own buffers.
+fn sizes(interface: &Interface, config: &NicConfig) -> Sizes {
+    let copied = config.zero_copy == ZeroCopy::Never || config.mode == Some(XdpMode::Generic);
+    let driver = if copied {
+        None
+    } else {
+        net::zero_copy_rings(interface.index).unwrap_or_else(|error| {
+            log::warn!(
+                "the kernel does not tell the rings of {}, so xwarp's may be too small for them: {error}",
+                interface.name
+            );
+            None
+        })
+    };
+    Sizes::new(config.ring, config.frames / 2, driver)
+}
+
 /// The memory of the queue that sends.
 fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
+    let sizes = sizes(interface, config);
     Wanted {
-        receive: config.frames / 2,
+        receive: sizes.receive,
         transmit: config.frames - config.frames / 2,
         frame_bytes: interface.ip_mtu() + LINK_HEADER_MAX,
-        ring: config.ring,
+        ring: sizes.ring,
+        posted: sizes.posted,
         region_bytes: config.region_bytes,
     }
 }
@@ -433,6 +454,7 @@ fn open_probe(target: &Target<'_>) -> Result<XdpIo, NicError> {
         transmit: PROBE_RING / 2,
         frame_bytes: FRAME_CAPACITY,
         ring: PROBE_RING,
+        posted: 0,
         region_bytes: 0,
     })?;
     Ok(XdpIo::open(target, FRAME_CAPACITY, memory)?)

@@ -140,6 +140,10 @@ pub struct IoCounters {
     pub looped_frames: u64,
     /// Frames from the interface to itself that found no memory to be received into.
     pub drop_looped: u64,
+    /// Times that the driver took nothing from the fill ring for 2 s while it had nothing to receive into.
+    pub fill_stalls: u64,
+    /// Times that no frame in flight was completed for 2 s.
+    pub completion_stalls: u64,
 }
 
 crate::named_counters!(IoCounters {
@@ -155,6 +159,8 @@ crate::named_counters!(IoCounters {
     tx_exhausted,
     looped_frames,
     drop_looped,
+    fill_stalls,
+    completion_stalls,
 });
 
 /// Why a queue has stopped working.

@@ -59,6 +59,8 @@ pub(crate) struct QueueMemory {
     pub(crate) transmit: Vec<Frame>,
     /// Chunks of a frame to send. They lie side by side, so that the frame is one piece of memory.
     pub(crate) run: usize,
+    /// Chunks that the driver's receive ring takes in zero copy.
+    pub(crate) posted: usize,
 }
 
 /// What memory is wanted.
@@ -71,6 +73,8 @@ pub(crate) struct Wanted {
     pub(crate) frame_bytes: usize,
     /// Entries of each ring.
     pub(crate) ring: u32,
+    /// Chunks that the driver's receive ring takes in zero copy.
+    pub(crate) posted: u32,
     /// Bytes of the region area at least.
     pub(crate) region_bytes: usize,
 }
@@ -148,6 +152,7 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
         receive: frames,
         transmit,
         run,
+        posted: wanted.posted as usize,
     };
     Ok((memory, regions))
 }
@@ -221,6 +226,7 @@ mod tests {
             transmit: chunks / 2,
             frame_bytes,
             ring,
+            posted: 0,
             region_bytes: 0,
         }
     }

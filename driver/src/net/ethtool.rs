@@ -211,6 +211,14 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     words.iter().map(|word| u32::from_ne_bytes(*word)).collect()
 }
 
+/// Descriptors of the rings of interface `index`, or `None` if its driver cannot tell.
+pub(super) fn driver_rings(index: u32) -> Result<Option<DriverRings>, NetlinkError> {
+    match Ethtool::of(index)? {
+        Some(mut ethtool) => ethtool.rings(),
+        None => Ok(None),
+    }
+}
+
 /// The number of receive queues of interface `index` in use now, or `None` if its driver cannot tell, as with loopback and ifb.
 ///
 /// Veth tells them as those that only receive, tun and most NICs as combined ones.

@@ -29,6 +29,7 @@ use netlink_packet_route::AddressFamily;
 pub use ethtool::{
     Channels, DriverRings, Rss, Setting, strips_vlan_tags, switch_offloads_off, switch_offloads_on,
 };
+pub(crate) use hardware::zero_copy_rings;
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
 pub use interface::{
     Interface, InterfaceError, LinkLayer, MacAddr, addresses_of, interface_by_name,

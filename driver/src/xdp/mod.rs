@@ -7,7 +7,9 @@ mod joined;
 mod receive_chunks;
 mod rings;
 mod rows;
+mod stall;
 
 pub(crate) use bind::Target;
 pub use bind::{OpenQueueError, ZeroCopy};
 pub(crate) use io::XdpIo;
+pub(crate) use rings::LENT_LEAST;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::bind::{OpenQueueError, Target, bind};
 use super::receive_chunks::ReceiveChunks;
 use super::rows::{Row, Rows};
+use super::stall::{FillRing, FillWatch, StallWatch, Stand};
 use crate::frame::{Foreign, Frame, NotLent, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
 use crate::levels::QueueLevels;
@@ -20,7 +21,7 @@ use crate::xsk::{RingSet, Socket};
 pub(super) const BATCH: usize = 64;
 /// Chunks that the kernel has at least to receive into. They suffice for what one connection may have in flight, and for those taken and
 /// not given back yet. So no burst of a single peer, however small its segments, finds none.
-pub(super) const LENT_LEAST: usize = BURST + BATCH;
+pub(crate) const LENT_LEAST: usize = BURST + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -50,6 +51,7 @@ pub(super) struct Rings {
     /// The driver has not been told of chunks since some were put into the fill ring.
     refilled: bool,
     last_refill: Option<Instant>,
+    fill_stall: FillWatch,
     /// Frames to send, wherever they are.
     frames: usize,
     /// Filled frames that have not been sent.
@@ -57,7 +59,7 @@ pub(super) struct Rings {
     /// The link is up, as far as is known.
     up: bool,
     receiving: ReceiveChunks,
-    last_progress: Option<Instant>,
+    completion_stall: StallWatch,
     drop_rx_unusable: u64,
     zero_copy: bool,
     shared: RingSet,
@@ -67,7 +69,7 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Binds the queue. The kernel has `least` chunks to receive into or more at a time.
+    /// Binds the queue. The kernel has `least` chunks to receive into or more at a time, and in zero copy those that fill the driver's ring.
     pub(super) fn open(
         target: &Target<'_>,
         memory: QueueMemory,
@@ -75,6 +77,7 @@ impl Rings {
     ) -> Result<Self, OpenQueueError> {
         bind(target, &memory.socket)?;
         let zero_copy = (memory.socket.has_zero_copy()).map_err(|error| target.refused(&error))?;
+        let posted = if zero_copy { memory.posted } else { 0 };
         let (first, frames) = (memory.receive.len(), memory.transmit.len());
         let mut rings = Self {
             interface: target.interface.to_owned(),
@@ -84,11 +87,12 @@ impl Rings {
             unpublished: 0,
             refilled: false,
             last_refill: None,
+            fill_stall: FillWatch::default(),
             frames,
             in_flight: 0,
             up: true,
-            receiving: ReceiveChunks::new(memory.receive, least),
-            last_progress: None,
+            receiving: ReceiveChunks::new(memory.receive, least + posted),
+            completion_stall: StallWatch::default(),
             drop_rx_unusable: 0,
             zero_copy,
             shared: memory.rings,
@@ -154,10 +158,28 @@ impl Rings {
         }
         self.last_refill = Some(now);
         self.refilled = false;
+        self.watch_fill_ring(now);
         self.socket.receive().map_err(|source| IoError::Receive {
             interface: self.interface.clone(),
             source,
         })
+    }
+
+    /// Notices a driver that is told of chunks and takes none, though it has nothing to receive into.
+    fn watch_fill_ring(&mut self, now: Instant) {
+        let lent = self.receiving.lent_and_spare().0;
+        let ring = FillRing {
+            taken: self.shared.fill.taken(),
+            occupied: self.shared.fill.occupied(),
+            lent,
+        };
+        if let Stand::Noticed(time) = self.fill_stall.told(ring, now) {
+            log::warn!(
+                "{}: the driver has taken none of the {lent} chunks in the fill ring for {} s, so nothing is received; set the interface down and up",
+                self.interface,
+                time.as_secs()
+            );
+        }
     }
 
     pub(super) fn has_zero_copy(&self) -> bool {
@@ -284,7 +306,8 @@ impl Rings {
     /// Says whether the link is up: while it is down the kernel takes nothing.
     pub(super) fn set_up(&mut self, up: bool) {
         self.up = up;
-        self.last_progress = None;
+        self.completion_stall.moves();
+        self.fill_stall.begin_again();
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -326,6 +349,8 @@ impl Rings {
         let mut counters = ours;
         counters.drop_rx_other += self.drop_rx_unusable;
         counters.drop_foreign += self.pool.refused();
+        counters.fill_stalls += self.fill_stall.stalls();
+        counters.completion_stalls += self.completion_stall.stalls();
         if let Ok(kernel) = self.socket.statistics() {
             counters.drop_rx_ring_full += kernel.rx_ring_full;
             counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs;
@@ -388,7 +413,7 @@ impl Rings {
             }
         }
         self.shared.completion.release();
-        self.last_progress = None;
+        self.completion_stall.moves();
     }
 
     fn complete_chunk(&mut self, chunk: usize) -> Result<(), NotLent> {
@@ -399,21 +424,32 @@ impl Rings {
         Ok(())
     }
 
-    /// Fails when frames are in flight and none has come back for [`STALL_TIMEOUT`].
+    /// Notices that frames are in flight and none comes back, and fails after [`STALL_TIMEOUT`].
     fn watch_progress(&mut self) -> Result<(), IoError> {
         if self.in_flight == 0 || !self.up {
-            self.last_progress = None;
+            self.completion_stall.moves();
             return Ok(());
         }
-        let since = *self.last_progress.get_or_insert_with(Instant::now);
-        if since.elapsed() < STALL_TIMEOUT {
-            return Ok(());
+        match self.completion_stall.stands(Instant::now()) {
+            Stand::Noticed(time) | Stand::Known(time) if time >= STALL_TIMEOUT => {
+                Err(IoError::Stalled {
+                    interface: self.interface.clone(),
+                    frames: self.in_flight,
+                    seconds: STALL_TIMEOUT.as_secs(),
+                })
+            }
+            Stand::Noticed(time) => {
+                log::warn!(
+                    "{}: the driver has completed none of {} frames for {} s; xwarp fails after {} s",
+                    self.interface,
+                    self.in_flight,
+                    time.as_secs(),
+                    STALL_TIMEOUT.as_secs()
+                );
+                Ok(())
+            }
+            Stand::Short | Stand::Known(_) => Ok(()),
         }
-        Err(IoError::Stalled {
-            interface: self.interface.clone(),
-            frames: self.in_flight,
-            seconds: STALL_TIMEOUT.as_secs(),
-        })
     }
 }
 

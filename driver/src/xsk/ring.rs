@@ -208,6 +208,11 @@ impl<E: Entry> Producer<E> {
         used.min(self.memory.size) as usize
     }
 
+    /// Running number of the next entry that the kernel takes out.
+    pub(crate) fn taken(&self) -> u32 {
+        self.memory.consumer().load(Ordering::Relaxed)
+    }
+
     /// True if the kernel takes entries out only when it is called.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {

@@ -4,7 +4,7 @@ mod netdev;
 mod sysfs;
 
 use super::Interface;
-use super::ethtool::{Channels, DriverRings, Ethtool, Rss};
+use super::ethtool::{self, Channels, DriverRings, Ethtool, Rss};
 use super::netlink::NetlinkError;
 
 pub use netdev::{XdpFeature, XdpFeatures};
@@ -60,6 +60,14 @@ impl Hardware {
     /// Whether an offload is on, by the kernel's name.
     pub fn offloads(&self, name: &str) -> bool {
         self.offloads.iter().any(|on| on == name)
+    }
+}
+
+/// Descriptors of the rings of interface `index`, if its driver names zero copy and tells them.
+pub(crate) fn zero_copy_rings(index: u32) -> Result<Option<DriverRings>, NetlinkError> {
+    match netdev::xdp_features(index)? {
+        Some(features) if features.has(XdpFeature::ZeroCopy) => ethtool::driver_rings(index),
+        _ => Ok(None),
     }
 }
 
