@@ -380,7 +380,7 @@ pub struct Shown {
     pub process: u32,
     /// The engine's state.
     pub words: Vec<u64>,
-    /// What became of the frames that arrived on the queue.
+    /// What became of the frames that arrived on any queue, as one engine serves all.
     pub verdicts: Counters,
 }
 
@@ -404,7 +404,7 @@ pub fn shown(ifindex: u32) -> Result<Vec<Shown>, AttachError> {
                 key: entry.key,
                 process: entry.process,
                 words: entry.words,
-                verdicts: maps.verdicts.of_queue(queue)?,
+                verdicts: maps.verdicts.counters()?,
             })
         })
         .collect()

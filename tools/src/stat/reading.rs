@@ -17,7 +17,7 @@ pub(super) struct Reading {
     pub(super) levels: Vec<Named>,
     /// What only rises.
     pub(super) counters: Vec<Named>,
-    /// Likewise: what the XDP program did with the queue's frames.
+    /// Likewise: what the XDP program did with frames, whatever queue they came by.
     pub(super) verdicts: Vec<Named>,
 }
 

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::thread;
 
+use serde_json::Value;
+
 use xwarp::config::{NicConfig, Progress, Queues, WaitMode, XdpMode};
 use xwarp::{Opcode, QpConfig, Rnic, RnicConfig};
 use xwarp_system_tests::{
-    Case, DEV, Host, Hosts, Mode, Setup, Shape, TIMEOUT, Way, check_nothing_dropped,
+    Case, DEV, Host, Hosts, Mode, Setup, Shape, TIMEOUT, Way, check_nothing_dropped, eventually,
 };
 use xwarp_test_kit::{End, needs_root, next_success, pattern_of};
 
@@ -60,6 +62,18 @@ fn connect(hosts: &Hosts, rnic: &Rnic, near: &mut [End], far: &mut [End]) {
     }
 }
 
+/// `xwarp stat` tells what the XDP program did with the frames of all queues.
+fn verdicts_are_shown(host: &Host) {
+    eventually("as many frames are steered as were received", || {
+        let told = host.xwarp(&format!("stat {DEV} --once --json")).succeeded();
+        let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+        let shown = &told["queues"][0];
+        let redirected = shown["verdicts"]["redirected"].as_u64();
+        let received = shown["counters"]["rx_frames"].as_u64();
+        received > Some(CONNECTIONS) && redirected >= received
+    });
+}
+
 /// Messages of all connections arrive, each with its own bytes, in both directions.
 fn connections_are_served(mode: XdpMode) {
     let hosts = switched();
@@ -87,6 +101,9 @@ fn connections_are_served(mode: XdpMode) {
         assert!(end.sink.bytes().to_vec() == sent, "connection {which}");
     }
     rnics.iter().for_each(check_nothing_dropped);
+    [&hosts.a, &hosts.b]
+        .into_iter()
+        .for_each(verdicts_are_shown);
     if mode == XdpMode::Native {
         for host in [&hosts.a, &hosts.b] {
             let queues = host.queues_redirected();
