@@ -110,6 +110,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs /proc")]
     fn process_is_alive_as_long_as_its_number_is_its_own() {
         let ours = Process::of("self").unwrap();
         assert_eq!(ours.id, std::process::id());

@@ -31,6 +31,7 @@ mod tests {
     use crate::{is_any_readable, sleep_on};
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs processes")]
     fn end_of_a_process_is_seen_and_a_running_one_is_waited_for() {
         let mut child = Command::new("cat")
             .stdin(std::process::Stdio::piped())
