@@ -122,7 +122,8 @@ impl fmt::Display for ServedQueues {
 /// Memory for the queues that are served.
 pub(crate) struct Memory {
     frame_bytes: usize,
-    each: Vec<QueueMemory>,
+    first: QueueMemory,
+    others: Vec<QueueMemory>,
 }
 
 impl Memory {
@@ -131,24 +132,29 @@ impl Memory {
         first: &Wanted,
         queues: &ServedQueues,
     ) -> Result<(Self, RegionPool), UmemError> {
-        let frame_bytes = first.frame_bytes;
         let (sender, regions) = umem::create(first)?;
-        let mut each = vec![sender];
-        for _ in 1..queues.served.len() {
-            let receiver = Wanted {
-                transmit: 0,
-                region_bytes: 0,
-                ..*first
-            };
-            each.push(umem::create(&receiver)?.0);
-        }
-        Ok((Self { frame_bytes, each }, regions))
+        let receiver = Wanted {
+            transmit: 0,
+            region_bytes: 0,
+            ..*first
+        };
+        let others = 1..queues.served.len();
+        let memory = Self {
+            frame_bytes: first.frame_bytes,
+            first: sender,
+            others: others
+                .map(|_| Ok(umem::create(&receiver)?.0))
+                .collect::<Result<_, UmemError>>()?,
+        };
+        Ok((memory, regions))
     }
 }
 
 /// Open queues.
 pub(crate) struct OpenQueues {
-    each: Vec<(u32, XdpIo)>,
+    /// The queue that sends, with its number.
+    first: (u32, XdpIo),
+    others: Vec<(u32, XdpIo)>,
 }
 
 impl OpenQueues {
@@ -161,47 +167,49 @@ impl OpenQueues {
         memory: Memory,
     ) -> Result<Self, OpenQueueError> {
         let zero_copy = zero_copy(wanted, interface, mode)?;
-        let mut each = Vec::new();
-        for (queue, its) in queues.served.clone().zip(memory.each) {
+        let open = |queue, its, hears_icmp| {
             let target = Target {
                 zero_copy,
                 interface: &interface.name,
                 index: interface.index,
                 queue,
                 frames: interface.frames(),
-                hears_icmp: each.is_empty(),
+                hears_icmp,
             };
-            each.push((queue, XdpIo::open(&target, memory.frame_bytes, its)?));
-        }
-        Ok(Self { each })
+            Ok((queue, XdpIo::open(&target, memory.frame_bytes, its)?))
+        };
+        let begin = queues.served.start;
+        let first = open(begin, memory.first, true)?;
+        let others = (begin + 1..).zip(memory.others);
+        let others = others.map(|(queue, its)| open(queue, its, false));
+        Ok(Self {
+            first,
+            others: others.collect::<Result<_, OpenQueueError>>()?,
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &(u32, XdpIo)> {
+        [&self.first].into_iter().chain(&self.others)
     }
 
     /// Whether frames are the driver's own buffers, at all of them.
     pub(crate) fn have_zero_copy(&self) -> bool {
-        self.each.iter().all(|(_, queue)| queue.has_zero_copy())
+        self.all().all(|(_, queue)| queue.has_zero_copy())
     }
 
     /// The sockets, with the numbers of their queues.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
-        self.each
-            .iter()
-            .map(|(number, queue)| (*number, queue.as_fd()))
+        self.all().map(|(number, queue)| (*number, queue.as_fd()))
     }
 
     /// All as one.
     pub(crate) fn into_io(self) -> io::Result<Box<dyn PacketIo>> {
-        let mut queues = self
-            .each
-            .into_iter()
-            .map(|(_, queue)| Box::new(queue) as Box<dyn PacketIo>);
-        let first = queues.next();
-        let Some(first) = first else {
-            unreachable!("a range that is not empty was asked for");
-        };
-        let others: Vec<_> = queues.collect();
-        if others.is_empty() {
+        let boxed = |(_, queue)| Box::new(queue) as Box<dyn PacketIo>;
+        let first = boxed(self.first);
+        if self.others.is_empty() {
             return Ok(first);
         }
+        let others = self.others.into_iter().map(boxed).collect();
         Ok(Box::new(QueueGroup::new(first, others)?))
     }
 }

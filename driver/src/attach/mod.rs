@@ -369,7 +369,7 @@ pub fn status(ifindex: u32) -> Result<Status, AttachError> {
     })
 }
 
-/// What the engines of an interface show of themselves, and what our program there has done with the frames of each queue.
+/// What an engine of an interface shows of itself, and what our program there has done with frames.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The engine's queue.
