@@ -63,11 +63,6 @@ impl Assisted {
         })
     }
 
-    /// Something was posted: whoever sleeps turns the engine.
-    pub(crate) fn ring(&self) {
-        self.shared.inline.ring();
-    }
-
     /// A verb. The thread, which takes the engine again and again, lets it go first.
     pub(crate) fn call<R>(
         &self,
@@ -161,7 +156,7 @@ impl<'a> Helper<'a> {
 
     /// What a handler has dropped.
     fn let_go(&self) {
-        for release in self.shared.released.take() {
+        for (_, release) in self.shared.released.take() {
             // An engine that is gone has nothing to let go of.
             let _ = self.shared.inline.call(release);
         }

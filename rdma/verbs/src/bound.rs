@@ -8,7 +8,7 @@ use crate::listener::Listener;
 use crate::listening::Listening;
 use crate::ports::Claim;
 use crate::streaming::StreamListener;
-use xwarp_rnic::engine::Clients;
+use xwarp_rnic::engine::{Clients, Engine};
 use xwarp_rnic::model::{ListenError, LocalPort};
 use xwarp_rnic::queues::Inbox;
 
@@ -65,18 +65,18 @@ impl BoundPort {
     pub fn listen(self) -> Result<Listener, ListenError> {
         let requests = self.control.inbox()?;
         let clients = Clients::Requests(Arc::clone(&requests));
-        Ok(Listener::new(self.listen_for(clients, requests)?))
+        Ok(Listener::new(self.listen_for(&clients, requests)?))
     }
 
     pub(crate) fn listen_for_streams(self) -> Result<StreamListener, ListenError> {
         let streams = self.control.inbox()?;
         let clients = Clients::Streams(Arc::clone(&streams));
-        Ok(StreamListener::new(self.listen_for(clients, streams)?))
+        Ok(StreamListener::new(self.listen_for(&clients, streams)?))
     }
 
     fn listen_for<T>(
         self,
-        clients: Clients,
+        clients: &Clients,
         inbox: Arc<Inbox<T>>,
     ) -> Result<Listening<T>, ListenError> {
         let addresses = self.addresses();
@@ -87,8 +87,16 @@ impl BoundPort {
             backlog,
             control,
         } = self;
-        let key = control.call(move |engine| engine.listen(wanted, ports, clients, backlog))??;
-        Ok(Listening::new(key, addresses, claims, inbox, &control))
+        let mut listening = Listening::new(addresses, claims, inbox, &control);
+        // Each engine holds the ports that it listens on.
+        let others = (1..control.commons().engines()).map(|_| control.share_ports(&ports));
+        let others = others.collect::<Result<Vec<_>, _>>()?;
+        for (engine, ports) in [ports].into_iter().chain(others).enumerate() {
+            let clients = clients.clone();
+            let listen = move |engine: &mut Engine| engine.listen(wanted, ports, clients, backlog);
+            listening.add(control.call_on(engine, listen)??);
+        }
+        Ok(listening)
     }
 }
 

@@ -20,6 +20,7 @@ type Outcome = Result<PrivateData, ConnectError>;
 /// has ended gives the attempt up: the queue pair stays Idle.
 pub struct Connecting {
     qp: QpId,
+    engine: usize,
     local: SocketAddr,
     attempt: Attempt<Vec<u8>>,
 }
@@ -34,10 +35,10 @@ pub(crate) struct Wanted {
 }
 
 impl Connecting {
-    /// Asks the host for the path and has the engine connect. Everything that depends on the calling thread's network
+    /// Asks the host for the path and has the engine connect which the queue pair is on. Everything that depends on the calling thread's network
     /// namespace is done here.
     pub(crate) fn begin(
-        qp: QpId,
+        (qp, engine): (QpId, usize),
         wanted: Wanted,
         control: &Arc<Control>,
     ) -> Result<Self, ConnectError> {
@@ -61,9 +62,14 @@ impl Connecting {
             timeout: wanted.timeout,
             outcome: Arc::clone(&outcome),
         };
-        control.call(move |engine| engine.connect(order, next_hop))?;
+        control.call_on(engine, move |engine| engine.connect(order, next_hop))?;
         let attempt = Attempt::new(outcome, control);
-        Ok(Self { qp, local, attempt })
+        Ok(Self {
+            qp,
+            engine,
+            local,
+            attempt,
+        })
     }
 
     #[cfg(feature = "tokio")]
@@ -129,7 +135,9 @@ impl Drop for Connecting {
     fn drop(&mut self) {
         if let Some(outcome) = self.attempt.unfinished() {
             let (qp, control) = (self.qp, self.attempt.control());
-            control.release(move |engine| engine.cancel_connect(qp, &outcome));
+            control.release_on(self.engine, move |engine| {
+                engine.cancel_connect(qp, &outcome);
+            });
         }
     }
 }

@@ -1,43 +1,50 @@
-//! The way from an application's handles to the engine: verbs as messages.
+//! The way from an application's handles to the engines: verbs as messages.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use xwarp_driver::net::PortError;
-use xwarp_driver::{Doorbell, RegionPool, Signal, Sleeper, is_any_readable, sleep_on};
+use xwarp_driver::{RegionPool, Signal, is_any_readable, sleep_on};
 
 use crate::assisted::Assisted;
-use crate::config::WaitMode;
+use crate::engine_thread::EngineThread;
 use crate::error::{RnicEnded, WaitError};
 use crate::hosted::HostedEngine;
 use crate::in_handler::is_in_handler;
 use crate::inline::{Bell, Inline, Paused};
 use crate::ports::{Claim, Ports};
 use crate::released::Released;
-use crate::runner::{Command, Runner, run};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicId;
-use xwarp_rnic::model::{Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable};
-use xwarp_rnic::queues::{CompletionNotices, Ending, EventQueue, Inbox, ReadySet, SlotTable};
+use xwarp_rnic::model::{
+    HandlerError, Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable,
+};
+use xwarp_rnic::queues::{CompletionNotices, Door, Ending, EventQueue, Inbox, QpShared, SlotTable};
+use xwarp_rnic::tables::{Commons, Handlers};
 
 /// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it spins or there is much to do.
 const TURNS_WITHOUT_LOOK: u32 = 256;
+
+/// The first engine. It is asked where it does not matter which: what they have in common, they all have.
+const FIRST: usize = 0;
 
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
     id: RnicId,
     mode: Mode,
     closed: AtomicBool,
-    ready: Arc<ReadySet>,
+    commons: Arc<Commons>,
+    /// That of the first engine, which most RNICs have alone.
+    first_door: Arc<Door>,
     slots: Arc<SlotTable>,
-    events: Arc<EventQueue>,
+    /// Queue pairs and streams so far: each kind is spread over the engines.
+    qps: AtomicUsize,
+    streams: AtomicUsize,
     host: Arc<Ports>,
     ending: Arc<Ending>,
     released: Arc<Released>,
@@ -47,31 +54,40 @@ pub(crate) struct Control {
     mpa: MpaConfig,
 }
 
-enum Mode {
-    /// A thread of its own runs the engine.
-    Thread {
-        commands: Mutex<Option<Sender<Command>>>,
-        bell: Doorbell,
-        thread: Mutex<Option<JoinHandle<()>>>,
-    },
-    /// Whoever polls runs the engine.
+/// Who runs the engines.
+#[expect(clippy::large_enum_variant, reason = "there is one per RNIC")]
+pub(crate) enum Mode {
+    /// A thread of its own runs each.
+    Threads(Vec<EngineThread>),
+    /// Whoever polls runs the one engine.
     Inline(Inline),
-    /// Whoever polls runs the engine, and a thread while nobody does.
+    /// Whoever polls runs the one engine, and a thread while nobody does.
     Assisted(Assisted),
-    /// A test runs the engine, with its own clock.
-    Manual(Mutex<Option<HostedEngine>>),
+    /// A test runs them, with its own clock.
+    Manual(Vec<Mutex<Option<HostedEngine>>>),
+}
+
+impl Mode {
+    pub(crate) fn manual(engines: Vec<Engine>) -> io::Result<Self> {
+        let hosted = engines.into_iter().map(HostedEngine::new);
+        let engines = hosted.map(|engine| Ok(Mutex::new(Some(engine?))));
+        Ok(Self::Manual(engines.collect::<io::Result<_>>()?))
+    }
 }
 
 impl Control {
-    fn with_mode(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
-        parts.ending.watch(parts.events.signal());
+    pub(crate) fn new(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
+        let commons = parts.commons;
+        parts.ending.watch(commons.events().signal());
         Ok(Arc::new(Self {
             id: RnicId::next(),
             mode,
             closed: AtomicBool::new(false),
-            ready: parts.ready,
-            slots: parts.slots,
-            events: parts.events,
+            first_door: Arc::clone(commons.first_door()),
+            slots: Arc::clone(commons.slots()),
+            commons,
+            qps: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
             host: parts.host,
             ending: parts.ending,
             released: parts.released,
@@ -79,52 +95,6 @@ impl Control {
             regions: parts.regions,
             mpa: parts.mpa,
         }))
-    }
-
-    pub(crate) fn threaded(
-        engine: Engine,
-        parts: Parts,
-        waiting: WaitMode,
-        (sleeper, bell): (Sleeper, Doorbell),
-    ) -> io::Result<Arc<Self>> {
-        let (commands, inbox) = mpsc::channel();
-        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
-        let thread = std::thread::Builder::new()
-            .name("xwarp-engine".to_owned())
-            .spawn(move || run(runner, &sleeper, &inbox))?;
-        let mode = Mode::Thread {
-            commands: Mutex::new(Some(commands)),
-            bell,
-            thread: Mutex::new(Some(thread)),
-        };
-        Self::with_mode(mode, parts)
-    }
-
-    pub(crate) fn inline(
-        engine: Engine,
-        parts: Parts,
-        waiting: WaitMode,
-        waking: &(Sleeper, Doorbell),
-    ) -> io::Result<Arc<Self>> {
-        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
-        let inline = Inline::new(runner, waking)?;
-        Self::with_mode(Mode::Inline(inline), parts)
-    }
-
-    pub(crate) fn assisted(
-        engine: Engine,
-        parts: Parts,
-        waiting: WaitMode,
-        waking: &(Sleeper, Doorbell),
-    ) -> io::Result<Arc<Self>> {
-        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
-        let assisted = Assisted::new(runner, waking, &parts.released)?;
-        Self::with_mode(Mode::Assisted(assisted), parts)
-    }
-
-    pub(crate) fn manual(engine: Engine, parts: Parts) -> io::Result<Arc<Self>> {
-        let engine = HostedEngine::new(engine)?;
-        Self::with_mode(Mode::Manual(Mutex::new(Some(engine))), parts)
     }
 
     /// Which RNIC it is.
@@ -162,25 +132,22 @@ impl Control {
         match &self.mode {
             Mode::Inline(inline) => inline.close(),
             Mode::Assisted(assisted) => assisted.close(is_in_handler(self.id)),
-            Mode::Manual(engine) => {
-                let ended = lock(engine).take();
-                drop(ended);
-            }
-            Mode::Thread {
-                commands,
-                bell,
-                thread,
-            } => {
-                lock(commands).take();
-                bell.ring();
-                // A handler that drops the last handle runs in that thread, which then ends by itself.
-                if let Some(thread) = lock(thread).take()
-                    && !is_in_handler(self.id)
-                    && thread.join().is_err()
-                {
-                    log::error!("the engine's thread has panicked");
+            Mode::Manual(engines) => {
+                for engine in engines {
+                    let ended = lock(engine).take();
+                    drop(ended);
                 }
             }
+            Mode::Threads(threads) => {
+                threads.iter().for_each(EngineThread::end);
+                // A handler that drops the last handle runs in one of them, which then end by themselves.
+                if !is_in_handler(self.id) {
+                    threads.iter().for_each(EngineThread::join);
+                }
+            }
+        }
+        if !is_in_handler(self.id) {
+            self.commons.drop_handlers();
         }
         Ok(())
     }
@@ -251,7 +218,12 @@ impl Control {
     }
 
     pub(crate) fn events(&self) -> &EventQueue {
-        &self.events
+        self.commons.events()
+    }
+
+    /// What the engines have in common.
+    pub(crate) fn commons(&self) -> &Arc<Commons> {
+        &self.commons
     }
 
     pub(crate) fn host(&self) -> &dyn Host {
@@ -272,11 +244,19 @@ impl Control {
         self.with_descriptors(|| self.host.claim(address, port))
     }
 
+    /// Further shares of ports that the RNIC has.
+    pub(crate) fn share_ports(&self, ports: &[LocalPort]) -> Result<Vec<LocalPort>, HostError> {
+        let places = ports.iter().map(LocalPort::local);
+        places
+            .map(|place| self.host.open_port(place.ip(), place.port()))
+            .collect()
+    }
+
     fn with_descriptors<T>(&self, open: impl Fn() -> Result<T, HostError>) -> Result<T, HostError> {
         match open() {
             Err(HostError::Port(PortError::NoDescriptors)) => {
                 // A closed RNIC has none to give up.
-                let _ = self.call(Engine::release_ports);
+                let _ = self.call_each(Engine::release_ports);
                 open()
             }
             opened => opened,
@@ -291,54 +271,123 @@ impl Control {
         self.mpa
     }
 
-    /// Has the engine's owner do something, and waits for the answer.
+    /// The engine of the next queue pair: each in turn.
+    pub(crate) fn engine_for_qp(&self) -> usize {
+        self.qps.fetch_add(1, Ordering::Relaxed) % self.commons.engines()
+    }
+
+    /// The engine of the next stream that begins here: each in turn.
+    pub(crate) fn engine_for_stream(&self) -> usize {
+        self.streams.fetch_add(1, Ordering::Relaxed) % self.commons.engines()
+    }
+
+    /// Has an engine's owner do something, and waits for the answer.
     pub(crate) fn call<R: Send + 'static>(
         &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.call_on(FIRST, work)
+    }
+
+    /// Has the owner of this engine do something, and waits for the answer.
+    pub(crate) fn call_on<R: Send + 'static>(
+        &self,
+        engine: usize,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicUnavailable> {
         self.check_no_handler()?;
         let done = match &self.mode {
             Mode::Inline(inline) => inline.call(work),
             Mode::Assisted(assisted) => assisted.call(work),
-            Mode::Manual(engine) => {
+            Mode::Manual(engines) => {
+                let engine = engines.get(engine).ok_or(RnicUnavailable::Closed)?;
                 let done = lock(engine).as_mut().map(|engine| engine.call(work));
                 Ok(done
                     .ok_or(RnicUnavailable::Closed)?
                     .unwrap_or_else(|panic| resume_unwind(panic)))
             }
-            Mode::Thread { commands, bell, .. } => {
-                let (answer, reply) = mpsc::sync_channel(1);
-                let command: Command = Box::new(move |engine| {
-                    if let Ok(done) = engine.call(work) {
-                        // Whoever asked may have stopped listening.
-                        let _ = answer.send(done);
-                    }
-                });
-                send(commands, bell, command)?;
-                reply.recv().map_err(|_| RnicUnavailable::Closed)
+            Mode::Threads(threads) => {
+                let thread = threads.get(engine).ok_or(RnicUnavailable::Closed)?;
+                thread.call(work)
             }
         };
         self.do_released();
         done
     }
 
-    /// Has the engine's owner let go of something whose handle is dropped. In a handler, that happens after the handler.
+    /// Has the owners of all engines do something, one after the other; the answers.
+    pub(crate) fn call_each<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Clone + Send + 'static,
+    ) -> Result<Vec<R>, RnicUnavailable> {
+        let engines = 0..self.commons.engines();
+        engines
+            .map(|engine| self.call_on(engine, work.clone()))
+            .collect()
+    }
+
+    /// Has an engine's owner let go of something whose handle is dropped. In a handler, that happens after the handler.
     pub(crate) fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
+        self.release_on(FIRST, work);
+    }
+
+    /// Has the owner of this engine let go of something likewise.
+    pub(crate) fn release_on(
+        &self,
+        engine: usize,
+        work: impl FnOnce(&mut Engine) + Send + 'static,
+    ) {
         if !is_in_handler(self.id) {
             // An engine that is gone has nothing to let go of.
-            let _ = self.call(work);
+            let _ = self.call_on(engine, work);
             return;
         }
         match &self.mode {
-            Mode::Thread { commands, bell, .. } => {
-                let command: Command = Box::new(|engine| drop(engine.call(work)));
-                // As above; and nobody is there to be told.
-                let _ = send(commands, bell, command);
+            Mode::Threads(threads) => {
+                if let Some(thread) = threads.get(engine) {
+                    thread.release(work);
+                }
             }
             Mode::Inline(_) | Mode::Assisted(_) | Mode::Manual(_) => {
-                self.released.add(Box::new(work));
+                self.released.add(engine, Box::new(work));
             }
         }
+    }
+
+    /// Has the owners of all engines let go of something likewise.
+    pub(crate) fn release_on_each(&self, work: impl FnOnce(&mut Engine) + Clone + Send + 'static) {
+        for engine in 0..self.commons.engines() {
+            self.release_on(engine, work.clone());
+        }
+    }
+
+    /// Changes the completion event handlers, of which no engine calls one meanwhile.
+    pub(crate) fn with_handlers<R>(
+        &self,
+        change: impl FnOnce(&mut Handlers) -> Result<R, HandlerError>,
+    ) -> Result<R, HandlerError> {
+        self.check_no_handler()?;
+        self.check_open()?;
+        let changed = change(&mut self.commons.handlers().lock());
+        // A handler may have owned objects.
+        self.do_released();
+        changed
+    }
+
+    /// Has a queue pair that is Idle and not connecting be on this engine. False for any other that is on another.
+    pub(crate) fn move_qp(
+        &self,
+        id: QpId,
+        shared: &QpShared,
+        to: usize,
+    ) -> Result<bool, RnicUnavailable> {
+        let from = shared.engine();
+        if from == to {
+            return Ok(true);
+        }
+        let moving = self.call_on(from, move |engine| engine.take_out(id, to))?;
+        let moved = moving.map(|moving| self.call_on(to, move |engine| engine.enter(moving)));
+        Ok(moved.transpose()?.is_some())
     }
 
     /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
@@ -354,13 +403,13 @@ impl Control {
         if is_in_handler(self.id) {
             return;
         }
-        for release in self.released.take() {
+        for (engine, release) in self.released.take() {
             // As above.
-            let _ = self.call(release);
+            let _ = self.call_on(engine, release);
         }
     }
 
-    /// Calls the engine with something that may fail for other reasons than that there is no RNIC.
+    /// Calls an engine with something that may fail for other reasons than that there is no RNIC.
     pub(crate) fn attempt<R: Send + 'static, E: From<RnicUnavailable> + Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> Result<R, E> + Send + 'static,
@@ -368,22 +417,20 @@ impl Control {
         self.call(work)?
     }
 
-    /// Tells the engine that a queue pair has been posted to.
+    /// Tells an engine that a queue pair of its has been posted to.
     #[inline]
-    pub(crate) fn notify(&self, qp: QpId) {
-        // Else whoever has added it rings.
-        if self.ready.add(qp.slot()) {
-            self.ring();
+    pub(crate) fn notify(&self, qp: QpId, engine: usize) {
+        if engine == FIRST {
+            self.first_door.tell(qp.slot());
+        } else {
+            self.notify_other(qp, engine);
         }
     }
 
     #[inline(never)]
-    fn ring(&self) {
-        match &self.mode {
-            Mode::Thread { bell, .. } => bell.ring(),
-            Mode::Inline(inline) => inline.ring(),
-            Mode::Assisted(assisted) => assisted.ring(),
-            Mode::Manual(_) => {}
+    fn notify_other(&self, qp: QpId, engine: usize) {
+        if let Some(door) = self.commons.doors().get(engine) {
+            door.tell(qp.slot());
         }
     }
 
@@ -393,7 +440,7 @@ impl Control {
         match &self.mode {
             Mode::Inline(inline) => self.turn_inline(inline),
             Mode::Assisted(assisted) => self.turn_assisted(assisted),
-            Mode::Thread { .. } | Mode::Manual(_) => {}
+            Mode::Threads(_) | Mode::Manual(_) => {}
         }
     }
 
@@ -430,7 +477,7 @@ impl Control {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.mode {
             Mode::Inline(inline) => inline.as_fd(),
-            Mode::Thread { .. } | Mode::Assisted(_) | Mode::Manual(_) => self.quiet.as_fd(),
+            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => self.quiet.as_fd(),
         }
     }
 
@@ -439,24 +486,26 @@ impl Control {
     pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.mode {
             Mode::Inline(inline) => Some(inline.as_fd()),
-            Mode::Thread { .. } | Mode::Assisted(_) | Mode::Manual(_) => None,
+            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => None,
         }
     }
 
-    /// One turn of a manual engine at the time given; how much was done.
+    /// One turn of each manual engine at the time given; how much was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
-        match &self.mode {
-            Mode::Manual(engine) => {
-                let Some(mut locked) = self.lock_out_of_handler(engine) else {
-                    return 0;
-                };
-                let turned = locked.as_mut().map(|engine| engine.step(now));
-                drop(locked);
-                self.do_released();
-                turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
-            }
-            Mode::Thread { .. } | Mode::Inline(_) | Mode::Assisted(_) => 0,
+        let Mode::Manual(engines) = &self.mode else {
+            return 0;
+        };
+        let mut done = 0;
+        for engine in engines {
+            let Some(mut locked) = self.lock_out_of_handler(engine) else {
+                return done;
+            };
+            let turned = locked.as_mut().map(|engine| engine.step(now));
+            drop(locked);
+            self.do_released();
+            done += turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)));
         }
+        done
     }
 
     /// The engine. `None` in a handler of it, during which it is locked.
@@ -522,7 +571,7 @@ impl Control {
     ) -> io::Result<Option<Paused>> {
         match &self.mode {
             Mode::Manual(_) => Ok(None),
-            Mode::Thread { .. } | Mode::Assisted(_) => {
+            Mode::Threads(_) | Mode::Assisted(_) => {
                 self.ask_for_progress();
                 let slept = sleep_for(bell, others, timeout)?;
                 Ok(Some(Paused::after_sleep(slept)))
@@ -558,7 +607,7 @@ impl Control {
     fn leave(&self) -> io::Result<()> {
         match &self.mode {
             Mode::Inline(inline) => inline.leave(),
-            Mode::Thread { .. } | Mode::Assisted(_) | Mode::Manual(_) => Ok(()),
+            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => Ok(()),
         }
     }
 
@@ -580,11 +629,9 @@ impl Control {
     }
 }
 
-/// What an engine shares with its handles.
+/// What an RNIC's handles need of it besides its engines.
 pub(crate) struct Parts {
-    pub(crate) ready: Arc<ReadySet>,
-    pub(crate) slots: Arc<SlotTable>,
-    pub(crate) events: Arc<EventQueue>,
+    pub(crate) commons: Arc<Commons>,
     pub(crate) host: Arc<Ports>,
     pub(crate) ending: Arc<Ending>,
     pub(crate) regions: RegionPool,
@@ -597,19 +644,6 @@ impl Drop for Control {
         // It may have been closed before.
         let _ = self.shut_down();
     }
-}
-
-/// Puts a command into the mailbox of an engine's thread.
-fn send(
-    commands: &Mutex<Option<Sender<Command>>>,
-    bell: &Doorbell,
-    command: Command,
-) -> Result<(), RnicUnavailable> {
-    let sent = lock(commands).as_ref().map(|them| them.send(command));
-    sent.ok_or(RnicUnavailable::Closed)?
-        .map_err(|_| RnicUnavailable::Closed)?;
-    bell.ring();
-    Ok(())
 }
 
 /// Sleeps until `bell`, one of `others` or a signal handler ends it, `timeout` at most. True if one of `others` is readable.

@@ -6,12 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtrb::Consumer;
+use rtrb::{Consumer, Producer};
 use xwarp_driver::Sleeper;
 
 use crate::control::Control;
 use crate::error::{RefusedError, WaitError};
 use crate::inline::Bell;
+use crate::rings::Rings;
+use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
     CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
     ResizeError, RnicUnavailable, WorkCompletion,
@@ -41,7 +43,7 @@ pub struct CqInfo {
 /// is touched. The first time, [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow) names the queue (verbs draft §5.3.1).
 pub struct CompletionQueue {
     id: CqId,
-    ring: Consumer<Cqe>,
+    rings: Rings,
     /// What was in former rings, older than what is in this one.
     backlog: VecDeque<Cqe>,
     entries: usize,
@@ -62,25 +64,61 @@ fn check_entries(entries: usize) -> Result<(), CapabilityError> {
     )
 }
 
+/// The two ends of a ring for each engine; those of the first one apart.
+struct NewRings {
+    first: (Producer<Cqe>, Consumer<Cqe>),
+    others: Vec<(Producer<Cqe>, Consumer<Cqe>)>,
+}
+
+impl NewRings {
+    /// With room for so many entries. Any engine may fill all of it.
+    fn new(control: &Control, entries: usize) -> Result<Self, OutOfMemory> {
+        let others = (1..control.commons().engines()).map(|_| ring(entries));
+        Ok(Self {
+            first: ring(entries)?,
+            others: others.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The completion event handler that events are told, which there must be.
+fn checked_handler(
+    control: &Control,
+    target: &EventTarget,
+) -> Result<Option<HandlerId>, CreateError> {
+    control.check_no_handler()?;
+    control.check_open()?;
+    match target {
+        EventTarget::Handler(handler) => {
+            control.commons().handlers().lock().check(*handler)?;
+            Ok(Some(*handler))
+        }
+        EventTarget::Nobody | EventTarget::Channel(_) => Ok(None),
+    }
+}
+
 impl CompletionQueue {
     pub(crate) fn create(
         control: &Arc<Control>,
         entries: usize,
-        target: EventTarget,
+        target: &EventTarget,
     ) -> Result<Self, CreateError> {
         check_entries(entries)?;
-        let handler = match target {
-            EventTarget::Handler(handler) => Some(handler),
-            EventTarget::Nobody | EventTarget::Channel(_) => None,
-        };
-        let (producer, ring) = ring(entries)?;
+        let handler = checked_handler(control, target)?;
+        let identity = Arc::new(control.commons().cqs().give()?);
         let (sleeper, bell) = Sleeper::new()?;
         let shared = Arc::new(CqShared::new());
-        let sink = CqSink::new(producer, Arc::clone(&shared), bell, target);
-        let id = control.call(move |engine| engine.cqs().insert(sink))??;
+        let NewRings { first, others } = NewRings::new(control, entries)?;
+        let id = identity.cq();
+        let (others, consumers): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+        for (engine, producer) in [first.0].into_iter().chain(others).enumerate() {
+            let ends = (Arc::clone(&shared), bell.clone());
+            let sink = CqSink::new(Arc::clone(&identity), producer, ends, target.clone());
+            control.call_on(engine, move |engine| engine.cqs().insert(sink))?;
+        }
         Ok(Self {
             id,
-            ring,
+            rings: Rings::new(first.1, consumers.into_iter(), &shared),
             backlog: VecDeque::new(),
             entries,
             handler,
@@ -120,16 +158,22 @@ impl CompletionQueue {
     /// - [`ResizeError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
         check_entries(entries)?;
-        let (producer, ring) = ring(entries)?;
-        self.backlog
-            .try_reserve(self.entries)
-            .map_err(OutOfMemory::from)?;
-        let (id, waiting) = (self.id, self.backlog.len());
-        self.control
-            .call(move |engine| engine.cqs().resize(id, producer, waiting))??;
-        let mut former = std::mem::replace(&mut self.ring, ring);
-        self.backlog
-            .extend(std::iter::from_fn(|| former.pop().ok()));
+        let NewRings { first, others } = NewRings::new(&self.control, entries)?;
+        let room = (1 + others.len()) * self.entries;
+        self.backlog.try_reserve(room).map_err(OutOfMemory::from)?;
+        let (id, mut waiting) = (
+            self.id,
+            Some(self.backlog.len() + self.rings.len_of_others()),
+        );
+        let (others, consumers): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+        for (engine, producer) in [first.0].into_iter().chain(others).enumerate() {
+            // What is refused is refused by the first.
+            let waiting = waiting.take();
+            let resize = move |engine: &mut Engine| engine.cqs().resize(id, producer, waiting);
+            self.control.call_on(engine, resize)??;
+        }
+        let consumers = [first.1].into_iter().chain(consumers);
+        self.rings.replace(consumers, &mut self.backlog);
         self.entries = entries;
         Ok(())
     }
@@ -143,6 +187,9 @@ impl CompletionQueue {
     pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self.control.attempt(move |engine| engine.destroy_cq(id));
+        if ended.is_ok() {
+            (self.control).release_on_each(move |engine| engine.cqs().remove(id));
+        }
         self.destroyed = ended.is_ok();
         RefusedError::unless(ended, self)
     }
@@ -164,19 +211,24 @@ impl CompletionQueue {
     /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         let mut taken = None;
-        let mut copy = |completion: &WorkCompletion| {
+        if self.take_if(|completion| {
             taken = Some(*completion);
             true
-        };
-        if self.take_if(&mut copy) {
+        }) {
             return Ok(taken);
         }
+        self.poll_again()
+    }
+
+    /// Looks among what was in former rings, or turns an inline engine and looks again.
+    #[inline(never)]
+    fn poll_again(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
+        let mut taken = None;
         self.control.check_open()?;
-        if self.backlog.is_empty() {
+        let mut copy = |completion: &WorkCompletion| taken = Some(*completion);
+        if self.take_each(1, &mut copy) == 0 {
             self.control.turn();
-            self.take_if(&mut copy);
-        } else {
-            self.take_former(&mut |completion| taken = Some(*completion));
+            self.take_each(1, &mut copy);
         }
         Ok(taken)
     }
@@ -230,7 +282,11 @@ impl CompletionQueue {
         if self.control.is_closed() || !self.backlog.is_empty() {
             return false;
         }
-        let Ok(entry) = self.ring.peek() else {
+        // Where several engines complete, `poll_each` finds out which is next.
+        let Some(ring) = self.rings.only() else {
+            return false;
+        };
+        let Ok(entry) = ring.peek() else {
             return false;
         };
         if !accept(&entry.completion) {
@@ -238,7 +294,7 @@ impl CompletionQueue {
         }
         let slots = entry.slots;
         // The engine must find the place free before anybody posts again.
-        let _seen = self.ring.pop();
+        let _seen = ring.pop();
         self.control.slots().free(slots);
         true
     }
@@ -272,8 +328,8 @@ impl CompletionQueue {
     /// Takes the oldest completions as far as they are of a few queues, whose slots are freed together.
     #[inline]
     fn take_run(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
-        let there = self.ring.slots().min(most);
-        let Ok(entries) = self.ring.read_chunk(there) else {
+        let (ring, there) = self.rings.next_run(most);
+        let Ok(entries) = ring.read_chunk(there) else {
             return 0;
         };
         let (first, second) = entries.as_slices();
@@ -290,6 +346,7 @@ impl CompletionQueue {
         }
         // The engine must find the places free before anybody posts again.
         entries.commit(taken);
+        self.rings.pass(taken);
         let slots = u32::try_from(taken).unwrap_or(u32::MAX); // no more than a queue has
         freed.free(slots, self.control.slots());
         taken
@@ -407,7 +464,7 @@ impl Drop for CompletionQueue {
         let id = self.id;
         if !self.destroyed {
             // Completions of queue pairs that still use it go nowhere from now on.
-            self.control.release(move |engine| engine.cqs().remove(id));
+            (self.control).release_on_each(move |engine| engine.cqs().remove(id));
         }
         // Nobody else can poll these, and their work requests are done.
         self.take_each(usize::MAX, &mut |_completion| {});

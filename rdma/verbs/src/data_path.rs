@@ -120,6 +120,12 @@ impl PostingEnd {
     fn is_of(&self, shared: &Arc<QpShared>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
     }
+
+    /// Tells the engine that something was posted.
+    #[inline]
+    fn notify(&self) {
+        self.control.notify(self.id, self.shared.engine());
+    }
 }
 
 /// Refuses what a send queue does not take.
@@ -247,7 +253,7 @@ impl SendQueue {
     /// Tells the engine that something was posted.
     #[inline]
     pub(crate) fn ring_doorbell(&self) {
-        self.end.control.notify(self.end.id);
+        self.end.notify();
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -332,7 +338,7 @@ impl ReceiveQueue {
     pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
         if self.end.is_late() {
-            self.end.control.notify(self.end.id);
+            self.end.notify();
         }
     }
 

@@ -8,7 +8,8 @@ impl Rnic {
     /// What the queue pair does next finds it broken: a work request that begins, or a segment that is received.
     pub fn inject_qp_fault(&self, qp: QpId) -> Result<(), RnicUnavailable> {
         self.control()
-            .call(move |engine| engine.inject_qp_fault(qp))
+            .call_each(move |engine| engine.inject_qp_fault(qp))
+            .map(drop)
     }
 
     /// The buffer that is taken next from the queue is none that can have been posted.

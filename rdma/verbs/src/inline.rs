@@ -59,11 +59,6 @@ impl Inline {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was posted: whoever sleeps turns the engine.
-    pub(crate) fn ring(&self) {
-        self.bell.ring();
-    }
-
     /// A verb.
     pub(crate) fn call<R>(
         &self,

@@ -100,6 +100,7 @@ mod cq;
 mod data_path;
 #[cfg(doctest)]
 mod does_not_compile;
+mod engine_thread;
 pub mod error;
 pub mod event;
 #[cfg(feature = "fault-injection")]
@@ -118,6 +119,7 @@ mod private_data;
 mod qp;
 mod qp_change;
 mod released;
+mod rings;
 mod rnic;
 mod rnic_config;
 mod runner;

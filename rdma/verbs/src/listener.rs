@@ -68,7 +68,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.0.inbox().close();
+        drop(self.0.inbox().close());
     }
 }
 
@@ -146,10 +146,13 @@ impl ConnectionRequest {
             self.id = Some(id);
             return Err(AcceptError::OtherRnic);
         }
+        if !qp.move_to(id.engine())? {
+            self.id = Some(id);
+            return Err(AcceptError::InvalidState(qp.state()));
+        }
         let (qp, data) = (qp.id(), private_data.to_vec());
-        let answered = self
-            .control
-            .call(move |engine| engine.accept(id, qp, &data))?;
+        let answered =
+            (self.control).call_on(id.engine(), move |engine| engine.accept(id, qp, &data))?;
         self.settle(id, answered)
     }
 
@@ -182,9 +185,8 @@ impl ConnectionRequest {
             return Err(AcceptError::PeerGone);
         };
         let data = private_data.to_vec();
-        let answered = self
-            .control
-            .call(move |engine| engine.reject(id, ord, &data))?;
+        let answered =
+            (self.control).call_on(id.engine(), move |engine| engine.reject(id, ord, &data))?;
         self.settle(id, answered)
     }
 
@@ -202,7 +204,7 @@ impl ConnectionRequest {
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            self.control.release(move |engine| {
+            self.control.release_on(id.engine(), move |engine| {
                 // A peer that is gone needs no answer.
                 let _ = engine.reject(id, None, &[]);
             });

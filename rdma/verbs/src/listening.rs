@@ -13,7 +13,8 @@ use xwarp_rnic::queues::Inbox;
 
 /// A port that an RNIC listens on, and the inbox for what has come. Dropping it ends the listening.
 pub(crate) struct Listening<T> {
-    key: ListenKey,
+    /// The engines', in their order.
+    keys: Vec<ListenKey>,
     addresses: Vec<SocketAddr>,
     /// They go after the engine has ended the listening.
     _claims: Vec<Claim>,
@@ -23,19 +24,23 @@ pub(crate) struct Listening<T> {
 
 impl<T> Listening<T> {
     pub(crate) fn new(
-        key: ListenKey,
         addresses: Vec<SocketAddr>,
         claims: Vec<Claim>,
         inbox: Arc<Inbox<T>>,
         control: &Arc<Control>,
     ) -> Self {
         Self {
-            key,
+            keys: Vec::new(),
             addresses,
             _claims: claims,
             inbox,
             control: Arc::clone(control),
         }
+    }
+
+    /// The next engine listens.
+    pub(crate) fn add(&mut self, key: ListenKey) {
+        self.keys.push(key);
     }
 
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
@@ -79,7 +84,8 @@ impl<T> Listening<T> {
 
 impl<T> Drop for Listening<T> {
     fn drop(&mut self) {
-        let key = self.key;
-        self.control.release(move |engine| engine.unlisten(key));
+        for (engine, key) in self.keys.iter().copied().enumerate() {
+            (self.control).release_on(engine, move |engine| engine.unlisten(key));
+        }
     }
 }

@@ -26,7 +26,7 @@ pub struct ProtectionDomain {
 
 impl ProtectionDomain {
     pub(crate) fn new(control: &Arc<Control>) -> Result<Self, CreateError> {
-        let id = control.attempt(|engine| engine.domains().allocate())?;
+        let id = control.attempt(|engine| engine.stags().domains().allocate())?;
         Ok(Self {
             id,
             deallocated: false,
@@ -45,7 +45,7 @@ impl ProtectionDomain {
         let id = self.id;
         let ended = self
             .control
-            .attempt(move |engine| engine.domains().deallocate(id));
+            .attempt(move |engine| engine.stags().domains().deallocate(id));
         self.deallocated = ended.is_ok();
         RefusedError::unless(ended, self)
     }
@@ -80,6 +80,6 @@ impl Drop for ProtectionDomain {
         if self.deallocated {
             return;
         }
-        (self.control).release(move |engine| engine.domains().orphan(id));
+        (self.control).release(move |engine| engine.stags().domains().orphan(id));
     }
 }

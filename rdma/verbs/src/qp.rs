@@ -20,6 +20,7 @@ use crate::private_data::PrivateData;
 use crate::qp_change::QpChange;
 use crate::srq::SharedReceiveQueue;
 use crate::state_changes::StateChanges;
+use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::ModifyQp;
 use xwarp_rnic::model::{
     Access, CapabilityError, ConnectError, ConnectionInfo, CqId, CreateError, Depths, DestroyError,
@@ -126,7 +127,8 @@ impl QueuePair {
         config.check(control.mpa().max_revision, srq.is_some())?;
         let (sends, sq) = WorkQueue::rings(config.send_depth)?;
         let (recvs, receives) = receives(config, srq)?;
-        let shared = Arc::new(QpShared::new(config.start_up()));
+        let engine = control.engine_for_qp();
+        let shared = Arc::new(QpShared::new(config.start_up(), engine));
         let new = NewQp {
             pd,
             access: config.access(),
@@ -134,13 +136,13 @@ impl QueuePair {
             extensions: config.rfc7306,
             sge: config.payload_limits(),
             sq,
-            receives,
             send_cq,
             recv_cq,
             shared: Arc::clone(&shared),
             slots: Arc::clone(control.slots()),
         };
-        let (id, user) = control.call(move |engine| engine.create_qp(new))??;
+        let (id, user) =
+            control.call_on(engine, move |engine| engine.create_qp(new, receives))??;
         let end = PostingEnd::new(id, config, &shared, srq.is_some(), control);
         Ok(Self {
             id,
@@ -241,6 +243,19 @@ impl QueuePair {
 
     pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
+    }
+
+    /// A verb of its engine. Whoever moves it to another has the handle for that.
+    fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.control.call_on(self.shared.engine(), work)
+    }
+
+    /// Has it be on this engine, if it is Idle and not connecting. False if it is on another.
+    pub(crate) fn move_to(&mut self, engine: usize) -> Result<bool, RnicUnavailable> {
+        self.control.move_qp(self.id, &self.shared, engine)
     }
 
     /// `PostSQ` (verbs draft §9.3.1.1): posts to the send queue. In Idle the work waits for the connection.
@@ -369,7 +384,8 @@ impl QueuePair {
             private_data: private_data.to_vec(),
             timeout,
         };
-        Connecting::begin(self.id, wanted, &self.control)
+        let place = (self.id, self.shared.engine());
+        Connecting::begin(place, wanted, &self.control)
     }
 
     /// Closes gracefully, as RFC 5041 §6.2.1 has it: everything posted is sent first, and the peer may go on sending until it closes,
@@ -412,7 +428,7 @@ impl QueuePair {
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn begin_disconnect(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
-        self.control.call(move |engine| engine.disconnect(id))
+        self.call(move |engine| engine.disconnect(id))
     }
 
     /// Modify QP (verbs draft §9.2.5.3): changes attributes, then the state. When it returns the state has changed, though the queue
@@ -447,9 +463,11 @@ impl QueuePair {
         }
         let change = change.modify;
         let (ends, rings) = self.other_rings(&change)?;
-        let depths = self
-            .control
-            .call(move |engine| engine.modify_qp(id, change, rings))??;
+        if let Some(handover) = &change.handover {
+            let to = handover.stream.engine();
+            self.move_to(to)?;
+        }
+        let depths = self.call(move |engine| engine.modify_qp(id, change, rings))??;
         if let Some(path) = &mut self.data_path {
             path.resize(ends);
         }
@@ -478,7 +496,7 @@ impl QueuePair {
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn query(&self) -> Result<QpInfo, RnicUnavailable> {
         let id = self.id;
-        let info = self.control.call(move |engine| engine.query_qp(id))?;
+        let info = self.call(move |engine| engine.query_qp(id))?;
         info.ok_or(RnicUnavailable::Closed)
     }
 
@@ -491,7 +509,7 @@ impl QueuePair {
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn load(&self) -> Result<Option<ConnLoad>, RnicUnavailable> {
         let id = self.id;
-        self.control.call(move |engine| engine.load_of(id))
+        self.call(move |engine| engine.load_of(id))
     }
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
@@ -503,9 +521,8 @@ impl QueuePair {
     /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
-        let ended = self
-            .control
-            .attempt(move |engine| engine.try_destroy_qp(id));
+        let ended = self.call(move |engine| engine.try_destroy_qp(id));
+        let ended = ended.map_err(DestroyError::from).flatten();
         self.destroyed = ended.is_ok();
         RefusedError::unless(ended, self)
     }
@@ -518,7 +535,7 @@ impl QueuePair {
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn abort(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
-        self.control.call(move |engine| engine.abort_qp(id))
+        self.call(move |engine| engine.abort_qp(id))
     }
 }
 
@@ -534,6 +551,6 @@ impl Drop for QueuePair {
         if self.destroyed {
             return;
         }
-        self.control.release(move |engine| engine.destroy_qp(id));
+        (self.control).release_on(self.shared.engine(), move |engine| engine.destroy_qp(id));
     }
 }

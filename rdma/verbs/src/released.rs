@@ -11,14 +11,15 @@ pub(crate) type Release = Box<dyn FnOnce(&mut Engine) + Send>;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Released {
-    list: Mutex<Vec<Release>>,
+    list: Mutex<Vec<(usize, Release)>>,
     /// There may be something in the list.
     any: AtomicBool,
 }
 
 impl Released {
-    pub(crate) fn add(&self, release: Release) {
-        self.lock().push(release);
+    /// For the owner of this engine.
+    pub(crate) fn add(&self, engine: usize, release: Release) {
+        self.lock().push((engine, release));
         self.any.store(true, Ordering::Release);
     }
 
@@ -28,8 +29,8 @@ impl Released {
         self.any.load(Ordering::Acquire)
     }
 
-    /// All of it. Costs one load if there is nothing.
-    pub(crate) fn take(&self) -> Vec<Release> {
+    /// All of it, each with its engine. Costs one load if there is nothing.
+    pub(crate) fn take(&self) -> Vec<(usize, Release)> {
         if !self.has_any() {
             return Vec::new();
         }
@@ -37,7 +38,7 @@ impl Released {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Release>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Release)>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,38 +1,46 @@
 //! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use xwarp_driver::net::InterfaceReporter;
 use xwarp_driver::{
     Capture, Doorbell, Nic, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, Sleeper,
 };
 use xwarp_tcp::{Instant, Stack, StackConfig};
 
+use crate::assisted::Assisted;
 use crate::async_events::AsyncEvents;
 use crate::bound::BoundPort;
 use crate::channel::CompletionChannel;
 use crate::config::Progress;
-use crate::control::{Control, Parts};
+use crate::control::{Control, Mode, Parts};
 use crate::cq::CompletionQueue;
+use crate::engine_thread::EngineThread;
 use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
+use crate::hosted::HostedEngine;
 use crate::in_handler::Guarded;
+use crate::inline::Inline;
 use crate::listener::Listener;
 use crate::pd::ProtectionDomain;
 use crate::ports::Ports;
+use crate::released::Released;
 use crate::rnic_config::RnicConfig;
+use crate::runner::Runner;
 use crate::streaming::{ConnectingStream, LlpStream, StreamListener};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
-    ListenError, MAX_QPS, MAX_SRQS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
+    ListenError, MAX_QPS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
 };
-use xwarp_rnic::queues::{EventQueue, EventTarget, ReadySet, SlotTable};
+use xwarp_rnic::queues::{Door, Ending, EventTarget, InCommon};
 use xwarp_rnic::stags::StagTable;
-use xwarp_rnic::tables::Handler;
+use xwarp_rnic::tables::{Commons, Handler};
 
 /// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
 pub struct Rnic {
@@ -68,7 +76,7 @@ impl Rnic {
         let watching = nic.watch.start(waking.1.clone())?;
         let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering, watching));
         let stack = Stack::new(nic.io, stack);
-        let mut rnic = Self::assemble(stack, host, nic.regions, waking, config)?;
+        let mut rnic = Self::assemble(vec![(stack, waking)], host, nic.regions, config)?;
         rnic.info = Some(nic.info);
         rnic.capture = nic.capture;
         Ok(rnic)
@@ -81,44 +89,61 @@ impl Rnic {
     /// [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     pub fn with_io(
         io: Box<dyn PacketIo>,
-        stack: StackConfig,
+        stack: &StackConfig,
         host: Arc<dyn Host>,
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let stack = Stack::new(io, stack);
-        Self::assemble(stack, host, regions, Sleeper::new()?, config)
+        Self::with_ios(vec![io], stack, host, regions, config)
+    }
+
+    /// An RNIC over several queues of a packet interface, likewise, each with an engine of its own. Frames of a connection come to the queue
+    /// that its first frame has come to, or has left by. [`Progress::Inline`] and [`Progress::Assisted`] have one engine.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or the host has no thread, file descriptor or
+    /// memory left.
+    pub fn with_ios(
+        ios: Vec<Box<dyn PacketIo>>,
+        stack: &StackConfig,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        let engine = |io| Ok((Stack::new(io, stack.clone()), Sleeper::new()?));
+        let engines = ios.into_iter().map(engine).collect::<io::Result<_>>()?;
+        Self::assemble(engines, host, regions, config)
     }
 
     fn assemble(
-        stack: Stack,
+        engines: Vec<(Stack, Waking)>,
         host: Arc<dyn Host>,
         regions: RegionPool,
-        waking: (Sleeper, Doorbell),
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let events = Arc::new(EventQueue::new(config.max_events)?);
-        let ready = Arc::new(ReadySet::new(MAX_QPS));
+        let (stacks, wakings): (Vec<_>, Vec<_>) = engines.into_iter().unzip();
+        let commons = commons(config, &wakings)?;
         let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
-        let slots = SlotTable::new(MAX_QPS, MAX_SRQS)?;
-        let (mpa, queue, freed) = (config.mpa, Arc::clone(&ready), Arc::clone(&slots));
-        let told = Arc::clone(&events);
-        let mut engine = Engine::new(stack, queue, told, mpa, stags, freed, MAX_QPS);
         let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
-        engine.attend(Arc::clone(&host) as Arc<dyn Host>, Arc::clone(&ending));
+        let stags = InCommon::of_engines(stags, stacks.len(), StagTable::share);
+        let engines = stacks.into_iter().zip(stags).zip(commons.doors());
+        let new = |(index, ((stack, stags), door))| {
+            Engine::new(stack, config.mpa, stags, &commons, (index, door))
+        };
+        let mut engines: Vec<Engine> = engines.enumerate().map(new).collect();
+        attend(&mut engines, &wakings, &host, &ending);
         let parts = Parts {
-            ready,
-            slots,
-            events,
+            commons,
             host,
             ending,
             regions,
             mpa: config.mpa,
             released: Arc::default(),
         };
-        let control = run_by(config, engine, parts, waking)?;
+        let mode = run_by(config, engines, wakings, &parts.released)?;
         Ok(Self {
-            control,
+            control: Control::new(mode, parts)?,
             info: None,
             backlog: config.backlog.max(1),
             pbl_mode: config.pbl_mode,
@@ -183,7 +208,7 @@ impl Rnic {
     /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.control, entries, EventTarget::Nobody)
+        CompletionQueue::create(&self.control, entries, &EventTarget::Nobody)
     }
 
     /// Create CQ with a handler (verbs draft §9.2.3.1): its events are told the handler, besides whoever waits for the queue itself.
@@ -200,7 +225,7 @@ impl Rnic {
         entries: usize,
         handler: HandlerId,
     ) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.control, entries, EventTarget::Handler(handler))
+        CompletionQueue::create(&self.control, entries, &EventTarget::Handler(handler))
     }
 
     /// A completion channel, on which completion queues can be created. It takes a file descriptor.
@@ -231,7 +256,7 @@ impl Rnic {
             return Err(CreateError::InvalidChannel);
         }
         let target = EventTarget::Channel(Arc::clone(channel.notices()));
-        CompletionQueue::create(&self.control, entries, target)
+        CompletionQueue::create(&self.control, entries, &target)
     }
 
     /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
@@ -250,7 +275,7 @@ impl Rnic {
         handler: impl FnMut(CqId) + Send + 'static,
     ) -> Result<HandlerId, HandlerError> {
         let handler = self.completion_handler(handler);
-        (self.control).call(|engine| engine.handlers().add(handler))?
+        (self.control).with_handlers(|handlers| handlers.add(handler))
     }
 
     /// Set Completion Event Handler (verbs draft §9.4.1): puts another handler in the place of one, for all completion queues that have it.
@@ -265,7 +290,7 @@ impl Rnic {
         handler: impl FnMut(CqId) + Send + 'static,
     ) -> Result<(), HandlerError> {
         let handler = self.completion_handler(handler);
-        (self.control).call(move |engine| engine.handlers().replace(id, handler))?
+        (self.control).with_handlers(|handlers| handlers.replace(id, handler))
     }
 
     fn completion_handler(&self, handler: impl FnMut(CqId) + Send + 'static) -> Handler {
@@ -281,8 +306,7 @@ impl Rnic {
     /// - [`HandlerError::Unknown`]: there is no such handler.
     /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn clear_completion_handler(&self, id: HandlerId) -> Result<(), HandlerError> {
-        self.control
-            .call(move |engine| engine.handlers().clear(id))?
+        (self.control).with_handlers(|handlers| handlers.clear(id))
     }
 
     /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).
@@ -429,7 +453,8 @@ impl Rnic {
     ///
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn counters(&self) -> Result<RnicCounters, RnicUnavailable> {
-        self.control.call(|engine| engine.counters())
+        let all = self.control.call_each(|engine| engine.counters())?;
+        Ok(RnicCounters::total(&all))
     }
 
     /// Turns an inline engine once, and has the RNIC's descriptor become readable when there is something to do: at once, if there is more.
@@ -484,8 +509,8 @@ impl Rnic {
         self.control.wait_readable(fds, timeout)
     }
 
-    /// Turns a manual engine once, at the time `now`. Returns how much it has done: 0 if there was nothing to do, or
-    /// the engine is not manual.
+    /// Turns each manual engine once, at the time `now`. Returns how much they have done: 0 if there was nothing to do, or
+    /// the engines are not manual.
     pub fn step_at(&self, now: Instant) -> usize {
         self.control.step_at(now)
     }
@@ -496,23 +521,77 @@ impl Rnic {
     ///
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn next_deadline(&self) -> Result<Option<Instant>, RnicUnavailable> {
-        self.control.call(|engine| engine.next_deadline())
+        let all = self.control.call_each(|engine| engine.next_deadline())?;
+        Ok(all.into_iter().flatten().min())
     }
 }
 
-/// Has the engine be run as the configuration says.
+/// What wakes whoever turns an engine.
+type Waking = (Sleeper, Doorbell);
+
+/// What the engines that are woken by these have in common. A manual one never sleeps.
+fn commons(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<Commons>> {
+    let sleeps = config.progress != Progress::Manual;
+    let door = |(_, bell): &Waking| Door::new(MAX_QPS, sleeps.then(|| bell.clone()));
+    let mut doors = wakings.iter().map(door).map(Arc::new);
+    let first = doors.next();
+    let first = first.ok_or_else(|| refusal("an RNIC needs a queue: open it with one at least"))?;
+    Commons::new(first, doors, config.max_events)
+}
+
+fn refusal(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Has the engines learn of changes of the interface: the first from the host, the others from the first.
+fn attend(engines: &mut [Engine], wakings: &[Waking], host: &Arc<Ports>, ending: &Arc<Ending>) {
+    let mut monitor = host.monitor();
+    let watched = monitor.is_some();
+    let relay = |(_, bell): &Waking| InterfaceReporter::new(Some(bell.clone()));
+    let others = wakings.iter().skip(1).filter(|_| watched).map(relay);
+    let (mut relays, monitors): (Vec<_>, Vec<_>) = others.unzip();
+    let mut monitors = monitors.into_iter();
+    for engine in engines {
+        let host = Arc::clone(host) as Arc<dyn Host>;
+        engine.attend(
+            host,
+            Arc::clone(ending),
+            monitor,
+            std::mem::take(&mut relays),
+        );
+        monitor = monitors.next();
+    }
+}
+
+/// Has the engines be run as the configuration says.
 fn run_by(
     config: &RnicConfig,
-    engine: Engine,
-    parts: Parts,
-    waking: (Sleeper, Doorbell),
-) -> std::io::Result<Arc<Control>> {
+    mut engines: Vec<Engine>,
+    wakings: Vec<Waking>,
+    released: &Arc<Released>,
+) -> io::Result<Mode> {
+    let waiting = config.wait_mode;
     match config.progress {
-        Progress::Thread => Control::threaded(engine, parts, config.wait_mode, waking),
-        Progress::Inline => Control::inline(engine, parts, config.wait_mode, &waking),
-        Progress::Assisted => Control::assisted(engine, parts, config.wait_mode, &waking),
-        Progress::Manual => Control::manual(engine, parts),
+        Progress::Manual => return Mode::manual(engines),
+        Progress::Thread => {
+            let threads = engines.into_iter().zip(wakings);
+            let start = |(engine, waking)| EngineThread::start(engine, waiting, waking);
+            return Ok(Mode::Threads(
+                threads.map(start).collect::<io::Result<_>>()?,
+            ));
+        }
+        Progress::Inline | Progress::Assisted => {}
     }
+    let (Some(engine), [waking], true) = (engines.pop(), &*wakings, engines.is_empty()) else {
+        return Err(refusal(
+            "an application's thread turns one engine, for one queue: use Progress::Thread for several",
+        ));
+    };
+    let runner = Runner::new(HostedEngine::new(engine)?, waiting);
+    if config.progress == Progress::Inline {
+        return Ok(Mode::Inline(Inline::new(runner, waking)?));
+    }
+    Ok(Mode::Assisted(Assisted::new(runner, waking, released)?))
 }
 
 impl AsFd for Rnic {

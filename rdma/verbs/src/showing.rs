@@ -8,15 +8,19 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::ShownState;
 use xwarp_tcp::Instant;
 
-/// The queue that the one engine serves.
-const QUEUE: u32 = 0;
 /// The state is shown at most this often. It takes a few thousand instructions.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// An engine's state on the board of its interface, until the engine ends.
 pub(crate) struct Showing {
     board: Arc<StateBoard>,
+    queue: u32,
     pace: Pace,
+}
+
+/// The queue that an engine serves.
+fn queue_of(engine: &Engine) -> u32 {
+    u32::try_from(engine.index()).unwrap_or(u32::MAX)
 }
 
 impl Showing {
@@ -24,8 +28,11 @@ impl Showing {
     pub(crate) fn begin(engine: &Engine) -> Option<Self> {
         let board = engine.host()?.board()?;
         show(&board, engine);
-        let pace = Pace::default();
-        Some(Self { board, pace })
+        Some(Self {
+            board,
+            queue: queue_of(engine),
+            pace: Pace::default(),
+        })
     }
 
     /// After a turn that has done so much.
@@ -70,7 +77,7 @@ impl Pace {
 impl Drop for Showing {
     /// The engine ends, though the program may stay.
     fn drop(&mut self) {
-        if let Err(error) = self.board.wipe(QUEUE) {
+        if let Err(error) = self.board.wipe(self.queue) {
             log::debug!("the engine's state stays on the board: {error}");
         }
     }
@@ -78,7 +85,7 @@ impl Drop for Showing {
 
 #[cold]
 fn show(board: &StateBoard, engine: &Engine) {
-    if let Err(error) = board.show(QUEUE, ShownState::KEY, engine.shown_state()) {
+    if let Err(error) = board.show(queue_of(engine), ShownState::KEY, engine.shown_state()) {
         log::debug!("the engine's state is not shown: {error}");
     }
 }

@@ -14,7 +14,7 @@ use crate::attempt::{Attempt, no_descriptor};
 use crate::control::Control;
 use crate::error::{RnicEnded, WaitError};
 use crate::listening::Listening;
-use xwarp_rnic::engine::StreamOrder;
+use xwarp_rnic::engine::{Engine, StreamOrder};
 use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::StreamId;
 use xwarp_rnic::model::StreamState;
@@ -68,7 +68,7 @@ impl LlpStream {
         control: &Arc<Control>,
     ) -> Result<Self, RnicUnavailable> {
         let watcher = Arc::clone(&signal);
-        control.call(move |engine| engine.watch_stream(id, watcher))?;
+        control.call_on(id.engine(), move |engine| engine.watch_stream(id, watcher))?;
         Ok(Self {
             id,
             signal,
@@ -79,6 +79,14 @@ impl LlpStream {
     #[cfg(feature = "tokio")]
     pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
+    }
+
+    /// A verb of its engine.
+    fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.control.call_on(self.id.engine(), work)
     }
 
     /// The stream's identity, which [`QpInfo::stream`](crate::attr::QpInfo::stream) tells once a queue pair has it.
@@ -97,7 +105,7 @@ impl LlpStream {
     /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn state(&self) -> Result<StreamState, RnicUnavailable> {
         let id = self.id;
-        self.control.call(move |engine| engine.stream_state(id))
+        self.call(move |engine| engine.stream_state(id))
     }
 
     /// Waits until it is established, up to `timeout`.
@@ -131,7 +139,7 @@ impl LlpStream {
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
         let (id, len) = (self.id, into.len());
         self.signal.clear();
-        let read = (self.control).call(move |engine| engine.read_stream(id, len));
+        let read = self.call(move |engine| engine.read_stream(id, len));
         self.settle()?;
         let bytes = read??;
         into[..bytes.len()].copy_from_slice(&bytes);
@@ -146,8 +154,7 @@ impl LlpStream {
     /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let (id, bytes) = (self.id, bytes.to_vec());
-        self.control
-            .call(move |engine| engine.write_stream(id, &bytes))?
+        self.call(move |engine| engine.write_stream(id, &bytes))?
     }
 
     /// Fills all of `into`, up to `timeout`. What had come by the time of an error is lost.
@@ -196,7 +203,7 @@ impl LlpStream {
     /// Raises the signal again, which a look has cleared, if there is something to read.
     fn settle(&self) -> Result<(), RnicUnavailable> {
         let id = self.id;
-        let has_news = (self.control).call(move |engine| engine.stream_is_readable(id));
+        let has_news = self.call(move |engine| engine.stream_is_readable(id));
         if has_news != Ok(false) {
             self.signal.raise();
         }
@@ -234,7 +241,7 @@ fn wait(
 impl Drop for LlpStream {
     fn drop(&mut self) {
         let id = self.id;
-        self.control.release(move |engine| engine.drop_stream(id));
+        (self.control).release_on(id.engine(), move |engine| engine.drop_stream(id));
     }
 }
 
@@ -242,6 +249,7 @@ impl Drop for LlpStream {
 /// stream up.
 pub struct ConnectingStream {
     attempt: Attempt<StreamId>,
+    engine: usize,
     /// The stream's.
     signal: Arc<Signal>,
 }
@@ -265,9 +273,13 @@ impl ConnectingStream {
             watcher: Arc::clone(&signal),
             outcome: Arc::clone(&outcome),
         };
-        control.call(move |engine| engine.connect_stream(order, next_hop))?;
+        let engine = control.engine_for_stream();
+        control.call_on(engine, move |engine| {
+            engine.connect_stream(order, next_hop);
+        })?;
         Ok(Self {
             attempt: Attempt::new(outcome, control),
+            engine,
             signal,
         })
     }
@@ -322,7 +334,7 @@ impl Drop for ConnectingStream {
     fn drop(&mut self) {
         if let Some(outcome) = self.attempt.unfinished() {
             let control = self.attempt.control();
-            control.release(move |engine| engine.cancel_stream(&outcome));
+            control.release_on(self.engine, move |engine| engine.cancel_stream(&outcome));
         }
     }
 }
@@ -375,7 +387,7 @@ impl StreamListener {
                 Err(WaitError::Unavailable(why)) => return Err(why.into()),
                 Err(WaitError::System(error)) => {
                     log::warn!("a connection that has come is closed: {error}");
-                    control.call(move |engine| engine.drop_stream(id))?;
+                    control.call_on(id.engine(), move |engine| engine.drop_stream(id))?;
                     continue;
                 }
             };
@@ -387,6 +399,16 @@ impl StreamListener {
             }
         }
         Ok(None)
+    }
+}
+
+impl Drop for StreamListener {
+    /// Streams that wait to be taken are closed.
+    fn drop(&mut self) {
+        for id in self.0.inbox().close() {
+            let control = self.0.control();
+            control.release_on(id.engine(), move |engine| engine.drop_stream(id));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use xwarp::Rnic;
 use xwarp_driver::Wire;
 
-use crate::{MemoryRnic, Side, carry};
+use crate::{MemoryRnic, Queues, Side, carry};
 
 /// A thread that carries frames both ways until the cable is dropped.
 pub struct Cable {
@@ -18,12 +18,29 @@ pub struct Cable {
 impl Cable {
     /// Joins two interfaces.
     pub fn new(a: Wire, b: Wire) -> Self {
+        Self::carrying(move || {
+            carry(&a, &b);
+            carry(&b, &a);
+        })
+    }
+
+    /// Joins two interfaces of several queues each.
+    pub fn between_queues([a, b]: [(Queues, Wire); 2]) -> Self {
+        let ((mut of_a, a), (mut of_b, b)) = (a, b);
+        Self::carrying(move || {
+            of_a.carry();
+            of_b.carry();
+            carry(&a, &b);
+            carry(&b, &a);
+        })
+    }
+
+    fn carrying(mut carry: impl FnMut() + Send + 'static) -> Self {
         let cut = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&cut);
         let work = move || {
             while !stop.load(Ordering::Relaxed) {
-                carry(&a, &b);
-                carry(&b, &a);
+                carry();
                 thread::yield_now();
             }
         };

@@ -7,10 +7,10 @@ use xwarp::config::Progress;
 use xwarp::error::OpenError;
 use xwarp::sim::{FixedHost, Host, RegionPool};
 use xwarp::{Rnic, RnicConfig};
-use xwarp_driver::{MemoryIo, Wire};
+use xwarp_driver::{MemoryIo, PacketIo, Wire};
 use xwarp_tcp::StackConfig;
 
-use crate::Side;
+use crate::{Queues, Side};
 
 /// Frames of an interface, unless said otherwise.
 const FRAMES: usize = 64;
@@ -19,6 +19,14 @@ const REGION_AREA: usize = 1 << 16;
 
 fn area_of(bytes: usize) -> RegionPool {
     RegionPool::anonymous(bytes).expect("memory")
+}
+
+fn announce_if(announced: bool, io: MemoryIo) -> MemoryIo {
+    if announced {
+        io.announced().expect("a descriptor")
+    } else {
+        io
+    }
 }
 
 /// An RNIC that is going to be opened at one side of a link. Its engine turns when the test says so, unless [`progress`](Self::progress)
@@ -111,6 +119,31 @@ impl MemoryRnic {
         self
     }
 
+    /// Opens it on several queues, each with an engine of its own; what joins the queues, and the wire.
+    ///
+    /// # Panics
+    ///
+    /// If the process lacks what the engines need.
+    pub fn open_on(self, queues: usize) -> (Rnic, Queues, Wire) {
+        let opened = self.try_open_on(queues);
+        opened.expect("an RNIC without a kernel")
+    }
+
+    /// The same, where that may be refused.
+    pub fn try_open_on(self, queues: usize) -> Result<(Rnic, Queues, Wire), OpenError> {
+        let (queues, ios, wire) = Queues::join(queues, self.frames);
+        let ios = ios.into_iter().map(|io| announce_if(self.announced, io));
+        let boxed = ios.map(|io| Box::new(io) as Box<dyn PacketIo>);
+        let rnic = Rnic::with_ios(
+            boxed.collect(),
+            &self.stack,
+            self.host,
+            self.regions.unwrap_or_else(|| area_of(REGION_AREA)),
+            &self.config,
+        )?;
+        Ok((rnic, queues, wire))
+    }
+
     /// Opens it; the wire at its interface.
     pub fn open(self) -> (Rnic, Wire) {
         self.try_open().expect("an RNIC without a kernel")
@@ -119,14 +152,10 @@ impl MemoryRnic {
     /// The same, where the process may lack what an engine needs.
     pub fn try_open(self) -> Result<(Rnic, Wire), OpenError> {
         let (io, wire) = MemoryIo::new(self.frames).expect("memory");
-        let io = if self.announced {
-            io.announced().expect("a descriptor")
-        } else {
-            io
-        };
+        let io = announce_if(self.announced, io);
         let rnic = Rnic::with_io(
             Box::new(io),
-            self.stack,
+            &self.stack,
             self.host,
             self.regions.unwrap_or_else(|| area_of(REGION_AREA)),
             &self.config,

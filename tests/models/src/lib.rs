@@ -174,6 +174,93 @@ fn whoever_finds_a_queue_pair_ready_need_not_wake_the_engine() {
     });
 }
 
+/// A queue pair that is posted to while it moves from engine 0 to engine 1.
+struct Moving {
+    tail: AtomicUsize,
+    engine: AtomicUsize,
+    doors: [ReadySet; 2],
+    /// It has left engine 0.
+    left: AtomicUsize,
+    /// What was seen of the tail.
+    seen: AtomicUsize,
+}
+
+impl Moving {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            tail: AtomicUsize::new(0),
+            engine: AtomicUsize::new(0),
+            doors: [ReadySet::new(1), ReadySet::new(1)],
+            left: AtomicUsize::new(0),
+            seen: AtomicUsize::new(0),
+        })
+    }
+
+    fn post(&self) {
+        self.tail.store(1, Ordering::Release);
+        self.doors[self.engine.load(Ordering::Relaxed)].add(0);
+    }
+
+    fn look(&self) {
+        let tail = self.tail.load(Ordering::Acquire);
+        self.seen.store(tail, Ordering::Relaxed);
+    }
+
+    /// A turn of engine 0, which hands on what it is told of a queue pair that has left.
+    fn turn_of_first(&self, has_it: bool) {
+        self.doors[0].drain(|_| {
+            if has_it {
+                self.look();
+            } else {
+                self.doors[1].add(0);
+            }
+        });
+    }
+
+    /// Engine 0 lets it go.
+    fn leave(&self) {
+        self.turn_of_first(true);
+        self.left.store(1, Ordering::Release);
+        self.turn_of_first(false);
+    }
+
+    /// It enters engine 1 if it has left engine 0. True if it has.
+    fn enter(&self) -> bool {
+        if self.left.load(Ordering::Acquire) == 0 {
+            self.doors[1].drain(|_| {});
+            return false;
+        }
+        self.engine.store(1, Ordering::Relaxed);
+        self.look();
+        self.doors[1].drain(|_| self.look());
+        true
+    }
+}
+
+#[test]
+fn post_to_a_queue_pair_that_moves_is_seen_by_the_engine_that_it_is_on_then() {
+    loom::model(|| {
+        let moving = Moving::new();
+        let run = |work: fn(&Moving) -> bool| {
+            let moving = Arc::clone(&moving);
+            thread::spawn(move || work(&moving))
+        };
+        let poster = run(|moving| {
+            moving.post();
+            true
+        });
+        let second = run(Moving::enter);
+        moving.leave();
+        poster.join().unwrap();
+        if !second.join().unwrap() {
+            moving.enter();
+        }
+        moving.turn_of_first(false);
+        moving.doors[1].drain(|_| moving.look());
+        assert_eq!(moving.seen.load(Ordering::Relaxed), 1);
+    });
+}
+
 /// The engine's thread, as far as it rests: whether it does, and the token that wakes it.
 struct Engine {
     hand_over: HandOver,

@@ -16,8 +16,8 @@ use xwarp_driver::net::{
     InterfaceEnd, InterfaceNews, InterfaceReporter, InterfaceState, MacAddr, Network,
 };
 use xwarp_netsim::{Rng, Seed};
-use xwarp_tcp::StackConfig;
-use xwarp_test_kit::{Drops, MemoryRnic, Side, drops_of};
+use xwarp_tcp::{Instant, StackConfig};
+use xwarp_test_kit::{Drops, MemoryRnic, Queues, Side, drops_of};
 
 use crate::MIB;
 
@@ -67,6 +67,8 @@ struct Inner {
     interface: RefCell<InterfaceState>,
     reporter: InterfaceReporter,
     rnic: Rnic,
+    /// What joins the queues of its interface, if there are several. It carries the RNIC's last words.
+    queues: RefCell<Option<Queues>>,
 }
 
 /// What the simulation's hosts are like.
@@ -80,6 +82,14 @@ pub(crate) struct Kind {
     pub(crate) max_events: usize,
     /// Connections that a listener keeps.
     pub(crate) backlog: usize,
+    /// Queues of the interface, each with an engine.
+    pub(crate) engines: usize,
+}
+
+/// Engines of each RNIC, unless a test says otherwise: 1, or what the environment says, so that the same tests run with several.
+fn default_engines() -> usize {
+    let wanted = std::env::var("XWARP_SIM_ENGINES").ok();
+    wanted.map_or(1, |wanted| wanted.parse().expect("a number of engines"))
 }
 
 impl Default for Kind {
@@ -90,6 +100,7 @@ impl Default for Kind {
             mtu: MTU,
             max_events: RnicConfig::default().max_events,
             backlog: RnicConfig::default().backlog,
+            engines: default_engines(),
         }
     }
 }
@@ -102,6 +113,7 @@ impl Host {
             mtu,
             max_events,
             backlog,
+            engines,
         } = kind;
         let peer = side.other();
         let (reporter, monitor) = InterfaceReporter::new(None);
@@ -119,13 +131,19 @@ impl Host {
             .mpa(mpa)
             .max_events(max_events)
             .backlog(backlog);
-        let (rnic, wire) = MemoryRnic::at(side)
+        let rnic = MemoryRnic::at(side)
             .host(host)
             .frames(FRAMES)
             .region_area(REGION_AREA)
             .config(config)
-            .stack(|tcp| *tcp = stack_config(side, seed, mtu))
-            .open();
+            .stack(|tcp| *tcp = stack_config(side, seed, mtu));
+        let (rnic, queues, wire) = if engines == 1 {
+            let (rnic, wire) = rnic.open();
+            (rnic, None, wire)
+        } else {
+            let (rnic, queues, wire) = rnic.open_on(engines);
+            (rnic, Some(queues), wire)
+        };
         let inner = Inner {
             address: address_of(side),
             pd: rnic.allocate_pd().unwrap(),
@@ -134,8 +152,20 @@ impl Host {
             interface: RefCell::new(interface),
             reporter,
             rnic,
+            queues: RefCell::new(queues),
         };
         (Self(Rc::new(inner)), wire)
+    }
+
+    /// One turn of each of its engines; how much was done.
+    pub(crate) fn step(&self, now: Instant) -> usize {
+        self.carry() + self.rnic().step_at(now) + self.carry()
+    }
+
+    /// Carries frames between the queues of its interface and the link, if there are several; how many.
+    pub(crate) fn carry(&self) -> usize {
+        let mut queues = self.0.queues.borrow_mut();
+        queues.as_mut().map_or(0, Queues::carry)
     }
 
     /// Its interface changes.

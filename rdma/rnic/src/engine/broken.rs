@@ -13,7 +13,9 @@ impl Engine {
     pub fn on_panic(&mut self) {
         let was = std::mem::replace(&mut self.state, EngineState::Ending);
         let reason = "the engine has panicked";
-        if was == EngineState::Running {
+        let ending = self.ending();
+        ending.note_panic();
+        if ending.begin_failure() && was == EngineState::Running {
             let reason = reason.to_owned();
             self.device
                 .report(EventResource::Rnic, AsyncEventKind::Failed { reason });
@@ -27,12 +29,29 @@ impl Engine {
             self.state = EngineState::Failed;
             self.cease(reason);
         }
+        self.spread_failure();
+    }
+
+    /// Another engine has failed: the RNIC has.
+    pub(super) fn follow_failure(&mut self) {
+        let Some(reason) = self
+            .failure()
+            .filter(|_| self.state == EngineState::Running)
+        else {
+            return;
+        };
+        if self.ending().has_panicked() {
+            self.state = EngineState::Ending;
+            self.end_connections();
+            self.cease(&reason);
+        } else {
+            self.lose_interface(&reason);
+        }
     }
 
     /// Ends all connections with the RNIC.
     fn end_connections(&mut self) {
-        let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
-        for key in keys {
+        for key in self.qps.slots() {
             self.with_qp(key, QpContext::end_with_rnic);
         }
     }

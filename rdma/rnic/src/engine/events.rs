@@ -8,8 +8,9 @@ use crate::model::{EventContext, EventHandler};
 impl Engine {
     /// Whom events are told from now on. `None`: they wait for whoever polls.
     pub fn set_event_handler(&mut self, handler: Option<EventHandler>) {
+        let mut present = self.commons.event_handler().lock();
         self.device.events.set_handled(handler.is_some());
-        self.event_handler = handler;
+        *present = handler;
     }
 
     /// A turn or a verb is over: what has happened in it is told when all states are as they shall be seen (verbs.md A31).
@@ -21,11 +22,11 @@ impl Engine {
     }
 
     #[cold]
-    fn tell_handler(&mut self) {
-        let Some(mut handler) = self.event_handler.take() else {
-            return;
-        };
-        while let Some(event) = self.device.events.take_untold() {
+    fn tell_handler(&self) {
+        let mut present = self.commons.event_handler().lock();
+        while let (Some(event), Some(handler)) =
+            (self.device.events.take_untold(), present.as_mut())
+        {
             let query = |qp| self.query_qp(qp);
             let context = EventContext::new(&query);
             // What the handler has broken is its own: it is not called again, and the engine goes on.
@@ -33,10 +34,10 @@ impl Engine {
             if told.is_err() {
                 log::error!("the handler of asynchronous events has panicked, and is cleared");
                 self.device.events.untell(event);
-                self.set_event_handler(None);
+                self.device.events.set_handled(false);
+                *present = None;
                 return;
             }
         }
-        self.event_handler = Some(handler);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_driver::IoError;
-use xwarp_driver::net::{InterfaceMonitor, InterfaceNews, InterfaceState};
+use xwarp_driver::net::{InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState};
 use xwarp_tcp::Instant;
 
 use super::{Engine, EngineState};
@@ -43,6 +43,8 @@ impl WantedPort {
 pub(super) struct Interface {
     host: Option<Arc<dyn Host>>,
     monitor: Option<InterfaceMonitor>,
+    /// What other engines are told by.
+    relays: Vec<InterfaceReporter>,
     /// As it was told last.
     state: Option<InterfaceState>,
     /// The host's addresses, those that are awaited included.
@@ -69,6 +71,15 @@ impl Interface {
         self.monitor
             .as_ref()
             .is_some_and(InterfaceMonitor::has_news)
+    }
+
+    /// The latest news, once. Other engines are told, too.
+    fn take_news(&self) -> Option<InterfaceNews> {
+        let news = self.monitor.as_ref()?.take()?;
+        for relay in &self.relays {
+            relay.report(news.clone());
+        }
+        Some(news)
     }
 
     /// True if it is time to look.
@@ -115,9 +126,17 @@ impl Interface {
 }
 
 impl Engine {
-    /// Has the engine ask `host` about changes of the interface, and report to `ending` why it ends.
-    pub fn attend(&mut self, host: Arc<dyn Host>, ending: Arc<Ending>) {
-        self.interface.monitor = host.monitor();
+    /// Has the engine ask `host` for ports, and report to `ending` why it ends. `monitor` tells of changes of the interface; `relays` tell
+    /// the other engines.
+    pub fn attend(
+        &mut self,
+        host: Arc<dyn Host>,
+        ending: Arc<Ending>,
+        monitor: Option<InterfaceMonitor>,
+        relays: Vec<InterfaceReporter>,
+    ) {
+        self.interface.monitor = monitor;
+        self.interface.relays = relays;
         self.interface.host = Some(host);
         self.interface.ending = ending;
     }
@@ -139,12 +158,7 @@ impl Engine {
     #[cold]
     fn look_at_interface(&mut self) {
         let now = self.device.now;
-        match self
-            .interface
-            .monitor
-            .as_ref()
-            .and_then(InterfaceMonitor::take)
-        {
+        match self.interface.take_news() {
             Some(InterfaceNews::Ended(end)) => return self.fail(&end.to_string()),
             Some(InterfaceNews::State(state)) => self.on_interface(&state),
             None => {}
@@ -249,12 +263,19 @@ impl Engine {
     pub(super) fn fail(&mut self, reason: &str) {
         log::error!("the RNIC has failed: {reason}");
         // First of all, so that whoever finds what follows from it finds the reason, too.
-        let failed = AsyncEventKind::Failed {
-            reason: reason.to_owned(),
-        };
-        self.device.report(EventResource::Rnic, failed);
-        let keys: Vec<usize> = self.qps.iter().map(|(key, _)| key).collect();
-        for key in keys {
+        if self.interface.ending.begin_failure() {
+            let failed = AsyncEventKind::Failed {
+                reason: reason.to_owned(),
+            };
+            self.device.report(EventResource::Rnic, failed);
+        }
+        self.lose_interface(reason);
+        self.spread_failure();
+    }
+
+    /// Every connection ends with the NIC.
+    pub(super) fn lose_interface(&mut self, reason: &str) {
+        for key in self.qps.slots() {
             self.with_qp(key, |qp, device| {
                 qp.fail_start(ConnectError::Failed(reason.to_owned()), device);
                 qp.fail_close("the RNIC has failed", device);
@@ -283,6 +304,11 @@ impl Engine {
             self.owners.remove(&conn);
             self.device.stack.abort(conn, self.device.now);
         }
+    }
+
+    /// Where it is said why the RNIC does nothing any more.
+    pub(super) fn ending(&self) -> &Ending {
+        &self.interface.ending
     }
 
     /// Nothing comes any more: whoever waits is told.

@@ -11,7 +11,7 @@ use crate::model::LocalPort;
 
 /// How long a port stays ours after its connection closed: TCP still answers a repeated FIN (TIME-WAIT).
 const LINGER: Duration = Duration::from_secs(10);
-/// Ports that are kept at most. Each is a descriptor of the process, which often has 1024. What is repeated, is so after milliseconds. A
+/// Ports that the engines of an RNIC keep at most. Each is a descriptor of the process, which often has 1024. What is repeated, is so after milliseconds. A
 /// client needs 256 connections within these to lose an answer, and the kernel's RST is one as well.
 const MAX_PORTS: usize = 256;
 
@@ -19,8 +19,9 @@ const MAX_PORTS: usize = 256;
 type Queue = VecDeque<(Instant, Arc<LocalPort>)>;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Lingering {
+    /// How many of our own are kept at most.
+    most: usize,
     /// Ports that nobody else has.
     own: Queue,
     /// Ports that a listener had when their connections ended.
@@ -28,6 +29,21 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
+    /// Those of one of so many engines, none so far.
+    pub(super) fn of_one_of(engines: usize) -> Self {
+        Self {
+            most: (MAX_PORTS / engines).max(1),
+            own: Queue::new(),
+            shared: Queue::new(),
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.own.clear();
+        self.shared.clear();
+    }
+
     pub(super) fn keep(&mut self, port: Arc<LocalPort>, now: Instant) {
         let until = now + LINGER;
         if Arc::strong_count(&port) > 1 {
@@ -35,7 +51,7 @@ impl Lingering {
             return;
         }
         self.own.push_back((until, port));
-        if self.own.len() > MAX_PORTS {
+        if self.own.len() > self.most {
             self.own.pop_front();
         }
     }

@@ -79,15 +79,9 @@ impl Engine {
         self.listeners.listen(key, port, &mut self.device.stack)
     }
 
-    /// Listens no more. Streams that wait to be taken are closed.
+    /// Listens no more.
     pub fn unlisten(&mut self, key: ListenKey) {
-        for clients in self.listeners.unlisten(key, &mut self.device.stack) {
-            if let Clients::Streams(waiting) = clients {
-                while let Some(id) = waiting.take() {
-                    self.drop_stream(id);
-                }
-            }
-        }
+        self.listeners.unlisten(key, &mut self.device.stack);
     }
 
     /// TCP has accepted a connection: waits for its Request.
@@ -122,6 +116,7 @@ impl Engine {
         };
         let entry = self.incoming.vacant_entry();
         let id = IncomingId {
+            engine: self.index,
             key: entry.key(),
             serial: self.next_incoming,
         };

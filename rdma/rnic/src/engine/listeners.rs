@@ -167,15 +167,12 @@ impl Listeners {
         true
     }
 
-    /// Listens no more; to whom connections have come.
-    pub(super) fn unlisten(&mut self, key: ListenKey, stack: &mut Stack) -> Vec<Clients> {
+    /// Listens no more.
+    pub(super) fn unlisten(&mut self, key: ListenKey, stack: &mut Stack) {
         self.registrations.retain(|wish| wish.key != key);
-        let gone = self.contexts.extract_if(.., |context| context.key == key);
-        gone.map(|context| {
+        for context in self.contexts.extract_if(.., |context| context.key == key) {
             stack.unlisten(context.id);
-            context.clients
-        })
-        .collect()
+        }
     }
 
     /// Listens no more, and nobody wants to.

@@ -10,7 +10,9 @@ mod interface;
 mod lingering;
 mod listen;
 mod listeners;
+mod moving;
 mod next_hops;
+mod qp_table;
 mod queue_pairs;
 mod srq;
 mod streaming;
@@ -26,22 +28,23 @@ use xwarp_driver::IoError;
 use xwarp_tcp::{ConnId, Event, Instant, Stack};
 
 use crate::model::{
-    CqId, DestroyError, EngineCounters, EventHandler, LocalPort, MpaConfig, RnicCounters,
-    ShownState,
+    CqId, DestroyError, EngineCounters, LocalPort, MpaConfig, RnicCounters, ShownState,
 };
 use crate::qp::{QpContext, RdmaDevice};
-use crate::queues::{EventQueue, ReadySet, SlotTable};
-use crate::stags::{Domains, StagTable};
-use crate::tables::{CqTable, Handlers, SrqTable};
+use crate::queues::{Change, Door, InCommon};
+use crate::stags::StagTable;
+use crate::tables::{Commons, CqTable, SrqTable};
 
 pub use interface::WantedPort;
 pub use listeners::{Clients, IncomingRequest};
+pub use moving::MovingQp;
 
 use deadlines::Deadlines;
 use interface::Interface;
 use lingering::Lingering;
 use listen::Incoming;
 use listeners::Listeners;
+use qp_table::QpTable;
 pub use streams::StreamOrder;
 use streams::Streams;
 
@@ -74,7 +77,7 @@ enum Owner {
 /// See the module.
 pub struct Engine {
     device: RdmaDevice,
-    qps: Slab<QpContext>,
+    qps: QpTable,
     owners: FxHashMap<ConnId, Owner>,
     listeners: Listeners,
     incoming: Slab<Incoming>,
@@ -82,39 +85,42 @@ pub struct Engine {
     streams: Streams,
     deadlines: Deadlines,
     lingering: Lingering,
-    ready: Arc<ReadySet>,
-    event_handler: Option<EventHandler>,
+    door: Arc<Door>,
+    /// Which engine of its RNIC it is.
+    index: usize,
+    commons: Arc<Commons>,
+    /// Where queue pairs have gone that were here, by their slots.
+    moved: FxHashMap<usize, usize>,
     mpa: MpaConfig,
-    max_qps: usize,
     state: EngineState,
     interface: Interface,
 }
 
 impl Engine {
-    /// An engine without any object.
+    /// An engine without any object, behind this `door`: number `index` of its RNIC.
     pub fn new(
         stack: Stack,
-        ready: Arc<ReadySet>,
-        events: Arc<EventQueue>,
         mpa: MpaConfig,
-        stags: StagTable,
-        slots: Arc<SlotTable>,
-        max_qps: usize,
+        stags: InCommon<StagTable>,
+        commons: &Arc<Commons>,
+        (index, door): (usize, &Arc<Door>),
     ) -> Self {
+        let first_fpdu_retry = mpa.first_fpdu_retry;
         Self {
-            device: RdmaDevice::new(stack, stags, slots, events, mpa.first_fpdu_retry),
-            qps: Slab::new(),
+            device: RdmaDevice::new(stack, stags, (commons, index), first_fpdu_retry),
+            qps: QpTable::default(),
             owners: FxHashMap::default(),
             listeners: Listeners::default(),
             incoming: Slab::new(),
             next_incoming: 0,
             streams: Streams::default(),
             deadlines: Deadlines::default(),
-            lingering: Lingering::default(),
-            ready,
-            event_handler: None,
+            lingering: Lingering::of_one_of(commons.engines()),
+            door: Arc::clone(door),
+            index,
+            commons: Arc::clone(commons),
+            moved: FxHashMap::default(),
             mpa,
-            max_qps,
             state: EngineState::Running,
             interface: Interface::default(),
         }
@@ -209,7 +215,7 @@ impl Engine {
     /// Gives every queue pair that has something to send one turn.
     #[inline]
     fn send_all(&mut self) -> usize {
-        if self.ready.is_empty() && self.device.turns() == 0 {
+        if self.door.ready().is_empty() && self.device.turns() == 0 {
             return 0;
         }
         self.send_in_turn()
@@ -217,12 +223,15 @@ impl Engine {
 
     #[inline(never)]
     fn send_in_turn(&mut self) -> usize {
-        let (ready, device, qps) = (&self.ready, &mut self.device, &mut self.qps);
-        ready.drain(|key| {
-            if let Some(qp) = qps.get_mut(key) {
-                qp.activate(device);
-            }
+        let (ready, device, qps) = (self.door.ready(), &mut self.device, &mut self.qps);
+        let mut strays = Vec::new();
+        ready.drain(|key| match qps.get_mut(key) {
+            Some(qp) => qp.activate(device),
+            None => strays.push(key),
         });
+        for stray in strays {
+            self.on_stray(stray);
+        }
         let mut done = 0;
         for _ in 0..self.device.turns() {
             let Some(key) = self.device.next_turn() else {
@@ -251,7 +260,7 @@ impl Engine {
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub fn is_idle(&self) -> bool {
-        let has_work = !self.ready.is_empty() || self.device.turns() > 0;
+        let has_work = !self.door.ready().is_empty() || self.device.turns() > 0;
         match self.state {
             EngineState::Running | EngineState::Ending => !has_work && !self.interface.has_news(),
             EngineState::Lost => !has_work,
@@ -268,16 +277,22 @@ impl Engine {
             .flatten()
     }
 
-    /// All counters.
+    /// All counters of this engine; what the engines count together is with the first one's.
     pub fn counters(&self) -> RnicCounters {
+        let lost = self.device.events.lost();
         RnicCounters {
             io: self.device.stack.io().counters(),
             tcp: self.device.stack.counters(),
             rdma: EngineCounters {
-                drop_events: self.device.events.lost(),
+                drop_events: if self.index == 0 { lost } else { 0 },
                 ..self.device.counters
             },
         }
+    }
+
+    /// Which engine of its RNIC it is.
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     /// Counters and levels, as other processes are shown them.
@@ -290,29 +305,19 @@ impl Engine {
         &mut self.device.cqs
     }
 
-    /// The completion event handlers.
-    pub fn handlers(&mut self) -> &mut Handlers {
-        self.device.cqs.handlers()
-    }
-
     /// The shared receive queues.
-    pub fn srqs(&mut self) -> &mut SrqTable {
-        &mut self.device.srqs
+    pub fn srqs(&self) -> &SrqTable {
+        self.commons.srqs()
     }
 
-    /// The `STag`s.
-    pub fn stags(&mut self) -> &mut StagTable {
-        &mut self.device.stags
-    }
-
-    /// The protection domains.
-    pub fn domains(&mut self) -> &mut Domains {
-        self.device.stags.domains()
+    /// The `STag`s and protection domains, lent for a change.
+    pub fn stags(&mut self) -> Change<'_, StagTable> {
+        self.device.stags.change()
     }
 
     /// Destroy CQ: not while a queue pair completes on it.
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), DestroyError> {
-        if (self.qps.iter()).any(|(_, qp)| qp.completes_on(id)) {
+        if self.device.cqs.is_used(id) {
             return Err(DestroyError::InUse);
         }
         self.device.cqs.remove(id);
@@ -329,7 +334,7 @@ impl Engine {
 
     /// Frees the ports of connections that have ended. The kernel answers a FIN that is repeated there by a RST.
     pub fn release_ports(&mut self) {
-        self.lingering = Lingering::default();
+        self.lingering.clear();
     }
 }
 
@@ -337,7 +342,7 @@ impl Drop for Engine {
     /// Resets what is still connected, so that no peer waits for a host that has gone.
     fn drop(&mut self) {
         self.end();
-        for (_, qp) in &mut self.qps {
+        for qp in self.qps.iter_mut() {
             qp.show_engine_gone();
         }
         if self.is_over() {

@@ -7,10 +7,12 @@ use xwarp_tcp::{ConnId, ConnLoad, Event};
 use super::deadlines::Last;
 use super::{Engine, Owner};
 use crate::model::{
-    CapabilityError, ConnectError, CreateError, Depths, DestroyError, ModifyError, ModifyQp,
-    NextHop, QpId, QpIdentity, QpInfo, QpState,
+    ConnectError, CqId, CreateError, Depths, DestroyError, ModifyError, ModifyQp, NextHop, QpId,
+    QpIdentity, QpInfo, QpState,
 };
-use crate::qp::{ConnChange, ConnectOrder, NewQp, NewReceives, Outcome, QpContext, RdmaDevice};
+use crate::qp::{
+    ConnChange, ConnectOrder, NewQp, NewReceives, Outcome, QpContext, RdmaDevice, Receives,
+};
 use crate::queues::{Inbox, NewRings};
 
 /// The door.
@@ -88,30 +90,49 @@ impl Engine {
 /// Verbs.
 impl Engine {
     /// Create QP: a queue pair in Idle.
-    pub fn create_qp(&mut self, new: NewQp) -> Result<(QpId, QpIdentity), CreateError> {
-        CapabilityError::check(
-            "a number of queue pairs of",
-            self.qps.len() + 1,
-            1,
-            self.max_qps,
-        )?;
-        let device = &mut self.device;
-        if !device.cqs.contains(new.send_cq) || !device.cqs.contains(new.recv_cq) {
+    pub fn create_qp(
+        &mut self,
+        new: NewQp,
+        receives: NewReceives,
+    ) -> Result<(QpId, QpIdentity), CreateError> {
+        let place = self.commons.qps().give()?;
+        let receives = self.join(&new, receives)?;
+        let user = self.stags().join(new.pd, new.access);
+        let qp = QpContext::new(place, user, new, receives);
+        let id = qp.id();
+        self.moved.remove(&id.slot());
+        self.qps.insert(Box::new(qp));
+        Ok((id, user))
+    }
+
+    /// A queue pair is created, which concerns its completion queues, and the shared receive queue that it may take from.
+    fn join(&mut self, new: &NewQp, receives: NewReceives) -> Result<Receives, CreateError> {
+        let [send_cq, recv_cq] = [new.send_cq, new.recv_cq];
+        let cqs = &mut self.device.cqs;
+        if !cqs.join(send_cq) {
             return Err(CreateError::InvalidCq);
         }
-        if let NewReceives::Shared(srq, limit) = new.receives {
-            let depth = device.srqs.depth(srq).ok_or(CreateError::InvalidSrq)?;
-            if limit > depth {
-                return Err(CreateError::LimitOutOfRange { limit, depth });
-            }
-            device.srqs.join(srq);
+        if !cqs.join(recv_cq) {
+            cqs.leave(send_cq);
+            return Err(CreateError::InvalidCq);
         }
-        let entry = self.qps.vacant_entry();
-        // `max_qps` bounds the slab's keys.
-        let user = device.stags.join(new.pd, new.access);
-        let id = QpId::new(user.serial(), entry.key());
-        entry.insert(QpContext::new(id, user, new));
-        Ok((id, user))
+        let joined = match receives {
+            NewReceives::Own(ring) => Ok(Receives::Own(ring)),
+            NewReceives::Shared(srq, limit) => {
+                let srq = self.srqs().join(srq, limit);
+                srq.map(|srq| Receives::Shared(srq, limit))
+            }
+        };
+        if joined.is_err() {
+            self.leave_cqs([send_cq, recv_cq]);
+        }
+        joined
+    }
+
+    fn leave_cqs(&mut self, cqs: [CqId; 2]) {
+        for cq in cqs {
+            self.device.cqs.leave(cq);
+        }
     }
 
     /// Destroys a queue pair, whatever is bound to it. Its connection ends by a reset.
@@ -120,8 +141,11 @@ impl Engine {
             return;
         }
         self.with_qp(id.slot(), QpContext::destroy);
-        let qp = self.qps.remove(id.slot());
-        self.device.stags.leave(qp.user());
+        let Some(qp) = self.qps.remove(id.slot()) else {
+            return;
+        };
+        self.stags().leave(qp.user());
+        self.leave_cqs(qp.cqs());
         if let Some(srq) = qp.srq() {
             self.leave_srq(srq);
         }
@@ -130,7 +154,7 @@ impl Engine {
     /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4).
     pub fn try_destroy_qp(&mut self, id: QpId) -> Result<(), DestroyError> {
         let user = self.qp(id).map(QpContext::user);
-        if user.is_some_and(|user| self.device.stags.has_windows(user)) {
+        if user.is_some_and(|user| self.device.stags.read().has_windows(user)) {
             return Err(DestroyError::WindowsBound);
         }
         self.destroy_qp(id);
@@ -191,7 +215,7 @@ impl Engine {
         let Some(qp) = self.qp(id) else {
             return Err(crate::model::RnicUnavailable::Closed.into());
         };
-        let checked = qp.check_change(&change, &self.device.srqs)?;
+        let checked = qp.check_change(&change)?;
         rings.check()?;
         if let Some(handover) = &change.handover {
             self.check_handover(handover)?;

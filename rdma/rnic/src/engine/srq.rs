@@ -14,14 +14,14 @@ impl Engine {
         posted: Consumer<RecvRequest>,
         limit: usize,
     ) -> Result<(SrqId, SlotKey), CreateError> {
-        let created = self.device.srqs.create(pd, posted, limit)?;
-        self.domains().join(pd);
+        let created = self.srqs().create(pd, posted, limit)?;
+        self.stags().domains().join(pd);
         Ok(created)
     }
 
     /// Destroy S-RQ: not while queue pairs take from it. Buffers that are posted go with it.
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), DestroyError> {
-        if self.device.srqs.is_used(id) {
+        if self.srqs().is_used(id) {
             return Err(DestroyError::InUse);
         }
         self.orphan_srq(id);
@@ -30,19 +30,19 @@ impl Engine {
 
     /// The application has dropped one.
     pub fn orphan_srq(&mut self, id: SrqId) {
-        let gone = self.device.srqs.orphan(id);
+        let gone = self.srqs().orphan(id);
         self.leave_domain(gone);
     }
 
     /// A queue pair that took from it is gone.
     pub(super) fn leave_srq(&mut self, id: SrqId) {
-        let gone = self.device.srqs.leave(id);
+        let gone = self.srqs().leave(id);
         self.leave_domain(gone);
     }
 
     fn leave_domain(&mut self, of: Option<PdId>) {
         if let Some(pd) = of {
-            self.domains().leave(pd);
+            self.stags().domains().leave(pd);
         }
     }
 }

@@ -92,7 +92,9 @@ impl Engine {
         state: StreamState,
     ) -> StreamId {
         self.owners.insert(conn, Owner::Streaming);
-        self.streams.add(conn, port, remote, state)
+        self.streams.add(conn, port, remote, state);
+        let engine = self.index;
+        StreamId { engine, conn }
     }
 
     /// Has whatever happens to a stream raise `signal`.
@@ -120,8 +122,10 @@ impl Engine {
         }
         let (waiting, port) = (Arc::clone(waiting), Arc::clone(context.port()));
         let id = self.add_stream(conn, port, remote, StreamState::Established);
-        // The listener is dropped after the engine has closed what waits here.
-        let _ = waiting.put(id);
+        if let Err(id) = waiting.put(id) {
+            // The listener has been dropped.
+            self.drop_stream(id);
+        }
         true
     }
 
@@ -132,7 +136,7 @@ impl Engine {
 
     /// Whether a read returns bytes, or says that the stream has ended.
     pub fn stream_is_readable(&self, id: StreamId) -> bool {
-        let StreamId(conn) = id;
+        let StreamId { conn, .. } = id;
         match self.stream_state(id) {
             StreamState::PeerClosed | StreamState::Gone => true,
             StreamState::Connecting => false,
@@ -142,7 +146,7 @@ impl Engine {
 
     /// Up to `len` bytes that have come.
     pub fn read_stream(&mut self, id: StreamId, len: usize) -> Result<Vec<u8>, StreamError> {
-        let StreamId(conn) = id;
+        let StreamId { conn, .. } = id;
         let unread = self.device.unread(conn);
         match self.stream_state(id) {
             StreamState::Gone => return Err(StreamError::Gone),
@@ -164,7 +168,7 @@ impl Engine {
             StreamState::Gone => Err(StreamError::Gone),
             StreamState::Connecting => Ok(0),
             StreamState::Established | StreamState::PeerClosed => {
-                let StreamId(conn) = id;
+                let StreamId { conn, .. } = id;
                 let tcp = self.device.stack.conn_mut(conn);
                 Ok(tcp.map_or(0, |mut tcp| send_raw(&mut tcp, bytes, self.device.now)))
             }
@@ -173,7 +177,7 @@ impl Engine {
 
     /// The application is done with a stream; one that a queue pair has is not concerned.
     pub fn drop_stream(&mut self, id: StreamId) {
-        let StreamId(conn) = id;
+        let StreamId { conn, .. } = id;
         if let Some(port) = self.streams.remove(conn, "dropped") {
             self.owners.remove(&conn);
             self.abandon(conn, Last::Bytes);
@@ -209,7 +213,7 @@ impl Engine {
 
     /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer has sent already is received.
     pub(super) fn hand_over(&mut self, key: usize, handover: Handover) {
-        let StreamId(conn) = handover.stream;
+        let StreamId { conn, .. } = handover.stream;
         let Some(id) = self.qps.get(key).map(QpContext::id) else {
             return;
         };

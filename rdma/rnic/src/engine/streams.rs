@@ -87,7 +87,7 @@ impl Streams {
         port: Arc<LocalPort>,
         remote: SocketAddr,
         state: StreamState,
-    ) -> StreamId {
+    ) {
         let local = port.local();
         log::debug!("stream from {local} to {remote}: new, {state:?}");
         let streaming = Streaming {
@@ -97,10 +97,9 @@ impl Streams {
             watcher: Watcher::default(),
         };
         self.open.insert(conn, streaming);
-        StreamId(conn)
     }
 
-    pub(super) fn state(&self, StreamId(conn): StreamId) -> StreamState {
+    pub(super) fn state(&self, StreamId { conn, .. }: StreamId) -> StreamState {
         let streaming = self.open.get(&conn);
         streaming.map_or(StreamState::Gone, |streaming| streaming.state)
     }
@@ -115,7 +114,7 @@ impl Streams {
     }
 
     /// Has whatever happens to a stream raise `signal`.
-    pub(super) fn watch(&mut self, StreamId(conn): StreamId, signal: Arc<Signal>) {
+    pub(super) fn watch(&mut self, StreamId { conn, .. }: StreamId, signal: Arc<Signal>) {
         if let Some(streaming) = self.open.get_mut(&conn) {
             streaming.watcher = Watcher(Some(signal));
         }

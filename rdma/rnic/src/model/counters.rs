@@ -15,6 +15,18 @@ pub struct RnicCounters {
     pub rdma: EngineCounters,
 }
 
+impl RnicCounters {
+    /// What several engines have counted together.
+    #[doc(hidden)]
+    pub fn total(engines: &[Self]) -> Self {
+        Self {
+            io: engines.iter().map(|it| it.io).sum(),
+            tcp: engines.iter().map(|it| it.tcp).sum(),
+            rdma: engines.iter().map(|it| it.rdma).sum(),
+        }
+    }
+}
+
 /// What the RDMA layers have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

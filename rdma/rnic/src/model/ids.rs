@@ -36,7 +36,18 @@ pub struct HandlerId {
 
 /// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of the RNIC ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(pub(crate) ConnId);
+pub struct StreamId {
+    pub(crate) engine: usize,
+    pub(crate) conn: ConnId,
+}
+
+impl StreamId {
+    /// The engine that has it.
+    #[doc(hidden)]
+    pub fn engine(self) -> usize {
+        self.engine
+    }
+}
 
 /// An RNIC of this process; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,11 +64,18 @@ impl RnicId {
 /// A request's identity; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncomingId {
+    pub(crate) engine: usize,
     pub(crate) key: usize,
     pub(crate) serial: u64,
 }
 
 impl IncomingId {
+    /// The engine where it has come.
+    #[doc(hidden)]
+    pub fn engine(self) -> usize {
+        self.engine
+    }
+
     pub(crate) fn key(self) -> usize {
         self.key
     }
@@ -86,7 +104,12 @@ impl QpId {
     /// The queue pair's number of 24 bits, as `qp_num` of libibverbs has it: never 0 or 1, which InfiniBand reserves. No other queue
     /// pair of the RNIC has it at the same time, and none gets it again before all other numbers were given out.
     pub fn number(self) -> u32 {
-        number_of(self.0 >> Self::SLOT_BITS)
+        number_of(self.serial())
+    }
+
+    /// How many queue pairs the RNIC has had before it.
+    pub(crate) fn serial(self) -> u64 {
+        self.0 >> Self::SLOT_BITS
     }
 
     /// Its slot in the engine, where another queue pair may be by now.

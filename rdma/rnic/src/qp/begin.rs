@@ -12,6 +12,7 @@ use crate::model::{
     Access, CompletionStatus, Immediate, MemoryOperation, OPERAND, Operation, Payload, QpIdentity,
     RemoteAddress, SendRequest, Sge,
 };
+use crate::queues::InCommon;
 use crate::stags::StagTable;
 
 /// What is next.
@@ -26,13 +27,16 @@ pub(super) enum Next {
 impl FullOperation<'_> {
     /// Makes sure that a message is being sent. It goes on with the current one, or begins a response or the next work request. These take
     /// turns where both wait.
-    pub(super) fn begin_message(&mut self, stags: &mut StagTable) -> Result<Next, SendFault> {
+    pub(super) fn begin_message(
+        &mut self,
+        stags: &mut InCommon<StagTable>,
+    ) -> Result<Next, SendFault> {
         if self.stream.tx().has_message() {
             return Ok(Next::Message);
         }
         let request_waits = self.work.has_posted();
         if let Some(response) = self.stream.tx_mut().poll_turn(request_waits) {
-            self.begin_response(stags, &response)?;
+            self.begin_response(&stags.read(), &response)?;
             return Ok(Next::Message);
         }
         match self.begin_request(stags)? {
@@ -42,7 +46,7 @@ impl FullOperation<'_> {
         let Some(response) = self.stream.tx_mut().poll_response() else {
             return Ok(Next::Nothing);
         };
-        self.begin_response(stags, &response)?;
+        self.begin_response(&stags.read(), &response)?;
         Ok(Next::Message)
     }
 
@@ -59,7 +63,7 @@ impl FullOperation<'_> {
     }
 
     /// Begins the next work request unless the send queue is empty, or stalls.
-    fn begin_request(&mut self, stags: &mut StagTable) -> Result<Next, SendFault> {
+    fn begin_request(&mut self, stags: &mut InCommon<StagTable>) -> Result<Next, SendFault> {
         if self.stalls() {
             return Ok(Next::Nothing);
         }
@@ -112,7 +116,7 @@ impl FullOperation<'_> {
 /// Begins the message of a work request. One that sends nothing is done.
 fn begin_operation(
     stream: &mut Stream,
-    stags: &mut StagTable,
+    stags: &mut InCommon<StagTable>,
     user: QpIdentity,
     request: SendRequest,
 ) -> Result<(), SendFault> {
@@ -138,10 +142,10 @@ fn begin_operation(
             remote,
             sink,
         } => {
-            check_sink(stags, user, sink)?;
+            check_sink(&stags.read(), user, sink)?;
             stream.begin_atomic(operation, remote);
         }
-        Operation::Memory(work) => change_memory(stags, user, &work)?,
+        Operation::Memory(work) => change_memory(&mut stags.change(), user, &work)?,
     }
     Ok(())
 }

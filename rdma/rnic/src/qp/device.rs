@@ -7,16 +7,15 @@ use std::time::Duration;
 use xwarp_tcp::{Conn, ConnId, ConnMut, Instant, Stack};
 
 use crate::model::{AsyncEvent, AsyncEventKind, EngineCounters, EventResource, LocalPort};
-use crate::queues::{EventQueue, SlotTable};
+use crate::queues::{EventQueue, InCommon};
 use crate::stags::StagTable;
-use crate::tables::{CqTable, Searches, SrqTable};
+use crate::tables::{Commons, CqTable, Searches};
 
 /// What all queue pairs of an RNIC share. The engine owns it and lends it to the queue pair whose turn it is.
 pub(crate) struct RdmaDevice {
     pub(crate) stack: Stack,
-    pub(crate) stags: StagTable,
+    pub(crate) stags: InCommon<StagTable>,
     pub(crate) cqs: CqTable,
-    pub(crate) srqs: SrqTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) counters: EngineCounters,
     /// After how long an initiator wakes a peer that overlooks its first FPDU.
@@ -39,9 +38,9 @@ pub(crate) struct LentDevice<'a> {
 
 /// The tables of the device, apart from TCP.
 pub(crate) struct Tables<'a> {
-    pub(crate) stags: &'a mut StagTable,
+    pub(crate) stags: &'a mut InCommon<StagTable>,
     pub(crate) cqs: &'a mut CqTable,
-    pub(crate) srqs: &'a mut SrqTable,
+    pub(crate) events: &'a EventQueue,
     pub(crate) counters: &'a mut EngineCounters,
 }
 
@@ -59,16 +58,15 @@ impl RdmaDevice {
     /// A device that nothing has been done with.
     pub(crate) fn new(
         stack: Stack,
-        stags: StagTable,
-        slots: Arc<SlotTable>,
-        events: Arc<EventQueue>,
+        stags: InCommon<StagTable>,
+        (commons, engine): (&Arc<Commons>, usize),
         first_fpdu_retry: Option<Duration>,
     ) -> Self {
+        let events = Arc::new(commons.events().of_engine(engine));
         Self {
             stack,
             stags,
-            cqs: CqTable::new(Arc::clone(&slots), Arc::clone(&events)),
-            srqs: SrqTable::new(slots, Arc::clone(&events)),
+            cqs: CqTable::new(commons, Arc::clone(&events), engine),
             events,
             counters: EngineCounters::default(),
             first_fpdu_retry,
@@ -118,7 +116,7 @@ impl RdmaDevice {
         let tables = Tables {
             stags: &mut self.stags,
             cqs: &mut self.cqs,
-            srqs: &mut self.srqs,
+            events: &self.events,
             counters: &mut self.counters,
         };
         let tcp = self.stack.conn_mut(conn)?;

@@ -20,6 +20,7 @@ mod tx_message;
 mod tx_segment;
 mod work_queues;
 
+pub(crate) use new_qp::Receives;
 pub use new_qp::{NewQp, NewReceives};
 pub use starting::ConnectOrder;
 pub(crate) use starting::Outcome;

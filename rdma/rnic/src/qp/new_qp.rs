@@ -8,6 +8,7 @@ use crate::model::{
     CqId, PayloadLimits, PdId, QpAccess, RecvRequest, SendRequest, SrqId, StartUpParameters,
 };
 use crate::queues::{QpShared, SlotTable};
+use crate::tables::Srq;
 
 /// Where a new queue pair takes receive buffers from.
 pub enum NewReceives {
@@ -17,7 +18,13 @@ pub enum NewReceives {
     Shared(SrqId, usize),
 }
 
-/// What a new queue pair is made of.
+/// Where it takes them from, once a shared receive queue is found.
+pub(crate) enum Receives {
+    Own(Consumer<RecvRequest>),
+    Shared(Arc<Srq>, usize),
+}
+
+/// What a new queue pair is made of, besides where it takes receive buffers from.
 pub struct NewQp {
     /// Its protection domain.
     pub pd: PdId,
@@ -31,8 +38,6 @@ pub struct NewQp {
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.
     pub sq: Consumer<SendRequest>,
-    /// Its receive queue.
-    pub receives: NewReceives,
     /// Where its sends complete.
     pub send_cq: CqId,
     /// Where its receives complete.

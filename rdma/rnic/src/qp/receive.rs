@@ -14,11 +14,12 @@ use super::receive_buffers::ReceiveBuffers;
 use super::stream::Stream;
 use super::tx_message::{Response, for_each_piece};
 use crate::model::{
-    Access, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate, QpAccess,
-    QpId, QpIdentity, Sgl,
+    Access, AsyncEvent, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate,
+    QpAccess, QpId, QpIdentity, Sgl,
 };
+use crate::queues::EventQueue;
 use crate::stags::{Bytes, StagTable};
-use crate::tables::SrqTable;
+use crate::tables::CqTable;
 
 /// What became of bytes that lie together.
 struct Slice {
@@ -33,7 +34,7 @@ struct QpResources<'a, 'q> {
     id: QpId,
     user: QpIdentity,
     stags: &'a StagTable,
-    srqs: &'q mut SrqTable,
+    events: &'q EventQueue,
     receive: &'q mut ReceiveBuffers,
 }
 
@@ -81,10 +82,12 @@ impl<'a> Resources for QpResources<'a, '_> {
     type Place = Bytes<'a>;
 
     fn take_receive(&mut self) -> Option<u64> {
-        let len = self.receive.begin(self.srqs)?;
+        let len = self.receive.begin(self.events)?;
         if self.receive.reaches_limit() {
-            self.srqs
-                .report(EventResource::Qp(self.id), AsyncEventKind::RqLimitReached);
+            self.events.report(AsyncEvent {
+                resource: EventResource::Qp(self.id),
+                kind: AsyncEventKind::RqLimitReached,
+            });
         }
         Some(len)
     }
@@ -210,7 +213,9 @@ impl FullOperation<'_> {
     #[inline(never)]
     fn take_read(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         match self.stream.predict_read(ulpdu) {
-            Some(OrdinaryRead::Request(read)) if self.may_read(&read.request, tables.stags) => {
+            Some(OrdinaryRead::Request(read))
+                if self.may_read(&read.request, &tables.stags.read()) =>
+            {
                 self.stream.handle_queued_read();
                 self.queue_response(Response::Read(read))
             }
@@ -219,14 +224,10 @@ impl FullOperation<'_> {
                 to,
                 payload,
                 last,
-            }) if self.place_response(stag, to, payload, tables.stags) => {
+            }) if self.place_response(stag, to, payload, &tables.stags.read()) => {
                 self.stream.handle_placed_response(payload.len(), last);
                 tables.counters.placed_bytes += payload.len() as u64;
-                if last {
-                    self.finish_read(tables)
-                } else {
-                    Ok(())
-                }
+                self.finish_segment(tables, last)
             }
             _ => self.take_ulpdu(ulpdu, tables),
         }
@@ -249,16 +250,15 @@ impl FullOperation<'_> {
 
     /// Checks a ULPDU whose FPDU was right, and acts upon it.
     fn take_ulpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
-        match self.check(ulpdu, tables.stags, tables.srqs)? {
+        let stags = tables.stags.read();
+        match self.check(ulpdu, &stags, tables.events)? {
             Inbound::Write { placement, .. } => {
                 self.place(&placement, AccessKind::RemoteWrite, ulpdu, tables.counters)
             }
             Inbound::ReadResponse { placement, done } => {
                 self.place(&placement, AccessKind::ReadSink, ulpdu, tables.counters)?;
-                if done {
-                    self.finish_read(tables)?;
-                }
-                Ok(())
+                drop(stags);
+                self.finish_segment(tables, done)
             }
             Inbound::Send {
                 kind,
@@ -266,15 +266,16 @@ impl FullOperation<'_> {
                 payload,
                 message_len,
             } => {
+                drop(stags);
                 self.scatter(tables, offset, payload)?;
                 message_len.map_or(Ok(()), |len| self.finish_send(tables, kind, len))
             }
             Inbound::Immediate { data, solicited } => {
-                self.finish_immediate(tables, data, solicited)
+                self.finish_immediate(tables.cqs, data, solicited)
             }
             Inbound::ReadRequest(read) => self.queue_response(Response::Read(read)),
             Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(atomic)),
-            Inbound::AtomicResponse { original } => self.finish_atomic(tables, original),
+            Inbound::AtomicResponse { original } => self.end_atomic(&stags, tables.cqs, original),
             Inbound::Terminate(terminate) => Err(ReceiveFault::Terminated(terminate)),
             // An RTR has opened the stream, and concerns nobody else (R6581-9.2-11).
             Inbound::RtrSend | Inbound::Dropped => Ok(()),
@@ -286,9 +287,9 @@ impl FullOperation<'_> {
         &mut self,
         ulpdu: &'u [u8],
         stags: &'s StagTable,
-        srqs: &mut SrqTable,
+        events: &EventQueue,
     ) -> Result<Inbound<'u, Bytes<'s>>, ReceiveFault> {
-        let (stream, mut resources) = self.checks(stags, srqs);
+        let (stream, mut resources) = self.checks(stags, events);
         let inbound = stream
             .handle_ulpdu(ulpdu, &mut resources)
             .map_err(ReceiveFault::Violation)?;
@@ -302,13 +303,13 @@ impl FullOperation<'_> {
     fn checks<'q, 's>(
         &'q mut self,
         stags: &'s StagTable,
-        srqs: &'q mut SrqTable,
+        events: &'q EventQueue,
     ) -> (&'q mut Stream, QpResources<'s, 'q>) {
         let resources = QpResources {
             id: self.id,
             user: self.user,
             stags,
-            srqs,
+            events,
             receive: self.work.receive_mut(),
         };
         (self.stream, resources)
@@ -317,11 +318,11 @@ impl FullOperation<'_> {
     /// Immediate Data completes the receive that was taken for it, whose buffer stays as it is.
     fn finish_immediate(
         &mut self,
-        tables: &mut Tables<'_>,
+        cqs: &mut CqTable,
         data: Immediate,
         solicited: bool,
     ) -> Result<(), ReceiveFault> {
-        self.work.complete_receive(tables.cqs, |completion| {
+        self.work.complete_receive(cqs, |completion| {
             completion.immediate = Some(data);
             completion.solicited = solicited;
         })?;
@@ -356,6 +357,14 @@ impl FullOperation<'_> {
         Ok(())
     }
 
+    /// A segment of a Read Response was placed.
+    fn finish_segment(&mut self, tables: &mut Tables<'_>, last: bool) -> Result<(), ReceiveFault> {
+        if last {
+            return self.finish_read(tables);
+        }
+        Ok(())
+    }
+
     /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
     fn finish_read(&mut self, tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         let user = self.user;
@@ -365,9 +374,9 @@ impl FullOperation<'_> {
         let Some(read) = self.work.oldest_unanswered() else {
             return Err(Inconsistency("a response was awaited by no work request").into());
         };
-        let invalidated = read
-            .sink_to_invalidate()
-            .map_or(Ok(()), |stag| tables.stags.invalidate_local(user, stag));
+        let invalidated = read.sink_to_invalidate().map_or(Ok(()), |stag| {
+            tables.stags.change().invalidate_local(user, stag)
+        });
         read.end(invalidated.err().unwrap_or(CompletionStatus::Success));
         invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))?;
         self.work.complete_sends(tables.cqs)?;
@@ -375,9 +384,10 @@ impl FullOperation<'_> {
     }
 
     /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
-    fn finish_atomic(
+    fn end_atomic(
         &mut self,
-        tables: &mut Tables<'_>,
+        stags: &StagTable,
+        cqs: &mut CqTable,
         original: u64,
     ) -> Result<(), ReceiveFault> {
         let user = self.user;
@@ -386,8 +396,7 @@ impl FullOperation<'_> {
         };
         let placed = atomic.set_original(original).map_or(Ok(()), |sink| {
             let (result, right) = (original.to_ne_bytes(), Access::LOCAL_WRITE);
-            tables
-                .stags
+            stags
                 .access(user, sink.stag, sink.to, result.len() as u64, right)
                 .map_err(CompletionStatus::of_access)?
                 .write(&result)
@@ -395,7 +404,7 @@ impl FullOperation<'_> {
         });
         atomic.end(placed.err().unwrap_or(CompletionStatus::Success));
         placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))?;
-        self.work.complete_sends(tables.cqs)?;
+        self.work.complete_sends(cqs)?;
         Ok(())
     }
 
@@ -409,9 +418,15 @@ impl FullOperation<'_> {
         let Some(receiving) = self.work.receive().current() else {
             return Err(Inconsistency("a message is received into no buffer").into());
         };
-        let user = self.work.receive().user(self.user, tables.srqs);
-        scatter(&receiving.request.sgl, offset, payload, tables.stags, user)
-            .map_err(ReceiveFault::Buffer)?;
+        let user = self.work.receive().user(self.user);
+        scatter(
+            &receiving.request.sgl,
+            offset,
+            payload,
+            &tables.stags.read(),
+            user,
+        )
+        .map_err(ReceiveFault::Buffer)?;
         tables.counters.placed_bytes += payload.len() as u64;
         Ok(())
     }
@@ -424,7 +439,7 @@ impl FullOperation<'_> {
         len: u32,
     ) -> Result<(), ReceiveFault> {
         if let Some(stag) = kind.invalidate {
-            tables.stags.invalidate(stag);
+            tables.stags.change().invalidate(stag);
         }
         self.work.complete_receive(tables.cqs, |completion| {
             completion.byte_len = len;

@@ -1,15 +1,18 @@
 //! Receive buffers of a queue pair. Some are posted, to it or to a shared queue. A message is being placed into the current one.
 
+use std::sync::Arc;
+
 use rtrb::Consumer;
 
 use super::fault::{Inconsistency, Unavailable};
-use crate::model::{OutOfMemory, QpIdentity, RecvRequest, RqLimit, SrqId, total};
-use crate::tables::{CurrentReceive, PostedBuffers, SrqTable};
+use crate::model::{OutOfMemory, QpIdentity, RecvRequest, RqLimit, total};
+use crate::queues::EventQueue;
+use crate::tables::{CurrentReceive, Lent, PostedBuffers, Srq};
 
 /// Where buffers are posted.
 pub(super) enum Source {
     Own(PostedBuffers),
-    Shared(SrqId),
+    Shared(Arc<Srq>),
 }
 
 /// See the module.
@@ -35,8 +38,8 @@ impl ReceiveBuffers {
     }
 
     /// The shared queue that it takes from.
-    pub(super) fn shared(&self) -> Option<SrqId> {
-        match self.source {
+    pub(super) fn shared(&self) -> Option<&Srq> {
+        match &self.source {
             Source::Own(_) => None,
             Source::Shared(srq) => Some(srq),
         }
@@ -51,12 +54,15 @@ impl ReceiveBuffers {
     }
 
     /// A message begins: takes the next buffer, and tells how long it is.
-    pub(super) fn begin(&mut self, srqs: &mut SrqTable) -> Option<u64> {
+    pub(super) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
         let next = match &mut self.source {
             Source::Own(own) => own.take(),
             Source::Shared(srq) => {
-                let srq = *srq;
-                self.next_shared(srqs, srq)
+                let next = srq.take(events);
+                if next.is_err() {
+                    self.unavailable = Some(Unavailable::SrqFailed);
+                }
+                next.ok().flatten()
             }
         }?;
         let len = total(&next.request.sgl);
@@ -66,14 +72,6 @@ impl ReceiveBuffers {
             self.unavailable = Some(Unavailable::Malformed(broken));
         }
         len.map(u64::from)
-    }
-
-    fn next_shared(&mut self, srqs: &mut SrqTable, srq: SrqId) -> Option<CurrentReceive> {
-        let next = srqs.take(srq);
-        if next.is_err() {
-            self.unavailable = Some(Unavailable::SrqFailed);
-        }
-        next.ok().flatten()
     }
 
     /// Why the last message has found no buffer, if it was not for want of one.
@@ -138,21 +136,17 @@ impl ReceiveBuffers {
 
     /// Lends what is posted for messages that begin and end together, at most so many: those of which nothing is told.
     #[inline]
-    pub(super) fn lend<'a>(
-        &'a mut self,
-        srqs: &'a mut SrqTable,
-    ) -> Option<(&'a mut PostedBuffers, usize)> {
+    pub(super) fn lend(&mut self) -> Option<(Lent<'_>, usize)> {
         let tells = self.limit.armed && self.limit.limit == 0;
         match &mut self.source {
-            Source::Own(own) => Some((own, usize::MAX)),
-            Source::Shared(srq) => (!tells).then(|| srqs.lend(*srq))?,
+            Source::Own(own) => Some((Lent::Own(own), usize::MAX)),
+            Source::Shared(srq) => (!tells).then(|| srq.lend())?,
         }
     }
 
     /// Who accesses the buffers' pieces for a queue pair.
     #[inline]
-    pub(super) fn user(&self, qp: QpIdentity, srqs: &SrqTable) -> QpIdentity {
-        let pd = self.shared().and_then(|srq| srqs.domain(srq));
-        pd.map_or(qp, |pd| qp.in_domain(pd))
+    pub(super) fn user(&self, qp: QpIdentity) -> QpIdentity {
+        self.shared().map_or(qp, |srq| qp.in_domain(srq.pd()))
     }
 }

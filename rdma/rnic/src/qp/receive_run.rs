@@ -108,8 +108,8 @@ impl FullOperation<'_> {
             return 0;
         }
         let mut run = Run::default();
-        let mut regions =
-            Views::new(tables.stags, self.user, Access::REMOTE_WRITE).beginning_with(stag);
+        let stags = tables.stags.read();
+        let mut regions = Views::new(&stags, self.user, Access::REMOTE_WRITE).beginning_with(stag);
         while let Some(fpdu) = deframer.predict::<MARKED>(bytes, run.taken) {
             let Some(Ordinary::Write { stag, to, payload }) = self.stream.predict(fpdu.ulpdu())
             else {
@@ -134,11 +134,12 @@ impl FullOperation<'_> {
         tables: &mut Tables<'_>,
     ) -> (usize, Result<(), CqOverflow>) {
         let (mut run, stream) = (Run::default(), &mut *self.stream);
-        let user = self.work.receive().user(self.user, tables.srqs);
+        let user = self.work.receive().user(self.user);
+        let stags = tables.stags.read();
         let mut buffers = Buffers {
-            stags: tables.stags,
+            stags: &stags,
             user,
-            pieces: Views::new(tables.stags, user, Access::LOCAL_WRITE),
+            pieces: Views::new(&stags, user, Access::LOCAL_WRITE),
         };
         let place = |buffer: &RecvRequest| {
             let fpdu = deframer.predict::<MARKED>(bytes, run.taken)?;
@@ -156,7 +157,7 @@ impl FullOperation<'_> {
                 solicited,
             })
         };
-        let completed = self.work.receive_run(tables.cqs, tables.srqs, place);
+        let completed = self.work.receive_run(tables.cqs, place);
         (run.end(deframer, tables.counters), completed)
     }
 }

@@ -256,10 +256,11 @@ impl FullOperation<'_> {
         segment: &mut TxSegment,
         device: &mut LentDevice<'_>,
     ) -> Result<(usize, RunEnd), SendFault> {
+        let stags = device.tables.stags.read();
         let mut run = Run {
             tx: self.stream.tx_mut(),
             filling: Filling::new(segment, &mut device.tcp),
-            memory: Views::new(device.tables.stags, self.user, Access::LOCAL_READ),
+            memory: Views::new(&stags, self.user, Access::LOCAL_READ),
         };
         let write = |request: &SendRequest, more| run.write(request, more);
         let sent = self.work.send_posted(most, device.tables.cqs, write);

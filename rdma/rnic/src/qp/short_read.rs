@@ -153,7 +153,8 @@ impl FullOperation<'_> {
         device: &mut LentDevice<'_>,
     ) -> (usize, RunEnd) {
         let mut filling = Filling::new(segment, &mut device.tcp);
-        let memory = (&*device.tables.stags, self.user);
+        let stags = device.tables.stags.read();
+        let memory = (&*stags, self.user);
         let mut sent = 0;
         while sent < most && write_response(&mut filling, self.stream.tx_mut(), memory) {
             self.stream.end_whole_response();

@@ -267,9 +267,11 @@ impl FullOperation<'_> {
         let Some(fpdu) = segment.room(&mut device.tcp, len) else {
             return Ok(false);
         };
-        let memory = (&*device.tables.stags, self.user);
+        let stags = device.tables.stags.read();
+        let memory = (&*stags, self.user);
         let (ends_request, sum) =
             (self.stream).write_fpdu(fpdu, ulpdu_len, segment.mulpdu(), memory)?;
+        drop(stags);
         segment.add(len, sum);
         if ends_request {
             self.work.newest_sent();

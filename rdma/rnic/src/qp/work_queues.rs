@@ -9,7 +9,7 @@ use xwarp_iwarp::rdmap::CapturedHeader;
 use xwarp_iwarp::{ReceivedTerminate, Stag};
 
 use super::fault::CqOverflow;
-use super::new_qp::NewReceives;
+use super::new_qp::Receives;
 use super::receive_buffers::{ReceiveBuffers, Source};
 use super::stream::Stream;
 use crate::model::{
@@ -17,7 +17,7 @@ use crate::model::{
     WorkCompletion, WrId,
 };
 use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
-use crate::tables::{CqFull, CqTable, PostedBuffers, SrqTable};
+use crate::tables::{CqFull, CqTable, PostedBuffers};
 
 /// Work requests that are sent and completed together at most.
 const DIRECT: usize = 64;
@@ -104,7 +104,7 @@ impl WorkQueues {
     pub(super) fn new(
         qp: QpId,
         sq: Consumer<SendRequest>,
-        receives: NewReceives,
+        receives: Receives,
         [send_cq, recv_cq]: [CqId; 2],
         slots: &Arc<SlotTable>,
     ) -> Self {
@@ -114,10 +114,10 @@ impl WorkQueues {
             posted: PostedRequests::new(sq),
             in_flight: VecDeque::new(),
             receive: match receives {
-                NewReceives::Own(ring) => {
+                Receives::Own(ring) => {
                     ReceiveBuffers::new(Source::Own(PostedBuffers::new(ring, recv_slots)), 0)
                 }
-                NewReceives::Shared(srq, limit) => ReceiveBuffers::new(Source::Shared(srq), limit),
+                Receives::Shared(srq, limit) => ReceiveBuffers::new(Source::Shared(srq), limit),
             },
             send_cq,
             recv_cq,
@@ -352,11 +352,10 @@ impl WorkQueues {
     pub(super) fn receive_run(
         &mut self,
         cqs: &mut CqTable,
-        srqs: &mut SrqTable,
         mut place: impl FnMut(&RecvRequest) -> Option<Received>,
     ) -> Result<(), CqOverflow> {
         let (qp, most) = (self.qp, DIRECT.min(cqs.room(self.recv_cq)));
-        let Some((buffers, of_buffers)) = self.receive.lend(srqs) else {
+        let Some((mut buffers, of_buffers)) = self.receive.lend() else {
             return Ok(());
         };
         let (slots, most) = (buffers.slots, most.min(of_buffers));

@@ -7,6 +7,7 @@ use xwarp_driver::Doorbell;
 
 use super::cq_shared::CqShared;
 use super::credits::SlotKey;
+use super::identities::Identity;
 use super::notices::CompletionNotices;
 use crate::model::{CqId, HandlerId, ResizeError, WorkCompletion};
 
@@ -27,6 +28,7 @@ impl Cqe {
 }
 
 /// Whom the event of an armed completion queue is told, besides whoever waits for the queue itself.
+#[derive(Clone)]
 pub enum EventTarget {
     /// Nobody.
     Nobody,
@@ -52,10 +54,13 @@ pub enum Pushed {
 
 /// The engine's end of a completion queue.
 pub struct CqSink {
+    identity: Arc<Identity>,
     ring: Producer<Cqe>,
     shared: Arc<CqShared>,
     bell: Doorbell,
     pub(crate) target: EventTarget,
+    /// Completions that were ever put into the ring, or into those before it.
+    pushed: u64,
     /// Whether any of the completions that were not announced yet wakes those who wait for solicited ones; `None` if there is none.
     unannounced: Option<bool>,
 }
@@ -70,23 +75,30 @@ impl Drop for CqSink {
 impl CqSink {
     /// The end of a ring whose other end the application has.
     pub fn new(
+        identity: Arc<Identity>,
         ring: Producer<Cqe>,
-        shared: Arc<CqShared>,
-        bell: Doorbell,
+        (shared, bell): (Arc<CqShared>, Doorbell),
         target: EventTarget,
     ) -> Self {
         Self {
+            identity,
             ring,
             shared,
             bell,
             target,
+            pushed: 0,
             unannounced: None,
         }
     }
 
-    /// Puts the queue, whose identity is `id`, into a channel.
-    pub(crate) fn notify(&self, id: CqId, channel: &CompletionNotices) {
-        channel.put(id, &self.shared);
+    /// The queue's identity, which no other has until the last engine has dropped its end.
+    pub(crate) fn id(&self) -> CqId {
+        self.identity.cq()
+    }
+
+    /// What the ends of the queue share.
+    pub(crate) fn shared(&self) -> &Arc<CqShared> {
+        &self.shared
     }
 
     /// Appends a completion, which can be polled at once. An unread entry is never overwritten.
@@ -97,7 +109,13 @@ impl CqSink {
             let first = self.shared.overflow();
             return Pushed::Full { first };
         }
+        self.pushed += 1;
         self.note(wakes_solicited)
+    }
+
+    /// Completions that were ever put there.
+    pub(crate) fn pushed(&self) -> u64 {
+        self.pushed
     }
 
     /// Completions that the queue has room for.
@@ -120,6 +138,7 @@ impl CqSink {
         if pushed == 0 {
             return Pushed::Joined;
         }
+        self.pushed += pushed as u64;
         self.note(wakes_solicited)
     }
 
@@ -148,15 +167,15 @@ impl CqSink {
         wakes
     }
 
-    /// Goes on with another ring, which must have room for what is unread here and the `waiting` ones that the application has taken out.
+    /// Goes on with another ring. If so many are `waiting` elsewhere, these and what is unread here must have room there.
     pub(crate) fn resize(
         &mut self,
         ring: Producer<Cqe>,
-        waiting: usize,
+        waiting: Option<usize>,
     ) -> Result<(), ResizeError> {
         let unread = self.ring.buffer().capacity() - self.ring.slots();
-        let (present, wanted) = (unread + waiting, ring.buffer().capacity());
-        if present > wanted {
+        let (present, wanted) = (waiting.map(|it| it + unread), ring.buffer().capacity());
+        if let Some(present) = present.filter(|present| *present > wanted) {
             return Err(ResizeError::TooManyPresent { present, wanted });
         }
         self.ring = ring;
@@ -170,6 +189,7 @@ mod tests {
     use super::*;
     use crate::model::{CompletionStatus, Opcode, QpId, WrId};
     use crate::queues::credits::SlotTable;
+    use crate::queues::identities::Identities;
     use rtrb::RingBuffer;
     use std::time::{Duration, Instant};
     use xwarp_driver::Sleeper;
@@ -208,7 +228,13 @@ mod tests {
         let (producer, mut ring) = RingBuffer::new(64);
         let (sleeper, bell) = Sleeper::new().unwrap();
         let shared = Arc::new(CqShared::new());
-        let mut sink = CqSink::new(producer, Arc::clone(&shared), bell, EventTarget::Nobody);
+        let identity = Arc::new(Identities::new("queues", 1).give().unwrap());
+        let mut sink = CqSink::new(
+            identity,
+            producer,
+            (Arc::clone(&shared), bell),
+            EventTarget::Nobody,
+        );
         std::thread::scope(|scope| {
             scope.spawn(move || publish(&mut sink, slots));
             let mut next = 0;

@@ -1,7 +1,9 @@
 //! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft §8.2.5).
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::cq_orders::CqOrders;
 
 /// Which completions wake a waiter. Each value includes the former.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,9 @@ const UNARMED: u8 = 0;
 pub struct CqShared {
     armed: AtomicU8,
     overflowed: AtomicBool,
+    /// Queues of queue pairs that complete on it.
+    users: AtomicUsize,
+    orders: CqOrders,
     /// Whether its completion channel has its identity.
     notice: Mutex<Notice>,
 }
@@ -45,6 +50,8 @@ impl CqShared {
         Self {
             armed: AtomicU8::new(UNARMED),
             overflowed: AtomicBool::new(false),
+            users: AtomicUsize::new(0),
+            orders: CqOrders::default(),
             notice: Mutex::new(Notice::Absent),
         }
     }
@@ -79,16 +86,38 @@ impl CqShared {
         !self.overflowed.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed.
+    /// In what order the engines' rings are polled.
+    pub fn orders(&self) -> &CqOrders {
+        &self.orders
+    }
+
+    /// A queue of a queue pair is created that completes on it.
+    pub(crate) fn join(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One is gone.
+    pub(crate) fn leave(&self) {
+        self.users.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// True while queue pairs complete on it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.users.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed. Of several engines one wakes it.
     #[inline]
     pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
         // The entry must be visible before the arm state is read: the application arms before it looks again.
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Relaxed);
         let wakes = armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited);
-        if wakes {
-            self.armed.store(UNARMED, Ordering::SeqCst);
-        }
-        wakes
+        wakes && self.disarm()
+    }
+
+    /// True unless another engine has disarmed it.
+    fn disarm(&self) -> bool {
+        self.armed.swap(UNARMED, Ordering::SeqCst) != UNARMED
     }
 }

@@ -8,8 +8,12 @@ use xwarp_driver::Signal;
 /// Whether an engine has ended or failed. Signals that were registered are raised then.
 #[derive(Default)]
 pub struct Ending {
-    /// There is no engine any more.
+    /// An engine has ended, and all do.
     over: AtomicBool,
+    /// An engine fails, or has failed.
+    failing: AtomicBool,
+    /// It has panicked.
+    panicked: AtomicBool,
     /// Why the engine does nothing any more.
     failure: OnceLock<String>,
     waiters: Mutex<Vec<Weak<Signal>>>,
@@ -37,6 +41,21 @@ impl Ending {
     /// True once there is no engine any more.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// An engine begins to fail. True if it is the first of its RNIC, which tells of it.
+    pub(crate) fn begin_failure(&self) -> bool {
+        !self.failing.swap(true, Ordering::Relaxed)
+    }
+
+    /// An engine has panicked.
+    pub(crate) fn note_panic(&self) {
+        self.panicked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an engine has panicked.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Relaxed)
     }
 
     /// The engine fails; of several reasons the first one stays.

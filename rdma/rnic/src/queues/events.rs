@@ -16,8 +16,8 @@ use crate::model::{AsyncEvent, AsyncEventKind, EventResource};
 struct Lists {
     /// There is a handler, which takes what happens from now on.
     handled: bool,
-    /// For the handler, which takes all of them when the turn is over.
-    untold: VecDeque<AsyncEvent>,
+    /// For the handler, which takes all of an engine's when its turn is over; by engines.
+    untold: Vec<VecDeque<AsyncEvent>>,
     /// For whoever polls.
     polled: VecDeque<AsyncEvent>,
 }
@@ -30,13 +30,19 @@ fn lost(count: u64) -> AsyncEvent {
     }
 }
 
-/// See the module.
+/// See the module. Each engine of an RNIC has one, of which it tells the handler what has happened on it.
 pub struct EventQueue {
+    common: Arc<Common>,
+    engine: usize,
+    /// Something waits for the handler.
+    has_untold: AtomicBool,
+}
+
+/// What the queues of the engines have in common.
+struct Common {
     lists: Mutex<Lists>,
     /// Raised while there is something for whoever polls.
     signal: Arc<Signal>,
-    /// Something waits for the handler.
-    has_untold: AtomicBool,
     /// How many events may wait for whoever polls. Those of the RNIC itself come on top, and what tells that events were lost.
     bound: usize,
     /// Events that found no room.
@@ -46,25 +52,44 @@ pub struct EventQueue {
 impl EventQueue {
     /// For at most `bound` events that nobody takes. It takes a file descriptor.
     pub fn new(bound: usize) -> io::Result<Self> {
-        Ok(Self {
+        let common = Common {
             lists: Mutex::default(),
             signal: Arc::new(Signal::new()?),
-            has_untold: AtomicBool::new(false),
             bound,
             lost: AtomicU64::new(0),
-        })
+        };
+        Ok(Self::with(Arc::new(common), 0))
+    }
+
+    fn with(common: Arc<Common>, engine: usize) -> Self {
+        let mut lists = common.lists();
+        let engines = lists.untold.len().max(engine + 1);
+        lists.untold.resize_with(engines, VecDeque::new);
+        drop(lists);
+        Self {
+            common,
+            engine,
+            has_untold: AtomicBool::new(false),
+        }
+    }
+
+    /// That of engine number `engine` of the RNIC.
+    pub(crate) fn of_engine(&self, engine: usize) -> Self {
+        Self::with(Arc::clone(&self.common), engine)
     }
 
     /// How many events may wait for whoever polls.
     pub fn bound(&self) -> usize {
-        self.bound
+        self.common.bound
     }
 
     /// Events that found no room since the beginning.
     pub(crate) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.common.lost.load(Ordering::Relaxed)
     }
+}
 
+impl Common {
     /// Keeps an event for whoever polls, or counts it where there is no room. The failure of the RNIC comes once, and no verb tells of it.
     fn keep(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
         if polled.len() < self.bound || event.resource == EventResource::Rnic {
@@ -95,6 +120,16 @@ impl EventQueue {
     fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl EventQueue {
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.common.lists()
+    }
+
+    fn untold<'a>(&self, lists: &'a mut Lists) -> Option<&'a mut VecDeque<AsyncEvent>> {
+        lists.untold.get_mut(self.engine)
+    }
 
     /// Something has happened.
     pub(crate) fn report(&self, event: AsyncEvent) {
@@ -105,11 +140,13 @@ impl EventQueue {
     /// event.
     pub(crate) fn report_before(&self, event: AsyncEvent, next: impl FnOnce()) {
         let mut lists = self.lists();
-        if lists.handled {
-            lists.untold.push_back(event);
-            self.has_untold.store(true, Ordering::Relaxed);
-        } else {
-            self.keep(&mut lists.polled, event);
+        let handled = lists.handled;
+        match self.untold(&mut lists).filter(|_| handled) {
+            Some(untold) => {
+                untold.push_back(event);
+                self.has_untold.store(true, Ordering::Relaxed);
+            }
+            None => self.common.keep(&mut lists.polled, event),
         }
         next();
     }
@@ -121,7 +158,7 @@ impl EventQueue {
 
     /// The oldest that the handler has not been told.
     pub(crate) fn take_untold(&self) -> Option<AsyncEvent> {
-        let event = self.lists().untold.pop_front();
+        let event = self.untold(&mut self.lists())?.pop_front();
         if event.is_none() {
             self.has_untold.store(false, Ordering::Relaxed);
         }
@@ -130,7 +167,9 @@ impl EventQueue {
 
     /// The handler could not be told it after all.
     pub(crate) fn untell(&self, event: AsyncEvent) {
-        self.lists().untold.push_front(event);
+        if let Some(untold) = self.untold(&mut self.lists()) {
+            untold.push_front(event);
+        }
     }
 
     /// Whether there is a handler from now on. What none has been told of goes to whoever polls.
@@ -138,8 +177,9 @@ impl EventQueue {
         let mut lists = self.lists();
         lists.handled = handled;
         if !handled {
-            for event in std::mem::take(&mut lists.untold) {
-                self.keep(&mut lists.polled, event);
+            let lists = &mut *lists;
+            for event in lists.untold.iter_mut().flat_map(std::mem::take) {
+                self.common.keep(&mut lists.polled, event);
             }
         }
     }
@@ -149,14 +189,14 @@ impl EventQueue {
         let mut lists = self.lists();
         let event = lists.polled.pop_front();
         if lists.polled.is_empty() {
-            self.signal.clear();
+            self.common.signal.clear();
         }
         event
     }
 
     /// What is raised while there is an event to take.
     pub fn signal(&self) -> &Arc<Signal> {
-        &self.signal
+        &self.common.signal
     }
 }
 
@@ -196,7 +236,10 @@ mod tests {
     fn what_follows_an_event_comes_after_it_and_before_anybody_takes_it() {
         let events = EventQueue::new(2).unwrap();
         events.report_before(closed(1), || {
-            assert!(events.lists.try_lock().is_err(), "nobody takes it yet");
+            assert!(
+                events.common.lists.try_lock().is_err(),
+                "nobody takes it yet"
+            );
         });
         assert_eq!(events.take(), Some(closed(1)));
         // What does not happen any more leaves the event all the same: it was there before.

@@ -59,13 +59,11 @@ impl<T> Inbox<T> {
         self.letters().waiting.len()
     }
 
-    /// Nobody takes any more: what is there is dropped, and what comes is given back.
-    pub fn close(&self) {
+    /// Nobody takes any more: takes what is there. What comes is given back.
+    pub fn close(&self) -> VecDeque<T> {
         let mut letters = self.letters();
         letters.closed = true;
-        let waiting = std::mem::take(&mut letters.waiting);
-        drop(letters);
-        drop(waiting);
+        std::mem::take(&mut letters.waiting)
     }
 
     /// What is raised while there is a value to take.

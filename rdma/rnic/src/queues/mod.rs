@@ -1,11 +1,16 @@
 //! Queues between the application's threads and the engine: rings, credits, ready queue pairs, inboxes, events.
 
 mod completion_ring;
+mod cq_orders;
 mod cq_shared;
 mod credits;
+mod door;
 mod ending;
 mod events;
+mod identities;
+mod in_common;
 mod inbox;
+mod locked;
 mod notices;
 mod posted;
 mod qp_shared;
@@ -16,11 +21,16 @@ mod resize;
 mod ring;
 
 pub use completion_ring::{CqSink, Cqe, EventTarget, Pushed};
+pub use cq_orders::{CqOrders, CqPlace};
 pub use cq_shared::{Arm, CqShared};
 pub use credits::{FreedSlots, SlotKey, SlotTable, WorkQueue};
+pub use door::Door;
 pub use ending::Ending;
 pub use events::EventQueue;
+pub use identities::{Identities, Identity};
+pub use in_common::{Change, InCommon, Read};
 pub use inbox::Inbox;
+pub use locked::{Guard, Locked};
 pub use notices::CompletionNotices;
 pub(crate) use posted::PostedRequests;
 pub use qp_shared::QpShared;

@@ -1,6 +1,6 @@
 //! A queue pair's state as the engine shows it to the application's threads.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xwarp_driver::Signal;
@@ -17,18 +17,20 @@ struct StartUp {
 pub struct QpShared {
     state: AtomicU8,
     destroyed: AtomicBool,
+    engine: AtomicUsize,
     start_up: Mutex<StartUp>,
     /// Raised by every new state.
     watchers: Mutex<Vec<Weak<Signal>>>,
 }
 
 impl QpShared {
-    /// Of a queue pair in Idle, which asks for this in start-up.
-    pub fn new(wanted: StartUpParameters) -> Self {
+    /// Of a queue pair in Idle on this engine, which asks for this in start-up.
+    pub fn new(wanted: StartUpParameters, engine: usize) -> Self {
         let settled = None;
         Self {
             state: AtomicU8::new(QpState::Idle as u8),
             destroyed: AtomicBool::new(false),
+            engine: AtomicUsize::new(engine),
             start_up: Mutex::new(StartUp { wanted, settled }),
             watchers: Mutex::new(Vec::new()),
         }
@@ -58,6 +60,17 @@ impl QpShared {
         for signal in self.watchers().iter().filter_map(Weak::upgrade) {
             signal.raise();
         }
+    }
+
+    /// The engine that the queue pair is on, or was a moment ago. An engine that it has left hands on what it is told of it.
+    #[inline]
+    pub fn engine(&self) -> usize {
+        self.engine.load(Ordering::Relaxed)
+    }
+
+    /// It is on this engine now.
+    pub(crate) fn set_engine(&self, engine: usize) {
+        self.engine.store(engine, Ordering::Relaxed);
     }
 
     /// There is no such queue pair any more, once its state is Error.

@@ -1,15 +1,45 @@
 //! Regions and windows by their index. The one that was found last is found again without a search: segments of a peer often name the same
 //! one after the other.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 
 use super::entry::Entry;
 use crate::model::OutOfMemory;
 
-/// What was found last when nothing was: 0 is the index of no region or window.
-const NOTHING: (u32, usize) = (0, usize::MAX);
+/// What was found last when nothing was: index 0, which no region or window has, at a place where nothing is.
+const NOTHING: u64 = u32::MAX as u64;
+
+/// What was found last, and where. Several engines do not remember that: each would write what the others read.
+struct Last {
+    /// The index in the upper half, its place in the lower.
+    found: AtomicU64,
+    remembers: bool,
+}
+
+impl Last {
+    /// The place of an index, if that was found last.
+    #[inline]
+    fn place_of(&self, index: u32) -> Option<usize> {
+        let found = self.found.load(Ordering::Relaxed);
+        let place = usize::try_from(found & u64::from(u32::MAX)).ok()?;
+        (found >> u32::BITS == u64::from(index)).then_some(place)
+    }
+
+    fn set(&self, index: u32, place: usize) {
+        if self.remembers {
+            let found = u64::from(index) << u32::BITS | place as u64; // fewer places than indices
+            self.found.store(found, Ordering::Relaxed);
+        }
+    }
+
+    fn forget(&self) {
+        if self.remembers {
+            self.found.store(NOTHING, Ordering::Relaxed);
+        }
+    }
+}
 
 /// See the module.
 pub(super) struct Entries {
@@ -19,8 +49,7 @@ pub(super) struct Entries {
     stored: Vec<Option<Entry>>,
     /// Places that no entry has; room for all of them.
     free: Vec<usize>,
-    /// The index that was found last, and where.
-    last: Cell<(u32, usize)>,
+    last: Last,
 }
 
 impl Default for Entries {
@@ -29,12 +58,21 @@ impl Default for Entries {
             places: FxHashMap::default(),
             stored: Vec::new(),
             free: Vec::new(),
-            last: Cell::new(NOTHING),
+            last: Last {
+                found: AtomicU64::new(NOTHING),
+                remembers: true,
+            },
         }
     }
 }
 
 impl Entries {
+    /// Several engines look up at the same time from now on.
+    pub(super) fn share(&mut self) {
+        self.last.forget();
+        self.last.remembers = false;
+    }
+
     /// Indices that are taken or rest.
     pub(super) fn len(&self) -> usize {
         self.places.len()
@@ -56,11 +94,9 @@ impl Entries {
 
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&Entry> {
-        let (last, place) = self.last.get();
-        let place = if last == index {
-            place
-        } else {
-            self.find(index)?
+        let place = match self.last.place_of(index) {
+            Some(place) => place,
+            None => self.find(index)?,
         };
         self.stored.get(place)?.as_ref()
     }
@@ -73,7 +109,7 @@ impl Entries {
     #[inline(never)]
     fn find(&self, index: u32) -> Option<usize> {
         let place = (*self.places.get(&index)?)?;
-        self.last.set((index, place));
+        self.last.set(index, place);
         Some(place)
     }
 
@@ -105,7 +141,7 @@ impl Entries {
     /// Takes an entry out of its place.
     fn take(&mut self, index: u32) -> Option<Entry> {
         let place = self.find(index)?;
-        self.last.set(NOTHING);
+        self.last.forget();
         self.free.push(place);
         self.stored.get_mut(place)?.take()
     }
@@ -146,6 +182,7 @@ mod tests {
         let mut entries = Entries::default();
         assert_eq!(found(&entries, 0), None, "there is no index 0");
         put(&mut entries, 1, 10);
+        assert_eq!(found(&entries, 0), None, "there is none now either");
         assert_eq!(
             [1, 1, 2].map(|it| found(&entries, it)),
             [Some(10), Some(10), None]

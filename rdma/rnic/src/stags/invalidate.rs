@@ -73,6 +73,10 @@ impl StagTable {
 
     /// Valid to Invalid: from now on nobody reaches the memory by this `STag`. All else about it is kept (verbs draft §7.8).
     pub(crate) fn invalidate(&mut self, stag: Stag) {
+        // Another queue pair may have registered it anew since it was judged.
+        if (self.get(stag.index())).is_none_or(|entry| entry.has_other_key(stag)) {
+            return;
+        }
         self.unbind(stag.index());
         if let Some(entry) = self.get_mut(stag.index()) {
             entry.invalidate();

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::users::Users;
 use super::view::{Bytes, View};
 use crate::model::{
-    Access, Addressing, DeallocateError, MAX_STAGS, PblMode, PdId, PhysicalList, QpAccess,
+    Access, Addressing, DeallocateError, MAX_STAGS, PblMode, PdId, PhysicalList, QpAccess, QpId,
     QpIdentity, RegisterError, SpecError, StagScope,
 };
 
@@ -56,6 +56,11 @@ impl StagTable {
             random,
             mode,
         }
+    }
+
+    /// Several engines have it in common from now on.
+    pub fn share(&mut self) {
+        self.entries.share();
     }
 
     /// An `STag` that nobody has, with this key if one is given.
@@ -130,7 +135,7 @@ impl StagTable {
     }
 
     /// The protection domains.
-    pub(crate) fn domains(&mut self) -> &mut Domains {
+    pub fn domains(&mut self) -> &mut Domains {
         &mut self.users.domains
     }
 
@@ -145,6 +150,11 @@ impl StagTable {
             self.unbind(window);
         }
         self.users.leave(user);
+    }
+
+    /// Is there such a queue pair?
+    pub fn has_user(&self, qp: QpId) -> bool {
+        self.users.contains(qp.serial())
     }
 
     /// May more than one queue pair use a region of this scope?

@@ -1,6 +1,8 @@
 //! The queue pairs that regions may be there for (RFC 5041 §8.2).
 
-use rustc_hash::FxHashSet;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
 
 use super::domains::Domains;
 use crate::model::{PdId, QpAccess, QpIdentity, StagScope, number_of};
@@ -12,8 +14,8 @@ const RESERVED_NUMBERS: u32 = 2;
 #[derive(Default)]
 pub struct Users {
     next_serial: u64,
-    /// The numbers of queue pairs in use, of 24 bits each.
-    numbers: FxHashSet<u32>,
+    /// The numbers of queue pairs in use, of 24 bits each, with the serial numbers that they come from.
+    numbers: FxHashMap<u32, u64>,
     /// Where each domain's are counted.
     pub(super) domains: Domains,
 }
@@ -32,7 +34,11 @@ impl Users {
             let serial = self.next_serial;
             self.next_serial += 1; // 2^48 will not be created
             let number = number_of(serial);
-            if number >= RESERVED_NUMBERS && self.numbers.insert(number) {
+            if number < RESERVED_NUMBERS {
+                continue;
+            }
+            if let Entry::Vacant(vacant) = self.numbers.entry(number) {
+                vacant.insert(serial);
                 return serial;
             }
         }
@@ -42,6 +48,11 @@ impl Users {
     pub(crate) fn leave(&mut self, user: QpIdentity) {
         self.numbers.remove(&number_of(user.serial()));
         self.domains.leave_qp(user.pd());
+    }
+
+    /// Is there a queue pair with this serial number?
+    pub(crate) fn contains(&self, serial: u64) -> bool {
+        self.numbers.get(&number_of(serial)) == Some(&serial)
     }
 
     /// May more than one queue pair use a region of this scope?

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use rtrb::Producer;
-use slab::Slab;
 
-use super::handlers::Handlers;
-use crate::model::{
-    AsyncEvent, AsyncEventKind, CapabilityError, CqId, CreateError, EventResource, HandlerId,
-    MAX_CQS, ResizeError,
-};
-use crate::queues::{CqSink, Cqe, EventQueue, EventTarget, Pushed, SlotKey, SlotTable};
+use super::commons::Commons;
+use crate::model::{AsyncEvent, AsyncEventKind, CqId, EventResource, HandlerId, ResizeError};
+use crate::queues::{CqPlace, CqSink, Cqe, EventQueue, EventTarget, Pushed, SlotKey, SlotTable};
 
 /// A completion did not fit into its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,53 +14,77 @@ pub(crate) struct CqFull;
 
 /// See the module.
 pub struct CqTable {
-    sinks: Slab<(u64, CqSink)>,
+    /// By the slots of their identities, each with its serial number.
+    sinks: Vec<Option<(u64, CqSink)>>,
     /// Queues with completions that were not announced yet.
     unannounced: Vec<CqId>,
-    next_serial: u64,
-    handlers: Handlers,
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
+    commons: Arc<Commons>,
+    /// Whose table it is.
+    engine: usize,
 }
 
 impl CqTable {
-    pub(crate) fn new(slots: Arc<SlotTable>, events: Arc<EventQueue>) -> Self {
+    pub(crate) fn new(commons: &Arc<Commons>, events: Arc<EventQueue>, engine: usize) -> Self {
         Self {
-            sinks: Slab::new(),
+            sinks: Vec::new(),
             unannounced: Vec::new(),
-            next_serial: 0,
-            handlers: Handlers::default(),
-            slots,
+            slots: Arc::clone(commons.slots()),
             events,
+            commons: Arc::clone(commons),
+            engine,
         }
     }
 
-    pub(crate) fn handlers(&mut self) -> &mut Handlers {
-        &mut self.handlers
-    }
-
-    /// Create CQ: enters the end of a new queue.
-    pub fn insert(&mut self, sink: CqSink) -> Result<CqId, CreateError> {
-        CapabilityError::check(
-            "a number of completion queues of",
-            self.sinks.len() + 1,
-            1,
-            MAX_CQS,
-        )?;
-        if let EventTarget::Handler(handler) = sink.target {
-            self.handlers.check(handler)?;
+    /// Create CQ: enters this engine's end of a new queue.
+    pub fn insert(&mut self, sink: CqSink) {
+        let CqId { slot, serial } = sink.id();
+        if self.sinks.len() <= slot {
+            self.sinks.resize_with(slot + 1, || None);
         }
-        let serial = self.next_serial;
-        self.next_serial += 1;
-        Ok(CqId {
-            slot: self.sinks.insert((serial, sink)),
-            serial,
-        })
+        if let Some(place) = self.sinks.get_mut(slot) {
+            *place = Some((serial, sink));
+        }
     }
 
+    #[inline]
     fn sink(&mut self, id: CqId) -> Option<&mut CqSink> {
-        let (serial, sink) = self.sinks.get_mut(id.slot)?;
+        let (serial, sink) = self.sinks.get_mut(id.slot)?.as_mut()?;
         (*serial == id.serial).then_some(sink)
+    }
+
+    /// A queue of a queue pair is created that completes there. False if there is no such completion queue.
+    pub(crate) fn join(&mut self, id: CqId) -> bool {
+        self.sink(id).map(|sink| sink.shared().join()).is_some()
+    }
+
+    /// One is gone.
+    pub(crate) fn leave(&mut self, id: CqId) {
+        if let Some(sink) = self.sink(id) {
+            sink.shared().leave();
+        }
+    }
+
+    /// True while queue pairs complete there, whatever engine they are on.
+    pub(crate) fn is_used(&mut self, id: CqId) -> bool {
+        self.sink(id).is_some_and(|sink| sink.shared().is_used())
+    }
+
+    /// What was put into a queue by this engine ends there. `None` if the queue is gone.
+    pub(crate) fn place(&mut self, id: CqId) -> Option<CqPlace> {
+        let engine = self.engine;
+        let count = self.sink(id)?.pushed();
+        Some(CqPlace { engine, count })
+    }
+
+    /// What this engine puts into a queue from now on is polled after what lies before `first`.
+    pub(crate) fn follow(&mut self, id: CqId, first: CqPlace) {
+        if let Some(then) = self.place(id)
+            && let Some(sink) = self.sink(id)
+        {
+            sink.shared().orders().put(first, then);
+        }
     }
 
     /// Goes on with another ring, which must have room for what is unread.
@@ -72,7 +92,7 @@ impl CqTable {
         &mut self,
         id: CqId,
         ring: Producer<Cqe>,
-        waiting: usize,
+        waiting: Option<usize>,
     ) -> Result<(), ResizeError> {
         self.sink(id)
             .map_or(Ok(()), |sink| sink.resize(ring, waiting))
@@ -80,15 +100,11 @@ impl CqTable {
 
     /// Forgets a queue. Completions for it go nowhere from now on.
     pub fn remove(&mut self, id: CqId) {
-        if self.contains(id) {
-            self.sinks.remove(id.slot);
+        if self.sink(id).is_some()
+            && let Some(place) = self.sinks.get_mut(id.slot)
+        {
+            *place = None;
         }
-    }
-
-    pub(crate) fn contains(&self, id: CqId) -> bool {
-        self.sinks
-            .get(id.slot)
-            .is_some_and(|(serial, _)| *serial == id.serial)
     }
 
     /// Appends a completion, which can be polled at once; [`announce`](Self::announce) wakes those who wait for it. A queue that
@@ -162,15 +178,15 @@ impl CqTable {
                     let handler = *handler;
                     self.call(handler, id);
                 }
-                EventTarget::Channel(channel) => sink.notify(id, channel),
+                EventTarget::Channel(channel) => channel.put(id, sink.shared()),
             }
         }
         self.unannounced.clear();
     }
 
     /// Tells a handler. One that panics is a failure of the queue.
-    fn call(&mut self, handler: HandlerId, id: CqId) {
-        if !self.handlers.call(handler, id) {
+    fn call(&self, handler: HandlerId, id: CqId) {
+        if !self.commons.handlers().lock().call(handler, id) {
             self.report(id, AsyncEventKind::CqFailed);
         }
     }

@@ -37,7 +37,11 @@ impl Handlers {
     }
 
     /// Is there such a handler?
-    pub(crate) fn check(&mut self, id: HandlerId) -> Result<(), HandlerError> {
+    ///
+    /// # Errors
+    ///
+    /// [`HandlerError::Unknown`]: there is none.
+    pub fn check(&mut self, id: HandlerId) -> Result<(), HandlerError> {
         self.find(id).map(|_| ()).ok_or(HandlerError::Unknown)
     }
 

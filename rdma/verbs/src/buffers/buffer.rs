@@ -145,7 +145,7 @@ mod tests {
         };
         let regions = RegionPool::anonymous(1 << 16).unwrap();
         let (io, host) = (Box::new(io), Arc::new(host));
-        Rnic::with_io(io, StackConfig::default(), host, regions, &config).unwrap()
+        Rnic::with_io(io, &StackConfig::default(), host, regions, &config).unwrap()
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl PostedTo {
     /// Is it there no more, so that nothing which was posted to it can have any effect?
     pub(super) fn is_gone(self, engine: &mut Engine) -> bool {
         match self {
-            Self::QueuePair(id) => !engine.has_qp(id),
+            Self::QueuePair(id) => !engine.stags().has_user(id),
             Self::SharedReceiveQueue(id) => !engine.srqs().contains(id),
         }
     }

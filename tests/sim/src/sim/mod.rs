@@ -71,6 +71,16 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
+    /// The same, where each RNIC has so many engines.
+    pub fn with_engines(seed: Seed, engines: usize, mtu: usize) -> Self {
+        let kind = Kind {
+            mtu,
+            engines,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
     /// The same, where both ends speak MPA like this.
     pub fn with_mtu_and_mpa(seed: Seed, mtu: usize, mpa: MpaConfig) -> Self {
         let kind = Kind {
@@ -111,10 +121,11 @@ impl Sim {
         Self::with_kind_and_plain_peer(seed, kind)
     }
 
-    /// The same, whose listeners keep so many connections.
+    /// The same, whose listeners keep so many connections: those of one engine, as each keeps as many.
     pub fn with_backlog_and_plain_peer(seed: Seed, backlog: usize) -> (Self, PlainPeer) {
         let kind = Kind {
             backlog,
+            engines: 1,
             ..Kind::default()
         };
         Self::with_kind_and_plain_peer(seed, kind)
@@ -168,6 +179,9 @@ impl Sim {
 
     /// Takes a machine away; frames to it get lost from now on.
     pub fn remove(&mut self, side: Side) {
+        if let Machine::Rnic(host) = &self.machines[side as usize] {
+            host.carry();
+        }
         self.machines[side as usize] = Machine::Nobody;
     }
 

@@ -72,7 +72,7 @@ impl Sim {
     fn step_machines(&self) -> usize {
         let now = Instant::ORIGIN + self.now;
         let step = |machine: &Machine| match machine {
-            Machine::Rnic(host) => host.rnic().step_at(now),
+            Machine::Rnic(host) => host.step(now),
             Machine::Plain(peer) => peer.step(now),
             Machine::Nobody => 0,
         };

@@ -9,6 +9,7 @@ mod data_path;
 mod descriptors;
 mod domains;
 mod emitted;
+mod engines;
 mod events;
 mod foreign;
 mod hostile;

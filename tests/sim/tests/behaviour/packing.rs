@@ -525,7 +525,7 @@ fn post_short_writes(end: &mut SimEnd, target: &Target) {
 
 #[test]
 fn no_queue_pair_waits_for_more_segments_than_those_of_a_turn() {
-    let mut sim = Sim::new(Seed(11)).one_way_delay(Duration::from_micros(5));
+    let mut sim = Sim::with_engines(Seed(11), 1, 1500).one_way_delay(Duration::from_micros(5));
     let ([mut bulk, _far], [mut small, _peer], target) = bulk_and_small(&mut sim, 32);
     let seen = frames(&mut sim);
     bulk.post_write(2, &pattern(8 * MIB), target.remote(0));
@@ -539,7 +539,7 @@ fn no_queue_pair_waits_for_more_segments_than_those_of_a_turn() {
 /// A frame of 9000 bytes holds 319 FPDUs of 28 bytes.
 #[test]
 fn no_queue_pair_waits_for_more_messages_than_those_of_a_turn() {
-    let mut sim = Sim::with_mtu(Seed(13), 9000).one_way_delay(Duration::from_micros(5));
+    let mut sim = Sim::with_engines(Seed(13), 1, 9000).one_way_delay(Duration::from_micros(5));
     let ([mut one, _far], [mut other, _peer], target) = bulk_and_small(&mut sim, 32);
     let seen = frames(&mut sim);
     post_short_writes(&mut one, &target);

@@ -56,9 +56,14 @@ pub(crate) struct Program {
     pub(crate) sim: Sim,
 }
 
+/// The engines that each RNIC has: one, two or four.
+fn engines_of(Seed(seed): Seed) -> usize {
+    1 << (seed % 3)
+}
+
 impl Program {
     pub(crate) fn new(seed: Seed, loss: f64) -> Self {
-        let mut sim = Sim::new(seed)
+        let mut sim = Sim::with_engines(seed, engines_of(seed), 1500)
             .one_way_delay(Duration::from_micros(200))
             .loss(loss)
             .reorder(loss)

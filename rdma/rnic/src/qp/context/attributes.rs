@@ -6,7 +6,7 @@ use crate::model::{
     QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
 };
 use crate::queues::NewRings;
-use crate::tables::SrqTable;
+use crate::tables::Srq;
 
 /// A change of a queue pair that can be made: all checks have been.
 pub(crate) struct Change {
@@ -19,18 +19,14 @@ pub(crate) struct Change {
 /// Modify QP.
 impl QpContext {
     /// Can this change be made now?
-    pub(crate) fn check_change(
-        &self,
-        change: &ModifyQp,
-        srqs: &SrqTable,
-    ) -> Result<Change, ModifyError> {
+    pub(crate) fn check_change(&self, change: &ModifyQp) -> Result<Change, ModifyError> {
         let (from, to) = (self.state(), change.next);
         check_transition(from, change)?;
         Ok(Change {
             from,
             to,
             reads: self.wanted_reads(change)?,
-            limit: self.wanted_limit(change, srqs)?,
+            limit: self.wanted_limit(change)?,
         })
     }
 
@@ -76,11 +72,7 @@ impl QpContext {
     }
 
     /// The limit of messages in progress after the change; `None` if there is none, as the receive queue is not shared.
-    fn wanted_limit(
-        &self,
-        change: &ModifyQp,
-        srqs: &SrqTable,
-    ) -> Result<Option<RqLimit>, ModifyError> {
+    fn wanted_limit(&self, change: &ModifyQp) -> Result<Option<RqLimit>, ModifyError> {
         let (from, to) = (self.state(), change.next);
         let invalid = |what| Err(ModifyError::InvalidModifier { what, from, to });
         let receive = self.work.receive();
@@ -95,12 +87,11 @@ impl QpContext {
         }
         let limit = change.rq_limit.unwrap_or(has.limit);
         let armed = has.armed || change.arm_rq_limit;
-        match srqs.depth(srq) {
-            Some(depth) if change.rq_limit.is_some() && limit > depth => {
-                Err(ModifyError::LimitOutOfRange { limit, depth })
-            }
-            Some(_) | None => Ok(Some(RqLimit { limit, armed })),
+        let depth = srq.depth();
+        if change.rq_limit.is_some() && limit > depth {
+            return Err(ModifyError::LimitOutOfRange { limit, depth });
         }
+        Ok(Some(RqLimit { limit, armed }))
     }
 
     /// Sets it. What is in progress already counts.
@@ -162,7 +153,7 @@ impl QpContext {
             pd: self.user.pd(),
             send_cq,
             recv_cq,
-            srq: receive.shared(),
+            srq: receive.shared().map(Srq::id),
             send_depth: depths.send_depth,
             recv_depth: depths.recv_depth,
             rq_limit: receive.limit(),
@@ -177,7 +168,10 @@ impl QpContext {
             inbound_write: self.user.has(QpAccess::INBOUND_WRITE),
             bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
             terminate: self.terminate.as_deref().cloned(),
-            stream: self.conn().map(StreamId),
+            stream: self.conn().map(|conn| StreamId {
+                engine: self.shared.engine(),
+                conn,
+            }),
         }
     }
 }

@@ -21,7 +21,7 @@ use xwarp_tcp::{ConnId, Instant};
 
 use super::device::RdmaDevice;
 use super::full_operation::FullOperation;
-use super::new_qp::NewQp;
+use super::new_qp::{NewQp, Receives};
 use super::starting::{Searching, Starting};
 use super::stream::{Connection, Stream};
 use super::transmit::Sent;
@@ -30,7 +30,8 @@ use crate::model::{
     AsyncEventKind, CqId, EventResource, PayloadLimits, QpId, QpIdentity, QpState, SrqId,
     StartUpParameters, TerminateInfo,
 };
-use crate::queues::QpShared;
+use crate::queues::{Identity, QpShared};
+use crate::tables::Srq;
 
 /// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While bytes are unacknowledged TCP's
 /// user timeout is the bound.
@@ -156,9 +157,20 @@ impl Shown {
     }
 }
 
+/// What a queue pair has ever been.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// Nothing but Idle.
+    Idle,
+    /// In another state, too.
+    Active,
+}
+
 /// A queue pair. Events, verbs and deadlines go in by its methods. What it wants of the engine, it leaves in the [`RdmaDevice`].
 pub(crate) struct QpContext {
     id: QpId,
+    /// The slot of its identity.
+    _place: Identity,
     /// What its accesses to regions are judged by.
     user: QpIdentity,
     /// What it asks for in its next start-up.
@@ -175,6 +187,7 @@ pub(crate) struct QpContext {
     terminate: Option<Box<TerminateInfo>>,
     /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
     unreported: bool,
+    past: Past,
     #[cfg(feature = "fault-injection")]
     injected: super::fault::Injected,
     shared: Arc<QpShared>,
@@ -182,20 +195,23 @@ pub(crate) struct QpContext {
 
 impl QpContext {
     /// A queue pair in Idle.
-    pub(crate) fn new(id: QpId, user: QpIdentity, new: NewQp) -> Self {
+    pub(crate) fn new(place: Identity, user: QpIdentity, new: NewQp, receives: Receives) -> Self {
         let cqs = [new.send_cq, new.recv_cq];
+        let id = QpId::new(user.serial(), place.slot());
         Self {
             id,
+            _place: place,
             user,
             start_up: new.start_up,
             extensions: new.extensions,
             sge: new.sge,
             stage: ConnStage::None,
-            work: WorkQueues::new(id, new.sq, new.receives, cqs, &new.slots),
+            work: WorkQueues::new(id, new.sq, receives, cqs, &new.slots),
             active: false,
             armed: None,
             terminate: None,
             unreported: false,
+            past: Past::Idle,
             #[cfg(feature = "fault-injection")]
             injected: super::fault::Injected::default(),
             shared: new.shared,
@@ -212,12 +228,12 @@ impl QpContext {
 
     /// The shared receive queue that it takes from.
     pub(crate) fn srq(&self) -> Option<SrqId> {
-        self.work.receive().shared()
+        self.work.receive().shared().map(Srq::id)
     }
 
-    /// True if it completes there.
-    pub(crate) fn completes_on(&self, cq: CqId) -> bool {
-        self.work.cqs().contains(&cq)
+    /// Where its sends and receives complete.
+    pub(crate) fn cqs(&self) -> [CqId; 2] {
+        self.work.cqs()
     }
 
     pub(crate) fn state(&self) -> QpState {
@@ -242,6 +258,23 @@ impl QpContext {
     /// True in Idle without a connection, not even one that is being made.
     pub(crate) fn is_unconnected(&self) -> bool {
         matches!(self.stage, ConnStage::None)
+    }
+
+    /// It has been in another state than Idle, so that completions of it may not have been polled.
+    pub(crate) fn has_past(&self) -> bool {
+        self.past == Past::Active
+    }
+
+    /// It leaves its engine, which has no turn and no deadline for it any more.
+    pub(crate) fn handle_left(&mut self) {
+        self.active = false;
+        self.armed = None;
+    }
+
+    /// It is on this engine now.
+    pub(crate) fn handle_entered(&mut self, engine: usize, device: &mut RdmaDevice) {
+        self.shared.set_engine(engine);
+        self.activate(device);
     }
 
     /// The TCP connection of its stream.
@@ -297,6 +330,7 @@ impl QpContext {
         let (from, to) = (was.state, is.state);
         debug_assert!(was.leads_to(is), "{from:?} does not lead to {to:?}");
         if from != to {
+            self.past = Past::Active;
             self.shared.set(to);
         }
         let (id, was, is) = (self.id, was.stage, is.stage);

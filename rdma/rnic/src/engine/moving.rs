@@ -1,0 +1,77 @@
+//! Queue pairs that move from one engine of their RNIC to another. What an engine is told that is for no queue pair of its own.
+
+use super::Engine;
+use crate::model::{CqId, QpId};
+use crate::qp::QpContext;
+use crate::queues::CqPlace;
+
+/// A queue pair on its way from one engine to another.
+pub struct MovingQp {
+    /// `None` once it is there.
+    qp: Option<Box<QpContext>>,
+    /// How far its completion queues were filled where it comes from, if completions of its own may be among that.
+    left: Vec<(CqId, CqPlace)>,
+}
+
+impl Drop for MovingQp {
+    /// The engine is gone to which it was on its way.
+    fn drop(&mut self) {
+        if let Some(qp) = &mut self.qp {
+            qp.show_engine_gone();
+        }
+    }
+}
+
+impl Engine {
+    /// Takes out a queue pair that is Idle and not connecting, to be entered on engine number `to`. `None` if it is not that.
+    pub fn take_out(&mut self, id: QpId, to: usize) -> Option<MovingQp> {
+        self.qp(id).filter(|qp| qp.is_unconnected())?;
+        let mut qp = self.qps.remove(id.slot())?;
+        qp.handle_left();
+        self.moved.insert(id.slot(), to);
+        let mut left = Vec::new();
+        if qp.has_past() {
+            let cqs = &mut self.device.cqs;
+            let places = qp.cqs().map(|cq| cqs.place(cq).map(|place| (cq, place)));
+            left.extend(places.into_iter().flatten());
+        }
+        let qp = Some(qp);
+        Some(MovingQp { qp, left })
+    }
+
+    /// Enters a queue pair that was taken out of another engine. What was posted to it meanwhile is seen.
+    pub fn enter(&mut self, mut moving: MovingQp) {
+        let Some(qp) = moving.qp.take() else {
+            return;
+        };
+        for (cq, first) in moving.left.drain(..) {
+            self.device.cqs.follow(cq, first);
+        }
+        let (slot, index) = (qp.id().slot(), self.index);
+        self.moved.remove(&slot);
+        self.qps.insert(qp);
+        self.with_qp(slot, |qp, device| qp.handle_entered(index, device));
+    }
+
+    /// The door was told of something else than a queue pair that is here.
+    #[cold]
+    pub(super) fn on_stray(&mut self, told: usize) {
+        if self.door.is_failure(told) {
+            self.follow_failure();
+        } else if let Some(to) = self.moved.get(&told)
+            && let Some(door) = self.commons.doors().get(*to)
+        {
+            // Whoever has posted did not know yet.
+            door.tell(told);
+        }
+    }
+
+    /// Tells the other engines that the RNIC has failed.
+    pub(super) fn spread_failure(&self) {
+        for (index, door) in self.commons.doors().iter().enumerate() {
+            if index != self.index {
+                door.tell_failure();
+            }
+        }
+    }
+}

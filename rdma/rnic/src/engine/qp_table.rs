@@ -1,0 +1,50 @@
+//! Table of an engine's queue pairs, by their slots. A slot is the RNIC's, so that a queue pair keeps it when it moves to another engine.
+
+use crate::qp::QpContext;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct QpTable {
+    places: Vec<Option<Box<QpContext>>>,
+}
+
+impl QpTable {
+    /// Enters a queue pair.
+    pub(super) fn insert(&mut self, qp: Box<QpContext>) {
+        let slot = qp.id().slot();
+        if self.places.len() <= slot {
+            self.places.resize_with(slot + 1, || None);
+        }
+        if let Some(place) = self.places.get_mut(slot) {
+            *place = Some(qp);
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: usize) -> Option<&QpContext> {
+        self.places.get(slot)?.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: usize) -> Option<&mut QpContext> {
+        self.places.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// Takes a queue pair out.
+    pub(super) fn remove(&mut self, slot: usize) -> Option<Box<QpContext>> {
+        self.places.get_mut(slot)?.take()
+    }
+
+    /// The slots that are taken.
+    pub(super) fn slots(&self) -> Vec<usize> {
+        let slots = self.places.iter().enumerate();
+        slots
+            .filter_map(|(slot, place)| place.as_ref().map(|_| slot))
+            .collect()
+    }
+
+    /// All queue pairs.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut QpContext> {
+        self.places.iter_mut().filter_map(Option::as_deref_mut)
+    }
+}

@@ -1,0 +1,99 @@
+//! Orders of a completion queue that several engines fill: what must be polled from one engine's ring before what follows in another's.
+//!
+//! A queue pair may move from one engine to another. Its completions still come in order (verbs draft §8.2.3): those that it has left behind
+//! are polled before those that follow.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::locked::Locked;
+
+/// A place in a completion queue: an engine's ring, and how many completions were ever put into it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqPlace {
+    /// The engine.
+    pub engine: usize,
+    /// The completions before it.
+    pub count: u64,
+}
+
+/// What lies before the one place is polled before what lies behind the other.
+struct Order {
+    first: CqPlace,
+    then: CqPlace,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct CqOrders {
+    any: AtomicBool,
+    pending: Locked<Vec<Order>>,
+}
+
+impl CqOrders {
+    /// What lies before `first` is to be polled before what lies behind `then`, where nothing has been put yet.
+    pub(crate) fn put(&self, first: CqPlace, then: CqPlace) {
+        let mut pending = self.pending.lock();
+        pending.push(Order { first, then });
+        // Before what lies behind `then` is put there: whoever finds that finds this.
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// How many completions may be polled now at `next`, of those that the caller has seen there. `polled` tells how many were polled of
+    /// an engine's ring.
+    pub fn allowed(&self, next: CqPlace, polled: impl Fn(usize) -> u64) -> u64 {
+        if !self.any.load(Ordering::Acquire) {
+            return u64::MAX;
+        }
+        let mut pending = self.pending.lock();
+        pending.retain(|order| polled(order.first.engine) < order.first.count);
+        if pending.is_empty() {
+            self.any.store(false, Ordering::Relaxed);
+        }
+        let here = pending
+            .iter()
+            .filter(|order| order.then.engine == next.engine);
+        let allowed = here.map(|order| order.then.count.saturating_sub(next.count));
+        allowed.min().unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(engine: usize, count: u64) -> CqPlace {
+        CqPlace { engine, count }
+    }
+
+    #[test]
+    fn what_follows_waits_for_what_was_left_behind_and_for_nothing_else() {
+        let orders = CqOrders::default();
+        assert_eq!(orders.allowed(place(1, 0), |_| 0), u64::MAX);
+        orders.put(place(0, 5), place(1, 3));
+        let polled = |engine| [4, 1][engine];
+        assert_eq!(orders.allowed(place(1, 1), polled), 2);
+        assert_eq!(orders.allowed(place(1, 3), polled), 0);
+        assert_eq!(orders.allowed(place(0, 4), polled), u64::MAX);
+        assert_eq!(orders.allowed(place(1, 3), |_| 5), u64::MAX);
+    }
+
+    #[test]
+    fn two_that_change_places_do_not_wait_for_each_other() {
+        let orders = CqOrders::default();
+        orders.put(place(0, 2), place(1, 1));
+        orders.put(place(1, 1), place(0, 2));
+        let mut polled = [0, 0];
+        while polled[0] + polled[1] < 8 {
+            let before = polled;
+            for engine in [1, 0] {
+                let next = place(engine, polled[engine]);
+                if polled[engine] < 4 && orders.allowed(next, |engine| polled[engine]) > 0 {
+                    polled[engine] += 1;
+                    assert!(polled[1] < 2 || polled[0] >= 2, "{polled:?}");
+                    assert!(polled[0] < 3 || polled[1] >= 1, "{polled:?}");
+                }
+            }
+            assert_ne!(polled, before, "nothing can be polled");
+        }
+    }
+}

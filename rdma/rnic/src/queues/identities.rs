@@ -1,0 +1,93 @@
+//! Identities of an RNIC's objects: one place gives them out, whatever engine has the object.
+
+use std::sync::Arc;
+
+use slab::Slab;
+
+use super::locked::Locked;
+use crate::model::{CapabilityError, CqId};
+
+/// Gives out the identities of one kind of object.
+pub struct Identities {
+    given: Locked<Given>,
+    /// What a refusal says that there are too many of.
+    what: &'static str,
+    max: usize,
+}
+
+#[derive(Default)]
+struct Given {
+    slots: Slab<()>,
+    next_serial: u64,
+}
+
+/// A slot, which nobody else has until this is dropped, and a serial number, which nobody else ever has.
+pub struct Identity {
+    slot: usize,
+    serial: u64,
+    of: Arc<Identities>,
+}
+
+impl Identities {
+    /// For `max` objects at once. `what` names their number in a refusal.
+    pub fn new(what: &'static str, max: usize) -> Arc<Self> {
+        let given = Locked::default();
+        Arc::new(Self { given, what, max })
+    }
+
+    /// Gives one out.
+    ///
+    /// # Errors
+    ///
+    /// [`CapabilityError`]: there are as many objects as there may be.
+    pub fn give(self: &Arc<Self>) -> Result<Identity, CapabilityError> {
+        let mut given = self.given.lock();
+        CapabilityError::check(self.what, given.slots.len() + 1, 1, self.max)?;
+        let serial = given.next_serial;
+        given.next_serial += 1; // 2^64 will not be created
+        Ok(Identity {
+            slot: given.slots.insert(()),
+            serial,
+            of: Arc::clone(self),
+        })
+    }
+}
+
+impl Identity {
+    /// Less than there may be objects at once.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// That of a completion queue.
+    pub fn cq(&self) -> CqId {
+        CqId {
+            slot: self.slot,
+            serial: self.serial,
+        }
+    }
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        self.of.given.lock().slots.remove(self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_is_given_again_and_serial_number_never() {
+        let all = Identities::new("a number of objects of", 2);
+        let (first, second) = (all.give().unwrap(), all.give().unwrap());
+        assert_ne!(first.slot(), second.slot());
+        assert!(all.give().is_err_and(|error| error.max == 2));
+        let gone = (first.slot(), first.serial);
+        drop(first);
+        let third = all.give().unwrap();
+        assert_eq!(third.slot(), gone.0);
+        assert!(third.serial != gone.1 && third.serial != second.serial);
+    }
+}
