@@ -16,11 +16,13 @@ pub struct BoardError(#[from] MapError);
 pub struct StateBoard {
     board: Board,
     process: Process,
+    /// The number of each engine's first queue, by which others find its state.
+    queues: Vec<u32>,
 }
 
 impl StateBoard {
     /// Wipes what processes that were killed have left, as a program that stays keeps it.
-    pub(crate) fn begin(board: &Board) -> Result<Self, MapError> {
+    pub(crate) fn begin(board: &Board, queues: Vec<u32>) -> Result<Self, MapError> {
         for (queue, shown) in board.read()? {
             if !is_alive(&shown) {
                 board.wipe(queue)?;
@@ -29,31 +31,37 @@ impl StateBoard {
         Ok(Self {
             board: board.try_clone()?,
             process: Process::of("self").unwrap_or_default(),
+            queues,
         })
     }
 
-    /// Shows the state of a queue's engine: words whose meaning `key` stands for. It takes a system call.
+    /// The queue that stands for an engine; none for one that is not there.
+    fn queue_of(&self, engine: usize) -> u32 {
+        self.queues.get(engine).copied().unwrap_or(u32::MAX)
+    }
+
+    /// Shows the state of an engine: words whose meaning `key` stands for. It takes a system call.
     ///
     /// # Errors
     ///
-    /// [`BoardError`]: there is no such queue, or the kernel refuses.
-    pub fn show(&self, queue: u32, key: u64, words: Vec<u64>) -> Result<(), BoardError> {
+    /// [`BoardError`]: there is no such engine, or the kernel refuses.
+    pub fn show(&self, engine: usize, key: u64, words: Vec<u64>) -> Result<(), BoardError> {
         let shown = Shown {
             key,
             process: self.process.id,
             begun: self.process.begun,
             words,
         };
-        Ok(self.board.show(queue, &shown)?)
+        Ok(self.board.show(self.queue_of(engine), &shown)?)
     }
 
-    /// Takes back what a queue's engine has shown.
+    /// Takes back what an engine has shown.
     ///
     /// # Errors
     ///
-    /// [`BoardError`]: there is no such queue, or the kernel refuses.
-    pub fn wipe(&self, queue: u32) -> Result<(), BoardError> {
-        Ok(self.board.wipe(queue)?)
+    /// [`BoardError`]: there is no such engine, or the kernel refuses.
+    pub fn wipe(&self, engine: usize) -> Result<(), BoardError> {
+        Ok(self.board.wipe(self.queue_of(engine))?)
     }
 }
 

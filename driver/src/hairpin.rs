@@ -3,32 +3,23 @@
 //! The kernel routes packets for an own address over `lo`, and no switch sends a frame back to where it came from. So a connection between two
 //! programs' ends of one queue is carried here, as an RDMA NIC does by its internal loopback. What goes elsewhere is the queue's.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
-use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
-use crate::frame_pool::FramePool;
+use crate::frame::{RxFrame, SentFrame, TxFrame};
+use crate::frame_copies::FrameCopies;
 use crate::levels::QueueLevels;
 use crate::memory_io::MemoryIo;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 
 /// Bytes of an Ethernet address.
 const ADDRESS: usize = 6;
-/// Frames start on a cache line.
-const LINE: usize = 64;
 
 /// A [`PacketIo`] with a hairpin. Frames whose source and destination are the same Ethernet address come back, in memory of their own.
 pub struct Hairpin {
     net: Box<dyn PacketIo>,
-    /// Memory for frames that come back.
-    arena: Arc<Arena>,
-    pool: FramePool,
-    /// Those that nobody has received yet, the oldest first.
-    looped: VecDeque<RxFrame>,
-    looped_frames: u64,
-    drop_looped: u64,
+    /// Frames that come back.
+    looped: FrameCopies,
 }
 
 impl Hairpin {
@@ -38,50 +29,11 @@ impl Hairpin {
     ///
     /// [`io::Error`]: no memory is left for the frames. The queue is as it was.
     pub fn put_on(io: &mut Box<dyn PacketIo>, capacity: usize) -> io::Result<()> {
-        let (count, stride) = (io.rx_frames(), capacity.next_multiple_of(LINE));
-        let (arena, free) = Arena::anonymous(count * stride)?.into_frames(&[Layout {
-            first: 0,
-            count,
-            capacity,
-            stride,
-        }]);
+        let looped = FrameCopies::new(io.rx_frames(), capacity)?;
         let (nothing, _wire) = MemoryIo::new(0)?;
-        let mut hairpin = Box::new(Self {
-            net: Box::new(nothing),
-            pool: FramePool::new(Arc::clone(&arena), free),
-            arena,
-            looped: VecDeque::new(),
-            looped_frames: 0,
-            drop_looped: 0,
-        });
-        std::mem::swap(&mut hairpin.net, io);
-        *io = hairpin;
+        let net = std::mem::replace(io, Box::new(nothing));
+        *io = Box::new(Self { net, looped });
         Ok(())
-    }
-
-    /// Takes a copy of a frame. It is lost if there is no room for it, as in a receive ring that is full.
-    fn take_in(&mut self, frame: &[u8]) {
-        let Some(room) = self.pool.take() else {
-            self.drop_looped += 1;
-            return;
-        };
-        let mut copy = TxFrame::new(room);
-        copy.set_len(frame.len());
-        let Some(place) = copy.get_mut(..frame.len()) else {
-            self.drop_looped += 1;
-            self.pool.give_back(copy.into_frame());
-            return;
-        };
-        place.copy_from_slice(frame);
-        self.looped_frames += 1;
-        let frame = RxFrame::new(copy.into_frame(), frame.len());
-        self.looped.push_back(frame);
-    }
-
-    /// Hands out up to `budget` frames that have come back.
-    fn receive_looped(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
-        let count = budget.min(self.looped.len());
-        out.extend(self.looped.drain(..count));
     }
 }
 
@@ -97,18 +49,16 @@ impl PacketIo for Hairpin {
     /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
-        self.receive_looped(budget.div_ceil(2), out);
+        self.looped.receive(budget.div_ceil(2), out);
         self.net.receive(end - out.len(), out);
-        self.receive_looped(end.saturating_sub(out.len()), out);
+        self.looped.receive(end.saturating_sub(out.len()), out);
     }
 
     fn recycle(&mut self, frame: RxFrame) {
-        let len = frame.len();
-        let frame = frame.into_frame();
-        if frame.is_of(&self.arena) {
-            self.pool.give_back(frame);
+        if self.is_looped(&frame) {
+            self.looped.recycle(frame);
         } else {
-            self.net.recycle(RxFrame::new(frame, len));
+            self.net.recycle(frame);
         }
     }
 
@@ -133,7 +83,7 @@ impl PacketIo for Hairpin {
         if !comes_back(&frame) {
             return self.net.send_kept(frame);
         }
-        self.take_in(&frame);
+        self.looped.take_in(&frame);
         self.net.keep(frame)
     }
 
@@ -178,11 +128,11 @@ impl PacketIo for Hairpin {
     }
 
     fn has_looped(&self) -> bool {
-        !self.looped.is_empty()
+        self.looped.has_any() || self.net.has_looped()
     }
 
     fn is_looped(&self, frame: &RxFrame) -> bool {
-        frame.frame().is_of(&self.arena)
+        frame.frame().is_of(self.looped.arena())
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
@@ -195,8 +145,8 @@ impl PacketIo for Hairpin {
 
     fn counters(&self) -> IoCounters {
         let mut counters = self.net.counters();
-        counters.looped_frames += self.looped_frames;
-        counters.drop_looped += self.drop_looped;
+        counters.looped_frames += self.looped.taken();
+        counters.drop_looped += self.looped.dropped();
         counters
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,8 +32,10 @@ const MTU_OF_ONE_CHUNK: usize = FRAME_CAPACITY - LINK_HEADER_MAX;
 /// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of its engine and of a port. Whoever watches
 /// the interface takes 3 more.
 const DESCRIPTORS: usize = 15;
-/// File descriptors that each further queue takes: its socket; and one for all of them.
+/// File descriptors that each further queue takes: its socket; and one for all of an engine.
 const DESCRIPTORS_OF_A_QUEUE: usize = 2;
+/// File descriptors that each further engine takes: what wakes it, its searches for next hops, and its sockets for ICMP.
+const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
 
 /// How an interface is to be opened.
 #[derive(Clone, Debug)]
@@ -45,10 +47,12 @@ pub struct NicConfig {
     pub zero_copy: ZeroCopy,
     /// Receive queues that are served.
     pub queues: Queues,
+    /// Engines that share these queues, at most. `None`, the default, is one for each queue, as far as there are processors.
+    pub engines: Option<usize>,
     /// Entries of each ring at least, a power of two. A driver with zero copy and larger rings gets more.
     pub ring: u32,
-    /// Frames at least; half of them receive. Each further queue has as many to receive into. A driver with zero copy and larger rings gets
-    /// more.
+    /// Frames of each engine at least; half of them receive. Each further queue has as many to receive into. A driver with zero copy and
+    /// larger rings gets more.
     pub frames: u32,
     /// Bytes of the region area, rounded up to whole pages.
     pub region_bytes: usize,
@@ -86,6 +90,7 @@ impl Default for NicConfig {
             mode: None,
             zero_copy: ZeroCopy::Try,
             queues: Queues::All,
+            engines: None,
             ring: 2048,
             frames: 4096,
             region_bytes: 64 << 20,
@@ -114,6 +119,13 @@ impl NicConfig {
     #[must_use]
     pub fn queues(mut self, queues: Queues) -> Self {
         self.queues = queues;
+        self
+    }
+
+    /// Sets how many engines share the queues at most. `None` is one for each queue, as far as there are processors.
+    #[must_use]
+    pub fn engines(mut self, engines: Option<usize>) -> Self {
+        self.engines = engines;
         self
     }
 
@@ -248,8 +260,8 @@ pub struct SteeringError(#[from] xwarp_bpf::MapError);
 pub struct Nic {
     /// What was opened.
     pub info: NicInfo,
-    /// Its queues.
-    pub io: Box<dyn PacketIo>,
+    /// Its queues, those of each engine as one. There is one engine at least.
+    pub ios: Vec<Box<dyn PacketIo>>,
     /// Its memory for regions.
     pub regions: RegionPool,
     /// Which flows come to it.
@@ -277,12 +289,13 @@ impl Nic {
         let interface = net::interface_by_name(name)?;
         check_interface(&interface)?;
         let queues = config.queues.of(&interface)?;
-        check_descriptors(DESCRIPTORS + DESCRIPTORS_OF_A_QUEUE * (queues.served.len() - 1))?;
-        let (memory, regions) = Memory::create(&wanted(&interface, config), &queues)?;
+        let engines = config.engines.unwrap_or_else(processors);
+        check_descriptors(descriptors(&queues, engines))?;
+        let (memory, regions) = Memory::create(&wanted(&interface, config), &queues, engines)?;
         // The program first: its mode says whether there can be zero copy. A process that has the interface has its program, too.
         let attachment = attach(&interface, config.mode, &queues)?;
         let (mode, zero_copy) = (attachment.mode(), config.zero_copy);
-        let open = OpenQueues::open(&interface, mode, zero_copy, &queues, memory)?;
+        let open = OpenQueues::open(&interface, mode, zero_copy, memory)?;
         let watched = Watched {
             index: interface.index,
             name: interface.name.clone(),
@@ -290,12 +303,12 @@ impl Nic {
             by_link: !attachment.found(),
         };
         let info = describe(interface, queues, &attachment, open.have_zero_copy());
-        let steering = Steering::begin(attachment, open.sockets())?;
-        let io = open.into_io().map_err(NicError::Descriptors)?;
-        let (io, capture) = tapped(io, config.capture.as_deref(), name)?;
+        let steering = Steering::begin(attachment, &open)?;
+        let ios = open.into_ios().map_err(NicError::Descriptors)?;
+        let (ios, capture) = tapped(ios, config.capture.as_deref(), name)?;
         Ok(Self {
             info,
-            io,
+            ios,
             regions,
             steering,
             capture,
@@ -351,18 +364,31 @@ fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
     }
 }
 
-/// The queue, and the capture of its frames if there is a file to write them to.
+/// The queues, and the capture of their frames if there is a file to write them to.
 fn tapped(
-    io: Box<dyn PacketIo>,
+    ios: Vec<Box<dyn PacketIo>>,
     path: Option<&Path>,
     interface: &str,
-) -> Result<(Box<dyn PacketIo>, Option<Capture>), TapError> {
+) -> Result<(Vec<Box<dyn PacketIo>>, Option<Capture>), TapError> {
     let Some(path) = path else {
-        return Ok((io, None));
+        return Ok((ios, None));
     };
-    let tap = Tap::new(io, path, interface)?;
-    let capture = tap.capture();
-    Ok((Box::new(tap), Some(capture)))
+    let capture = Capture::begin(path, interface)?;
+    let tap = |io| Box::new(Tap::new(io, &capture)) as Box<dyn PacketIo>;
+    let ios = ios.into_iter().map(tap).collect();
+    Ok((ios, Some(capture)))
+}
+
+/// Processors that this process may use.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Descriptors that are taken at most.
+fn descriptors(queues: &ServedQueues, engines: usize) -> usize {
+    let further = queues.served.len() - 1;
+    let engines = further.min(engines.saturating_sub(1));
+    DESCRIPTORS + DESCRIPTORS_OF_A_QUEUE * further + DESCRIPTORS_OF_AN_ENGINE * engines
 }
 
 /// Where a descriptor is missing, libbpf says many things, so the descriptors are counted beforehand.
@@ -496,15 +522,14 @@ pub struct Steering {
 
 impl Steering {
     /// Puts the sockets into the program's slots and forgets flows that a killed process left there.
-    fn begin<'a>(
-        attachment: Attachment,
-        mut sockets: impl Iterator<Item = (u32, BorrowedFd<'a>)>,
-    ) -> Result<Self, SteeringError> {
+    fn begin(attachment: Attachment, open: &OpenQueues) -> Result<Self, SteeringError> {
         let maps = attachment.maps();
         maps.flows.clear()?;
-        sockets.try_for_each(|(queue, socket)| maps.sockets.set(queue, socket))?;
+        for (queue, socket) in open.sockets() {
+            maps.sockets.set(queue, socket)?;
+        }
         Ok(Self {
-            board: Arc::new(StateBoard::begin(&maps.board)?),
+            board: Arc::new(StateBoard::begin(&maps.board, open.firsts())?),
             attachment,
             flows: Vec::new(),
         })

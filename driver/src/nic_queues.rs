@@ -96,6 +96,19 @@ impl Queues {
 }
 
 impl ServedQueues {
+    /// The share of each engine, if there are so many at most: neighbouring queues, at least one for each.
+    fn shares(&self, engines: usize) -> Vec<Range<u32>> {
+        let queues = self.served.len();
+        let engines = engines.clamp(1, queues.max(1));
+        let bound = |engine: usize| {
+            let before = u32::try_from(engine * queues / engines).unwrap_or(u32::MAX);
+            self.served.start.saturating_add(before)
+        };
+        (0..engines)
+            .map(|engine| bound(engine)..bound(engine + 1))
+            .collect()
+    }
+
     /// Whether frames may arrive at a queue that is not served.
     pub fn is_part(&self) -> bool {
         self.served.len() < self.all as usize
@@ -122,39 +135,50 @@ impl fmt::Display for ServedQueues {
 /// Memory for the queues that are served.
 pub(crate) struct Memory {
     frame_bytes: usize,
-    first: QueueMemory,
-    others: Vec<QueueMemory>,
+    /// Queues of each engine with theirs. The first of each sends.
+    engines: Vec<Vec<(u32, QueueMemory)>>,
 }
 
 impl Memory {
-    /// Maps it, and the region area. The first queue sends, so the others only receive.
+    /// Maps it for so many engines at most, and the region area. The first queue of an engine sends, so the others only receive.
     pub(crate) fn create(
-        first: &Wanted,
+        wanted: &Wanted,
         queues: &ServedQueues,
+        engines: usize,
     ) -> Result<(Self, RegionPool), UmemError> {
-        let (sender, regions) = umem::create(first)?;
-        let receiver = Wanted {
-            transmit: 0,
-            region_bytes: 0,
-            ..*first
-        };
-        let others = 1..queues.served.len();
+        let (mut regions, mut shares) = (None, Vec::new());
+        for share in queues.shares(engines) {
+            let mut its = Vec::new();
+            for queue in share.clone() {
+                let is_sender = queue == share.start;
+                let wanted = Wanted {
+                    transmit: if is_sender { wanted.transmit } else { 0 },
+                    region_bytes: if regions.is_none() {
+                        wanted.region_bytes
+                    } else {
+                        0
+                    },
+                    ..*wanted
+                };
+                let (memory, area) = umem::create(&wanted)?;
+                regions.get_or_insert(area);
+                its.push((queue, memory));
+            }
+            shares.push(its);
+        }
         let memory = Self {
-            frame_bytes: first.frame_bytes,
-            first: sender,
-            others: others
-                .map(|_| Ok(umem::create(&receiver)?.0))
-                .collect::<Result<_, UmemError>>()?,
+            frame_bytes: wanted.frame_bytes,
+            engines: shares,
         };
-        Ok((memory, regions))
+        let no_queue = UmemError::Size(0, "no queue is served");
+        Ok((memory, regions.ok_or(no_queue)?))
     }
 }
 
 /// Open queues.
 pub(crate) struct OpenQueues {
-    /// The queue that sends, with its number.
-    first: (u32, XdpIo),
-    others: Vec<(u32, XdpIo)>,
+    /// Those of each engine, with their numbers. The first of each sends.
+    engines: Vec<Vec<(u32, XdpIo)>>,
 }
 
 impl OpenQueues {
@@ -163,33 +187,29 @@ impl OpenQueues {
         interface: &Interface,
         mode: XdpMode,
         wanted: ZeroCopy,
-        queues: &ServedQueues,
         memory: Memory,
     ) -> Result<Self, OpenQueueError> {
         let zero_copy = zero_copy(wanted, interface, mode)?;
-        let open = |queue, its, hears_icmp| {
+        let open = |(place, (queue, its))| {
             let target = Target {
                 zero_copy,
                 interface: &interface.name,
                 index: interface.index,
                 queue,
                 frames: interface.frames(),
-                hears_icmp,
+                hears_icmp: place == 0,
             };
             Ok((queue, XdpIo::open(&target, memory.frame_bytes, its)?))
         };
-        let begin = queues.served.start;
-        let first = open(begin, memory.first, true)?;
-        let others = (begin + 1..).zip(memory.others);
-        let others = others.map(|(queue, its)| open(queue, its, false));
+        let engine = |its: Vec<_>| its.into_iter().enumerate().map(open).collect();
+        let engines = memory.engines.into_iter().map(engine);
         Ok(Self {
-            first,
-            others: others.collect::<Result<_, OpenQueueError>>()?,
+            engines: engines.collect::<Result<_, OpenQueueError>>()?,
         })
     }
 
     fn all(&self) -> impl Iterator<Item = &(u32, XdpIo)> {
-        [&self.first].into_iter().chain(&self.others)
+        self.engines.iter().flatten()
     }
 
     /// Whether frames are the driver's own buffers, at all of them.
@@ -202,16 +222,29 @@ impl OpenQueues {
         self.all().map(|(number, queue)| (*number, queue.as_fd()))
     }
 
-    /// All as one.
-    pub(crate) fn into_io(self) -> io::Result<Box<dyn PacketIo>> {
-        let boxed = |(_, queue)| Box::new(queue) as Box<dyn PacketIo>;
-        let first = boxed(self.first);
-        if self.others.is_empty() {
-            return Ok(first);
-        }
-        let others = self.others.into_iter().map(boxed).collect();
-        Ok(Box::new(QueueGroup::new(first, others)?))
+    /// The number of each engine's first queue.
+    pub(crate) fn firsts(&self) -> Vec<u32> {
+        let firsts = self.engines.iter().filter_map(|its| its.first());
+        firsts.map(|(number, _)| *number).collect()
     }
+
+    /// Those of each engine as one.
+    pub(crate) fn into_ios(self) -> io::Result<Vec<Box<dyn PacketIo>>> {
+        self.engines.into_iter().map(join).collect()
+    }
+}
+
+/// Queues of one engine as one.
+fn join(queues: Vec<(u32, XdpIo)>) -> io::Result<Box<dyn PacketIo>> {
+    let mut boxed = queues
+        .into_iter()
+        .map(|(_, queue)| Box::new(queue) as Box<dyn PacketIo>);
+    let first = boxed.next().ok_or(io::ErrorKind::InvalidInput)?;
+    let others: Vec<_> = boxed.collect();
+    if others.is_empty() {
+        return Ok(first);
+    }
+    Ok(Box::new(QueueGroup::new(first, others)?))
 }
 
 /// What may be asked of the driver. Beneath a generic program, some take zero copy and never send.
@@ -266,6 +299,16 @@ mod tests {
         assert_eq!(shown(some(0, 4), 4), "4 queues");
         assert_eq!(shown(some(2, 1), 4), "queue 2 of 4");
         assert_eq!(shown(some(1, 3), 4), "queues 1 to 3 of 4");
+    }
+
+    #[test]
+    fn engines_share_all_queues() {
+        let shares = |served, engines| ServedQueues { served, all: 64 }.shares(engines);
+        assert_eq!(shares(0..4, 4), [0..1, 1..2, 2..3, 3..4]);
+        assert_eq!(shares(0..4, 2), [0..2, 2..4]);
+        assert_eq!(shares(3..8, 2), [3..5, 5..8]);
+        assert_eq!(shares(5..7, 9), [5..6, 6..7], "as many as there are queues");
+        assert_eq!(shares(0..4, 0), [0..4], "one at least");
     }
 
     #[test]

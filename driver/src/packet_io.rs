@@ -140,6 +140,10 @@ pub struct IoCounters {
     pub looped_frames: u64,
     /// Frames from the interface to itself that found no memory to be received into.
     pub drop_looped: u64,
+    /// Frames that have come to queues of other engines, which have handed them over.
+    pub crossed_frames: u64,
+    /// Frames that found no room where another engine was to hand them over.
+    pub drop_crossed: u64,
     /// Times that the driver took nothing from the fill ring for 2 s while it had nothing to receive into.
     pub fill_stalls: u64,
     /// Times that no frame in flight was completed for 2 s.
@@ -159,6 +163,8 @@ crate::named_counters!(IoCounters {
     tx_exhausted,
     looped_frames,
     drop_looped,
+    crossed_frames,
+    drop_crossed,
     fill_stalls,
     completion_stalls,
 });

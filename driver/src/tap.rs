@@ -56,7 +56,19 @@ pub struct CaptureError {
 pub struct Capture(Arc<Mutex<CaptureFile>>);
 
 impl Capture {
-    fn begin(path: &Path, interface: &str) -> Result<Self, PcapError> {
+    /// Begins a new file at `path`, which names `interface`.
+    ///
+    /// # Errors
+    ///
+    /// [`TapError`]: the file cannot be created or written.
+    pub fn begin(path: &Path, interface: &str) -> Result<Self, TapError> {
+        Self::create(path, interface).map_err(|error| TapError {
+            path: path.to_owned(),
+            reason: reason_of(error),
+        })
+    }
+
+    fn create(path: &Path, interface: &str) -> Result<Self, PcapError> {
         let file = File::create(path).map_err(PcapError::IoError)?;
         let mut writer = PcapNgWriter::new(BufWriter::new(file))?;
         let mut block = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
@@ -167,22 +179,10 @@ fn reason_of(error: PcapError) -> String {
 }
 
 impl Tap {
-    /// Captures what `inner` carries into a new file at `path`, which names `interface`.
-    ///
-    /// # Errors
-    ///
-    /// [`TapError`]: the file cannot be created or written.
-    pub fn new(inner: Box<dyn PacketIo>, path: &Path, interface: &str) -> Result<Self, TapError> {
-        let capture = Capture::begin(path, interface).map_err(|error| TapError {
-            path: path.to_owned(),
-            reason: reason_of(error),
-        })?;
-        Ok(Self { inner, capture })
-    }
-
-    /// The file.
-    pub fn capture(&self) -> Capture {
-        self.capture.clone()
+    /// Captures what `inner` carries into a file, which other queues may write to as well.
+    pub fn new(inner: Box<dyn PacketIo>, capture: &Capture) -> Self {
+        let capture = capture.clone();
+        Self { inner, capture }
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
     /// A tap into this file.
     fn tap(path: &Path) -> Tap {
         let (io, _wire) = MemoryIo::new(8).unwrap();
-        Tap::new(Box::new(io), path, "eth0").unwrap()
+        Tap::new(Box::new(io), &Capture::begin(path, "eth0").unwrap())
     }
 
     fn send(tap: &mut Tap, content: &[u8]) {
@@ -303,7 +303,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("xwarp-tap-{}", std::process::id()));
         let mut tap = tap(&path);
         send(&mut tap, b"a frame that is easily found");
-        tap.capture().finish().unwrap();
+        tap.capture.finish().unwrap();
         let written = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let found = |text: &[u8]| written.windows(text.len()).any(|at| at == text);
@@ -314,7 +314,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "needs files")]
     fn frames_that_a_full_disk_has_lost_are_told_at_the_end() {
         let mut tap = tap(Path::new("/dev/full"));
-        let capture = tap.capture();
+        let capture = tap.capture.clone();
         send(&mut tap, &[1; 60]);
         assert_eq!(capture.check(), Ok(()), "it is only buffered");
         let lost = capture.finish().unwrap_err();
@@ -333,7 +333,7 @@ mod tests {
         for _ in 0..1000 {
             send(&mut tap, &[2; 1000]);
         }
-        assert!(tap.capture().check().is_err());
-        assert!(tap.capture().finish().is_err());
+        assert!(tap.capture.check().is_err());
+        assert!(tap.capture.finish().is_err());
     }
 }

@@ -6,6 +6,8 @@
 pub struct StackCounters {
     /// TCP segments received with valid checksums.
     pub segments_in: u64,
+    /// TCP segments received that are for another engine of the interface, which got them.
+    pub handed_over: u64,
     /// TCP segments sent.
     pub segments_out: u64,
     /// Times that the stack visited a connection: for a segment, a timer, or a call.
@@ -93,6 +95,7 @@ pub struct StackCounters {
 
 xwarp_driver::named_counters!(StackCounters {
     segments_in,
+    handed_over,
     segments_out,
     conn_visits,
     retransmissions,

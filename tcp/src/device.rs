@@ -2,7 +2,9 @@
 
 use std::io;
 
-use xwarp_driver::{Hairpin, Icmp, IoError, PacketIo, RxFrame, SentFrame, TxFrame};
+use xwarp_driver::{
+    Crossing, Doorbell, Hairpin, Icmp, Inlet, IoError, PacketIo, RxFrame, SentFrame, TxFrame,
+};
 
 use crate::counters::StackCounters;
 use crate::wire::discard::Discard;
@@ -44,6 +46,8 @@ pub(crate) struct Device {
     unflushed: bool,
     /// Frames to the own interface come back.
     turns_back: bool,
+    /// Frames may come by an inlet.
+    has_inlet: bool,
 }
 
 impl Device {
@@ -71,6 +75,7 @@ impl Device {
             memory: 0,
             unflushed: false,
             turns_back: false,
+            has_inlet: false,
         }
     }
 
@@ -115,16 +120,29 @@ impl Device {
     /// Has frames to the own interface come back, from now on.
     pub(crate) fn turn_back(&mut self) -> io::Result<()> {
         if !self.turns_back {
-            let capacity = self.largest_packet + ethernet::MAX_HEADER;
+            let capacity = self.largest_frame();
             Hairpin::put_on(&mut self.io, capacity)?;
             self.turns_back = true;
         }
         Ok(())
     }
 
-    /// True while frames have come back that nobody has received.
+    /// Has frames come by an inlet, too, which wakes the owner by `bell`.
+    pub(crate) fn open_inlet(&mut self, bell: Doorbell) -> io::Result<Inlet> {
+        let capacity = self.largest_frame();
+        let inlet = Crossing::put_on(&mut self.io, capacity, bell)?;
+        self.has_inlet = true;
+        Ok(inlet)
+    }
+
+    fn largest_frame(&self) -> usize {
+        self.largest_packet + ethernet::MAX_HEADER
+    }
+
+    /// True while frames wait to be received of which the interface's descriptor does not tell.
+    #[inline]
     pub(crate) fn has_looped(&self) -> bool {
-        self.turns_back && self.io.has_looped()
+        (self.turns_back || self.has_inlet) && self.io.has_looped()
     }
 
     /// Appends up to `budget` received frames to `frames`.

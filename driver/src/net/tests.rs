@@ -640,7 +640,7 @@ fn watched(mode: XdpMode) -> (Attachment, InterfaceWatching) {
     };
     let (_, bell) = Sleeper::new().unwrap();
     let watching = InterfaceWatch::new(notifications, watched)
-        .start(bell)
+        .start(Some(bell))
         .unwrap();
     (attachment, watching)
 }

@@ -112,9 +112,9 @@ impl InterfaceWatch {
     /// # Errors
     ///
     /// [`io::Error`]: no file descriptor or no thread is left.
-    pub fn start(self, bell: Doorbell) -> io::Result<InterfaceWatching> {
+    pub fn start(self, bell: Option<Doorbell>) -> io::Result<InterfaceWatching> {
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
-        let (reporter, monitor) = InterfaceReporter::new(Some(bell));
+        let (reporter, monitor) = InterfaceReporter::new(bell);
         let watcher = Watcher {
             watch: self,
             stop: Arc::clone(&stop),

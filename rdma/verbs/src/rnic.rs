@@ -59,7 +59,13 @@ impl Rnic {
     /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
-        let nic = Nic::open(interface, &config.nic)?;
+        let nic = match config.progress {
+            Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic)?,
+            // A thread of the application turns one engine.
+            Progress::Inline | Progress::Assisted => {
+                Nic::open(interface, &config.nic.clone().engines(Some(1)))?
+            }
+        };
         let stack = StackConfig {
             mac: nic.info.mac.0,
             mtu: nic.info.mtu,
@@ -72,11 +78,12 @@ impl Rnic {
             ecn: config.ecn,
             ..StackConfig::default()
         };
-        let waking = Sleeper::new()?;
-        let watching = nic.watch.start(waking.1.clone())?;
+        let wakings = wakings(nic.ios.len())?;
+        let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
+        let watching = nic.watch.start(bells.next())?;
         let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering, watching));
-        let stack = Stack::new(nic.io, stack);
-        let mut rnic = Self::assemble(vec![(stack, waking)], host, nic.regions, config)?;
+        let stacks = stacks(nic.ios, &stack, &wakings)?;
+        let mut rnic = Self::assemble(stacks, wakings, host, nic.regions, config)?;
         rnic.info = Some(nic.info);
         rnic.capture = nic.capture;
         Ok(rnic)
@@ -111,18 +118,18 @@ impl Rnic {
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let engine = |io| Ok((Stack::new(io, stack.clone()), Sleeper::new()?));
-        let engines = ios.into_iter().map(engine).collect::<io::Result<_>>()?;
-        Self::assemble(engines, host, regions, config)
+        let wakings = wakings(ios.len())?;
+        let stacks = stacks(ios, stack, &wakings)?;
+        Self::assemble(stacks, wakings, host, regions, config)
     }
 
     fn assemble(
-        engines: Vec<(Stack, Waking)>,
+        stacks: Vec<Stack>,
+        wakings: Vec<Waking>,
         host: Arc<dyn Host>,
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let (stacks, wakings): (Vec<_>, Vec<_>) = engines.into_iter().unzip();
         let commons = commons(config, &wakings)?;
         let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
         let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
@@ -528,6 +535,21 @@ impl Rnic {
 
 /// What wakes whoever turns an engine.
 type Waking = (Sleeper, Doorbell);
+
+/// For so many engines.
+fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
+    (0..engines).map(|_| Sleeper::new()).collect()
+}
+
+/// The stacks of these queues, whose engines are woken by these.
+fn stacks(
+    ios: Vec<Box<dyn PacketIo>>,
+    stack: &StackConfig,
+    wakings: &[Waking],
+) -> io::Result<Vec<Stack>> {
+    let bells = wakings.iter().map(|(_, bell)| bell.clone());
+    Stack::several(ios.into_iter().zip(bells), stack)
+}
 
 /// What the engines that are woken by these have in common. A manual one never sleeps.
 fn commons(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<Commons>> {

@@ -14,13 +14,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// An engine's state on the board of its interface, until the engine ends.
 pub(crate) struct Showing {
     board: Arc<StateBoard>,
-    queue: u32,
+    engine: usize,
     pace: Pace,
-}
-
-/// The queue that an engine serves.
-fn queue_of(engine: &Engine) -> u32 {
-    u32::try_from(engine.index()).unwrap_or(u32::MAX)
 }
 
 impl Showing {
@@ -30,7 +25,7 @@ impl Showing {
         show(&board, engine);
         Some(Self {
             board,
-            queue: queue_of(engine),
+            engine: engine.index(),
             pace: Pace::default(),
         })
     }
@@ -77,7 +72,7 @@ impl Pace {
 impl Drop for Showing {
     /// The engine ends, though the program may stay.
     fn drop(&mut self) {
-        if let Err(error) = self.board.wipe(self.queue) {
+        if let Err(error) = self.board.wipe(self.engine) {
             log::debug!("the engine's state stays on the board: {error}");
         }
     }
@@ -85,7 +80,7 @@ impl Drop for Showing {
 
 #[cold]
 fn show(board: &StateBoard, engine: &Engine) {
-    if let Err(error) = board.show(queue_of(engine), ShownState::KEY, engine.shown_state()) {
+    if let Err(error) = board.show(engine.index(), ShownState::KEY, engine.shown_state()) {
         log::debug!("the engine's state is not shown: {error}");
     }
 }

@@ -10,6 +10,7 @@ use super::frame_waiters::FrameWaiters;
 use super::handle_list::HandleList;
 use super::lifecycle::Lifecycle;
 use super::listeners::Listeners;
+use super::siblings::Sibling;
 use super::table::{Entry, Table};
 use super::timers::Timers;
 use crate::conn::{Conn, State};
@@ -80,6 +81,16 @@ impl Connections {
             ready: HandleList::new(),
             frame_waiters: FrameWaiters::new(),
         }
+    }
+
+    /// Other stacks of the interface are told which flows there are, from now on.
+    pub(super) fn join(&mut self, sibling: Sibling) {
+        self.table.join(sibling);
+    }
+
+    /// Hands a frame of no flow of ours to the stack of the interface that has its flow. False if none has.
+    pub(super) fn hand_over(&self, flow: &Flow, frame: &RxFrame) -> bool {
+        self.table.hand_over(flow, frame)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -212,11 +223,18 @@ impl Connections {
         free
     }
 
-    /// True if a connection is in TIME-WAIT and `segment` opens another with a listener.
+    /// True if a connection is in TIME-WAIT, and `segment` opens another with a listener or is for one that a sibling has opened meanwhile.
     pub(super) fn gives_way(&self, handle: Handle, segment: &Segment, now: Instant) -> bool {
         let entry = self.table.get(handle);
-        entry.is_some_and(|entry| entry.conn.is_succeeded_by(segment, now))
-            && self.listeners.at(segment.flow.local).is_some()
+        entry.is_some_and(Entry::is_in_time_wait) && self.is_succeeded(handle, segment, now)
+    }
+
+    #[inline(never)]
+    fn is_succeeded(&self, handle: Handle, segment: &Segment, now: Instant) -> bool {
+        let entry = self.table.get(handle);
+        let by_segment = entry.is_some_and(|entry| entry.conn.is_succeeded_by(segment, now))
+            && self.listeners.at(segment.flow.local).is_some();
+        by_segment || self.table.is_elsewhere(&segment.flow)
     }
 
     /// Notes that a connection may have something to send.

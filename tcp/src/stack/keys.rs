@@ -8,6 +8,7 @@ use siphasher::sip::SipHasher24;
 pub(super) type Key = [u8; 16];
 
 /// One key for each purpose. None says anything of another.
+#[derive(Clone, Copy)]
 pub(super) struct Keys {
     /// Of initial sequence numbers.
     pub(super) isns: Key,

@@ -11,6 +11,7 @@ mod lifecycle;
 mod listeners;
 mod opener;
 mod reset;
+mod siblings;
 mod syn_cookie;
 mod table;
 #[cfg(test)]
@@ -20,11 +21,12 @@ mod tx_reservation;
 mod wheel;
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use xwarp_driver::net::Network;
-use xwarp_driver::{IoError, PacketIo, RxFrame};
+use xwarp_driver::{Doorbell, IoError, PacketIo, RxFrame};
 
 use crate::config::{Path, StackConfig};
 use crate::conn::Conn;
@@ -41,8 +43,10 @@ pub use conn_mut::ConnMut;
 
 use addresses::Addresses;
 use connections::Connections;
+use keys::Keys;
 use opener::Opener;
 use reset::ResetLimit;
+use siblings::Sibling;
 use syn_cookie::Opened;
 use tx_reservation::TxReservation;
 
@@ -78,11 +82,40 @@ pub struct Stack {
 impl Stack {
     /// A stack without connections on `io`, which it owns. The MTU is lowered to what a TX frame holds.
     pub fn new(io: Box<dyn PacketIo>, config: StackConfig) -> Self {
+        let keys = Keys::new(config.seed);
+        Self::with_keys(io, config, keys)
+    }
+
+    /// The stacks of one interface: one at each of `ios`, which the bell beside it wakes. A connection stays on the stack where it began. A frame
+    /// that comes to another one is handed over.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for frames that are handed over.
+    pub fn several(
+        ios: impl IntoIterator<Item = (Box<dyn PacketIo>, Doorbell)>,
+        config: &StackConfig,
+    ) -> io::Result<Vec<Self>> {
+        let keys = Keys::new(config.seed);
+        let stack = |(io, bell)| (Self::with_keys(io, config.clone(), keys), bell);
+        let (mut stacks, bells): (Vec<_>, Vec<_>) = ios.into_iter().map(stack).unzip();
+        if stacks.len() > 1 {
+            let each = stacks.iter_mut().zip(bells);
+            let inlets = each.map(|(stack, bell)| stack.device.open_inlet(bell));
+            let inlets = inlets.collect::<io::Result<_>>()?;
+            for (stack, sibling) in stacks.iter_mut().zip(Sibling::all(inlets)) {
+                stack.connections.join(sibling);
+            }
+        }
+        Ok(stacks)
+    }
+
+    fn with_keys(io: Box<dyn PacketIo>, config: StackConfig, keys: Keys) -> Self {
         Self {
             now: Instant::ORIGIN,
             device: Device::new(io, config.mtu),
             addresses: Addresses::new(config.mac),
-            opener: Opener::new(config),
+            opener: Opener::new(config, keys),
             connections: Connections::new(),
             resets: ResetLimit::new(),
             backlog_turns: 0,
@@ -265,6 +298,12 @@ impl Stack {
             .reset(conn.0, reason, &mut self.device, self.now);
     }
 
+    /// True while frames wait that the interface's descriptor does not tell of.
+    #[inline]
+    pub fn has_looped(&self) -> bool {
+        self.device.has_looped()
+    }
+
     /// When [`step`](Self::step) must be called at the latest if no frame arrives: at once if something could not be sent. There
     /// may turn out to be nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -412,15 +451,26 @@ impl Stack {
     }
 
     fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
-        self.device.counters_mut().segments_in += 1;
         if let Some(handle) = self.connections.find(&segment.flow) {
             if !self.connections.gives_way(handle, segment, self.now) {
+                self.device.counters_mut().segments_in += 1;
                 self.connections
                     .deliver(handle, segment, frame, &mut self.device, self.now);
                 return;
             }
             self.connections.retire(handle, &mut self.device);
         }
+        self.dispatch_strange(segment, frame);
+    }
+
+    /// Handles a segment of no flow of this stack.
+    fn dispatch_strange(&mut self, segment: &Segment, frame: RxFrame) {
+        if self.connections.hand_over(&segment.flow, &frame) {
+            self.device.counters_mut().handed_over += 1;
+            self.device.recycle(frame);
+            return;
+        }
+        self.device.counters_mut().segments_in += 1;
         let looped = self.device.io().is_looped(&frame);
         if let Err(discard) = self.addresses.check(&segment.flow, looped) {
             self.device.refuse(frame, discard);

@@ -21,8 +21,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    pub(super) fn new(config: StackConfig) -> Self {
-        let keys = Keys::new(config.seed);
+    pub(super) fn new(config: StackConfig, keys: Keys) -> Self {
         Self {
             config,
             numbers: Numbers::new(keys.isns, keys.stamps),

@@ -3,9 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::quality::RandomState;
+use xwarp_driver::RxFrame;
 
 use super::handle_list::Membership;
 use super::lifecycle::Lifecycle;
+use super::siblings::Sibling;
 use super::timers::Alarm;
 use crate::conn::{Conn, State};
 use crate::handle_map::{Handle, HandleMap};
@@ -47,6 +49,8 @@ pub(super) struct Table {
     last: Option<Handle>,
     /// Connections in TIME-WAIT, the oldest first; some may be gone.
     time_wait: VecDeque<Handle>,
+    /// What other stacks of the interface know of these. `None` without others.
+    sibling: Option<Sibling>,
 }
 
 impl Table {
@@ -56,7 +60,25 @@ impl Table {
             flows: HashMap::default(),
             last: None,
             time_wait: VecDeque::new(),
+            sibling: None,
         }
+    }
+
+    /// The stack has siblings from now on. It has no connection yet.
+    pub(super) fn join(&mut self, sibling: Sibling) {
+        self.sibling = Some(sibling);
+    }
+
+    /// True if a sibling has opened a connection with this flow.
+    pub(super) fn is_elsewhere(&self, flow: &Flow) -> bool {
+        let sibling = self.sibling.as_ref();
+        sibling.is_some_and(|sibling| sibling.other_with(flow).is_some())
+    }
+
+    /// Hands a frame to the sibling that has its flow. False if none has.
+    pub(super) fn hand_over(&self, flow: &Flow, frame: &RxFrame) -> bool {
+        let sibling = self.sibling.as_ref();
+        sibling.is_some_and(|sibling| sibling.hand_over(flow, frame))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -108,6 +130,9 @@ impl Table {
         let flow = *conn.flow();
         let handle = self.entries.insert(Entry::new(conn, lifecycle));
         self.flows.insert(flow, handle);
+        if let Some(sibling) = &self.sibling {
+            sibling.enter(flow);
+        }
         handle
     }
 
@@ -117,6 +142,9 @@ impl Table {
             && self.flows.get(entry.conn.flow()) == Some(&handle)
         {
             self.flows.remove(entry.conn.flow());
+            if let Some(sibling) = &self.sibling {
+                sibling.leave(entry.conn.flow());
+            }
         }
     }
 

@@ -142,7 +142,8 @@ pub fn dissect(frames: &[Vec<u8>]) -> Capture {
 /// Has the tap capture them.
 fn write(frames: &[Vec<u8>], file: &Path) {
     let (io, wire) = MemoryIo::new(1).expect("memory");
-    let mut tap = Tap::new(Box::new(io), file, "sim0").expect("a capture");
+    let capture = xwarp_driver::Capture::begin(file, "sim0").expect("a file");
+    let mut tap = Tap::new(Box::new(io), &capture);
     for frame in frames {
         wire.deliver(frame.clone());
         let mut received = Vec::new();

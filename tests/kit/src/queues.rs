@@ -21,6 +21,9 @@ pub struct Queues {
     wires: Vec<Wire>,
     /// The queues of connections that have begun here.
     begun: HashMap<Vec<u8>, usize>,
+    /// Frames that come before the NIC chooses other queues; `None`: it never does.
+    resteers_after: Option<usize>,
+    carried_in: usize,
 }
 
 impl Drop for Queues {
@@ -61,8 +64,19 @@ impl Queues {
         let (io, wire) = MemoryIo::new(queues * frames).expect("memory");
         let of_queues = (0..queues).map(|_| MemoryIo::new(frames).expect("memory"));
         let (ios, wires) = of_queues.unzip();
-        let begun = HashMap::new();
-        (Self { io, wires, begun }, ios, wire)
+        let joined = Self {
+            io,
+            wires,
+            begun: HashMap::new(),
+            resteers_after: None,
+            carried_in: 0,
+        };
+        (joined, ios, wire)
+    }
+
+    /// Has the NIC choose the next queue for each connection whenever so many frames have come.
+    pub fn resteer_after(&mut self, frames: usize) {
+        self.resteers_after = Some(frames);
     }
 
     /// Carries what has come to the queues, and what these have sent to the wire; how many frames.
@@ -80,7 +94,8 @@ impl Queues {
         self.io.receive(BATCH, &mut frames);
         let carried = frames.len();
         for frame in frames {
-            let queue = self.queue_of(&frame);
+            let queue = (self.queue_of(&frame) + self.turns()) % self.wires.len();
+            self.carried_in += 1;
             self.wires[queue].deliver(frame.to_vec());
             self.io.recycle(frame);
         }
@@ -92,7 +107,13 @@ impl Queues {
         carried
     }
 
-    /// The queue that a frame comes to.
+    /// How often the NIC has chosen anew.
+    fn turns(&self) -> usize {
+        self.resteers_after
+            .map_or(0, |after| self.carried_in / after)
+    }
+
+    /// The queue that a frame comes to at first.
     fn queue_of(&mut self, frame: &[u8]) -> usize {
         let Some((ends, flags)) = segment_of(frame) else {
             return 0;

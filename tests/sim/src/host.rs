@@ -84,12 +84,14 @@ pub(crate) struct Kind {
     pub(crate) backlog: usize,
     /// Queues of the interface, each with an engine.
     pub(crate) engines: usize,
+    /// The frames after which the NIC chooses other queues, if it does.
+    pub(crate) resteers_after: Option<usize>,
 }
 
-/// Engines of each RNIC, unless a test says otherwise: 1, or what the environment says, so that the same tests run with several.
-fn default_engines() -> usize {
-    let wanted = std::env::var("XWARP_SIM_ENGINES").ok();
-    wanted.map_or(1, |wanted| wanted.parse().expect("a number of engines"))
+/// A number that the environment says, so that the same tests run with several engines.
+fn wanted(name: &str) -> Option<usize> {
+    let wanted = std::env::var(name).ok();
+    wanted.map(|wanted| wanted.parse().expect("a number"))
 }
 
 impl Default for Kind {
@@ -100,7 +102,8 @@ impl Default for Kind {
             mtu: MTU,
             max_events: RnicConfig::default().max_events,
             backlog: RnicConfig::default().backlog,
-            engines: default_engines(),
+            engines: wanted("XWARP_SIM_ENGINES").unwrap_or(1),
+            resteers_after: wanted("XWARP_SIM_RESTEER"),
         }
     }
 }
@@ -114,6 +117,7 @@ impl Host {
             max_events,
             backlog,
             engines,
+            resteers_after,
         } = kind;
         let peer = side.other();
         let (reporter, monitor) = InterfaceReporter::new(None);
@@ -141,7 +145,10 @@ impl Host {
             let (rnic, wire) = rnic.open();
             (rnic, None, wire)
         } else {
-            let (rnic, queues, wire) = rnic.open_on(engines);
+            let (rnic, mut queues, wire) = rnic.open_on(engines);
+            if let Some(frames) = resteers_after {
+                queues.resteer_after(frames);
+            }
             (rnic, Some(queues), wire)
         };
         let inner = Inner {

@@ -262,7 +262,9 @@ impl Engine {
     pub fn is_idle(&self) -> bool {
         let has_work = !self.door.ready().is_empty() || self.device.turns() > 0;
         match self.state {
-            EngineState::Running | EngineState::Ending => !has_work && !self.interface.has_news(),
+            EngineState::Running | EngineState::Ending => {
+                !has_work && !self.interface.has_news() && !self.device.stack.has_looped()
+            }
             EngineState::Lost => !has_work,
             EngineState::Failed => true,
         }

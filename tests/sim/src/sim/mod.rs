@@ -81,6 +81,16 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
+    /// The same, where the NICs choose other queues whenever so many frames have come.
+    pub fn with_resteering(seed: Seed, engines: usize, frames: usize) -> Self {
+        let kind = Kind {
+            engines,
+            resteers_after: Some(frames),
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
     /// The same, where both ends speak MPA like this.
     pub fn with_mtu_and_mpa(seed: Seed, mtu: usize, mpa: MpaConfig) -> Self {
         let kind = Kind {

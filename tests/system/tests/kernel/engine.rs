@@ -41,14 +41,14 @@ impl Engine {
     /// The same, with a stack as `config` says, but for what the interface says.
     pub(crate) fn open_with(side: Side, mode: XdpMode, config: &StackConfig) -> Self {
         let nic = NicConfig::default().mode(Some(mode));
-        let nic = Nic::open(DEV, &nic).expect("root may");
+        let mut nic = Nic::open(DEV, &nic).expect("root may");
         let config = StackConfig {
             mac: nic.info.mac.0,
             mtu: nic.info.mtu,
             ..config.clone()
         };
         Self {
-            stack: Stack::new(nic.io, config),
+            stack: Stack::new(nic.ios.remove(0), config),
             steering: nic.steering,
             side,
             sleeps: false,

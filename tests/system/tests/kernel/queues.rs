@@ -43,7 +43,7 @@ impl Endpoint {
     }
 
     fn io(&mut self) -> &mut dyn PacketIo {
-        &mut *self.nic.io
+        &mut *self.nic.ios[0]
     }
 
     /// A frame of `len` bytes to the other end, filled with `byte` behind its headers, which the XDP program steers.

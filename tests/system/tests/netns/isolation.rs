@@ -189,11 +189,11 @@ impl<'a> SynSender<'a> {
         }
         let server = self.far.info().expect("an interface").mac.0;
         let bytes = syn.frame(self.port, server, self.near.info.mac.0);
-        let mut frame = self.near.io.tx_frame().expect("a frame");
+        let mut frame = self.near.ios[0].tx_frame().expect("a frame");
         frame.set_len(bytes.len());
         frame.copy_from_slice(&bytes);
-        self.near.io.send(frame);
-        self.near.io.flush().expect("a sane kernel");
+        self.near.ios[0].send(frame);
+        self.near.ios[0].flush().expect("a sane kernel");
         self.port
     }
 
@@ -213,7 +213,7 @@ impl<'a> SynSender<'a> {
     fn answer(&mut self, port: u16) -> Vec<u8> {
         let began = Instant::now();
         loop {
-            if let Some(frame) = take(self.near.io.as_mut(), port) {
+            if let Some(frame) = take(self.near.ios[0].as_mut(), port) {
                 return frame;
             }
             assert!(began.elapsed() < TIMEOUT, "no answer: {:?}", self.tcp());

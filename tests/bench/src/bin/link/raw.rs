@@ -62,22 +62,22 @@ impl Endpoint {
     }
 
     fn io(&mut self) -> &mut dyn PacketIo {
-        &mut *self.nic.io
+        &mut *self.nic.ios[0]
     }
 
     /// Queues a frame with a number; false while none is free.
     fn send(&mut self, number: u64) -> bool {
-        queue(&mut *self.nic.io, &self.data, number)
+        queue(&mut *self.nic.ios[0], &self.data, number)
     }
 
     /// Takes in what has arrived, and gives it back.
     fn receive(&mut self) -> Arrived {
-        self.nic.io.receive(BATCH, &mut self.received);
+        self.nic.ios[0].receive(BATCH, &mut self.received);
         let mut arrived = Arrived::default();
         for frame in self.received.drain(..) {
             arrived.frames += 1;
             arrived.next = arrived.next.max(frame::number(&frame) + 1);
-            self.nic.io.recycle(frame);
+            self.nic.ios[0].recycle(frame);
         }
         arrived
     }
@@ -139,7 +139,7 @@ pub(crate) fn sink(raw: &Raw, window: u64) -> anyhow::Result<()> {
         count.take(arrived);
         // The first turn says only when it began.
         first.get_or_insert((last, count.frames));
-        if count.is_due(window) && queue(&mut *side.nic.io, &side.credit, count.next) {
+        if count.is_due(window) && queue(&mut *side.nic.ios[0], &side.credit, count.next) {
             count.credited = count.next;
         }
     })?;

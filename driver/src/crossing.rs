@@ -1,0 +1,290 @@
+//! Crossing: frames that have come to a queue of one engine and are for another engine of the same interface.
+//!
+//! A NIC chooses the queue of a frame, and may choose another one than before (`ethtool -X`, `ethtool -L`, a bond). The engine that has the
+//! frame puts a copy of it into the [`Inlet`] of the engine that has the connection. That one receives it beside the frames of its own
+//! queues.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::frame::{Arena, RxFrame, SentFrame, TxFrame};
+use crate::frame_copies::FrameCopies;
+use crate::levels::QueueLevels;
+use crate::memory_io::MemoryIo;
+use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
+use crate::wake::Doorbell;
+
+/// A [`PacketIo`] with an inlet for frames of other queues.
+pub struct Crossing {
+    net: Box<dyn PacketIo>,
+    inlet: Inlet,
+    /// The inlet's memory.
+    arena: Arc<Arena>,
+}
+
+/// Where other engines put frames for an engine. Clones are handles of the same inlet.
+#[derive(Clone)]
+pub struct Inlet(Arc<Shared>);
+
+struct Shared {
+    /// There may be something: whoever looks in vain takes no lock.
+    has_any: AtomicBool,
+    copies: Mutex<FrameCopies>,
+    bell: Doorbell,
+}
+
+impl Inlet {
+    fn copies(&self) -> MutexGuard<'_, FrameCopies> {
+        let copies = self.0.copies.lock();
+        copies.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the engine receive a copy of `frame`, and wakes it. The frame is lost if too many wait there, as in a receive ring that is full.
+    pub fn put(&self, frame: &[u8]) {
+        let mut copies = self.copies();
+        copies.take_in(frame);
+        self.0.has_any.store(true, Ordering::Release);
+        drop(copies);
+        self.0.bell.ring();
+    }
+
+    fn receive(&self, budget: usize, out: &mut Vec<RxFrame>) {
+        if !self.has_any() {
+            return;
+        }
+        let mut copies = self.copies();
+        copies.receive(budget, out);
+        self.0.has_any.store(copies.has_any(), Ordering::Release);
+    }
+
+    fn has_any(&self) -> bool {
+        self.0.has_any.load(Ordering::Acquire)
+    }
+}
+
+impl Crossing {
+    /// Puts an inlet between a queue and its owner, whom `bell` wakes. Its frames have room for `capacity` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no memory is left for the frames. The queue is as it was.
+    pub fn put_on(
+        io: &mut Box<dyn PacketIo>,
+        capacity: usize,
+        bell: Doorbell,
+    ) -> io::Result<Inlet> {
+        let copies = FrameCopies::new(io.rx_frames(), capacity)?;
+        let (nothing, _wire) = MemoryIo::new(0)?;
+        let arena = Arc::clone(copies.arena());
+        let inlet = Inlet(Arc::new(Shared {
+            has_any: AtomicBool::new(false),
+            copies: Mutex::new(copies),
+            bell,
+        }));
+        let crossing = Self {
+            net: std::mem::replace(io, Box::new(nothing)),
+            inlet: inlet.clone(),
+            arena,
+        };
+        *io = Box::new(crossing);
+        Ok(inlet)
+    }
+
+    fn has_crossed(&self, frame: &RxFrame) -> bool {
+        frame.frame().is_of(&self.arena)
+    }
+}
+
+impl PacketIo for Crossing {
+    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        let end = out.len() + budget;
+        self.inlet.receive(budget.div_ceil(2), out);
+        self.net.receive(end - out.len(), out);
+        self.inlet.receive(end.saturating_sub(out.len()), out);
+    }
+
+    fn recycle(&mut self, frame: RxFrame) {
+        if self.has_crossed(&frame) {
+            self.inlet.copies().recycle(frame);
+        } else {
+            self.net.recycle(frame);
+        }
+    }
+
+    fn owns(&self, frame: &RxFrame) -> bool {
+        self.has_crossed(frame) || self.net.owns(frame)
+    }
+
+    fn tx_frame(&mut self) -> Option<TxFrame> {
+        self.net.tx_frame()
+    }
+
+    fn send(&mut self, frame: TxFrame) {
+        self.net.send(frame);
+    }
+
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
+        self.net.send_kept(frame)
+    }
+
+    fn keep(&mut self, frame: TxFrame) -> SentFrame {
+        self.net.keep(frame)
+    }
+
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
+        self.net.reclaim(sent)
+    }
+
+    fn release(&mut self, sent: SentFrame) {
+        self.net.release(sent);
+    }
+
+    fn tx_free(&self) -> usize {
+        self.net.tx_free()
+    }
+
+    fn rx_frames(&self) -> usize {
+        self.net.rx_frames()
+    }
+
+    fn discard(&mut self, frame: TxFrame) {
+        self.net.discard(frame);
+    }
+
+    fn flush(&mut self) -> Result<(), IoError> {
+        self.net.flush()
+    }
+
+    fn backlog(&self) -> bool {
+        self.net.backlog()
+    }
+
+    fn set_up(&mut self, up: bool) {
+        self.net.set_up(up);
+    }
+
+    fn too_big(&mut self) -> Option<Icmp> {
+        self.net.too_big()
+    }
+
+    fn has_looped(&self) -> bool {
+        self.inlet.has_any() || self.net.has_looped()
+    }
+
+    fn is_looped(&self, frame: &RxFrame) -> bool {
+        self.net.is_looped(frame)
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.net.readiness()
+    }
+
+    fn levels(&self) -> QueueLevels {
+        self.net.levels()
+    }
+
+    fn counters(&self) -> IoCounters {
+        let mut counters = self.net.counters();
+        let copies = self.inlet.copies();
+        counters.crossed_frames += copies.taken();
+        counters.drop_crossed += copies.dropped();
+        counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Sleeper, Wire};
+
+    /// Bytes of a frame of the tests.
+    const CAPACITY: usize = 100;
+
+    struct Host {
+        io: Box<dyn PacketIo>,
+        wire: Wire,
+        inlet: Inlet,
+        sleeper: Sleeper,
+    }
+
+    fn host(frames: usize) -> Host {
+        let (io, wire) = MemoryIo::with_room(frames, CAPACITY).unwrap();
+        let mut io: Box<dyn PacketIo> = Box::new(io);
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let inlet = Crossing::put_on(&mut io, CAPACITY, bell).unwrap();
+        Host {
+            io,
+            wire,
+            inlet,
+            sleeper,
+        }
+    }
+
+    fn received(io: &mut dyn PacketIo, budget: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        io.receive(budget, &mut frames);
+        let bytes = frames.iter().map(|frame| frame.to_vec()).collect();
+        frames.into_iter().for_each(|frame| io.recycle(frame));
+        bytes
+    }
+
+    #[test]
+    fn frame_comes_as_it_was_put_and_its_memory_is_used_again() {
+        let Host { mut io, inlet, .. } = host(2);
+        for round in 0..9 {
+            inlet.put(&[round; 60]);
+            assert!(io.has_looped());
+            assert_eq!(received(&mut *io, 8), [vec![round; 60]]);
+            assert!(!io.has_looped());
+        }
+        let counters = io.counters();
+        assert_eq!((counters.crossed_frames, counters.drop_crossed), (9, 0));
+        assert_eq!((counters.rx_frames, counters.drop_foreign), (0, 0));
+    }
+
+    #[test]
+    fn frames_without_room_are_dropped_and_counted() {
+        let Host { mut io, inlet, .. } = host(2);
+        (0..5).for_each(|round| inlet.put(&[round; 60]));
+        inlet.put(&[9; CAPACITY + 1]);
+        assert_eq!(received(&mut *io, 8), [vec![0; 60], vec![1; 60]]);
+        inlet.put(&[9; CAPACITY + 1]);
+        assert_eq!(received(&mut *io, 8), [] as [Vec<u8>; 0]);
+        let counters = io.counters();
+        assert_eq!((counters.crossed_frames, counters.drop_crossed), (2, 5));
+    }
+
+    #[test]
+    fn own_and_crossed_frames_share_the_budget() {
+        let Host {
+            mut io,
+            wire,
+            inlet,
+            ..
+        } = host(32);
+        for _ in 0..8 {
+            inlet.put(&[1; 60]);
+            wire.deliver(vec![0; 60]);
+        }
+        let crossed = |frames: Vec<Vec<u8>>| frames.iter().map(|it| usize::from(it[0])).sum();
+        let shares: [usize; 3] = [5, 8, 8].map(|budget| crossed(received(&mut *io, budget)));
+        assert_eq!(shares, [3, 4, 1]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn owner_is_woken_who_sleeps() {
+        let Host { inlet, sleeper, .. } = host(2);
+        sleeper.arm(|| true).unwrap();
+        let woken = || {
+            use std::os::fd::AsFd;
+            crate::is_any_readable(&[sleeper.as_fd()]).unwrap()
+        };
+        assert!(!woken());
+        inlet.put(&[1; 60]);
+        assert!(woken());
+    }
+}
