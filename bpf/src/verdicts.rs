@@ -1,6 +1,7 @@
 //! Verdicts of the XDP program on frames: one counter per receive queue and cause.
 
 use std::fmt;
+use std::ops::Range;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -9,6 +10,7 @@ use crate::layout::{Layout, MAX_QUEUES, MapError};
 const VERDICTS: u32 = 11;
 /// The entry of all queues that have none of their own.
 const OTHER_QUEUES: u32 = MAX_QUEUES;
+const ALL_ROWS: Range<u32> = 0..OTHER_QUEUES + 1;
 
 pub(crate) const LAYOUT: Layout = Layout {
     name: "xwarp_verdicts",
@@ -138,17 +140,24 @@ impl Verdicts {
 
     /// The counters of all queues together. Frames that arrive meanwhile are in some of them and not in others.
     pub fn counters(&self) -> Result<Counters, MapError> {
-        (0..=OTHER_QUEUES).try_fold(Counters::default(), |sum, row| {
-            Ok(sum.plus(&self.read(row)?))
-        })
+        self.sum(ALL_ROWS)
     }
 
-    /// The counters of one queue.
-    pub fn of_queue(&self, queue: u32) -> Result<Counters, MapError> {
-        if queue >= MAX_QUEUES {
-            return Err(MapError::NoSuchQueue { queue });
+    /// The counters of some queues together; with the last one that can be served, those of all beyond it.
+    pub fn of_queues(&self, queues: Range<u32>) -> Result<Counters, MapError> {
+        match queues {
+            Range { start, .. } if start >= MAX_QUEUES => {
+                Err(MapError::NoSuchQueue { queue: start })
+            }
+            Range { start, end } if end >= MAX_QUEUES => self.sum(start..ALL_ROWS.end),
+            within => self.sum(within),
         }
-        self.read(queue)
+    }
+
+    fn sum(&self, mut rows: Range<u32>) -> Result<Counters, MapError> {
+        rows.try_fold(Counters::default(), |sum, row| {
+            Ok(sum.plus(&self.read(row)?))
+        })
     }
 
     fn read(&self, row: u32) -> Result<Counters, MapError> {

@@ -176,6 +176,8 @@ pub struct NicInfo {
     pub zero_copy: bool,
     /// The receive queues that are served.
     pub queues: ServedQueues,
+    /// Engines that share these.
+    pub engines: usize,
     /// True if the program was there before us and stays when we go.
     pub program_found: bool,
 }
@@ -190,9 +192,14 @@ impl fmt::Display for NicInfo {
         let copying = if self.zero_copy { "zero copy" } else { "copy" };
         write!(
             f,
-            "{}  XDP {} ({origin})  AF_XDP {copying}  {}  MTU {}",
-            self.name, self.mode, self.queues, self.mtu
-        )
+            "{}  XDP {} ({origin})  AF_XDP {copying}  {}",
+            self.name, self.mode, self.queues
+        )?;
+        if self.queues.served.len() > 1 {
+            let plural = if self.engines == 1 { "" } else { "s" };
+            write!(f, ", {} engine{plural}", self.engines)?;
+        }
+        write!(f, "  MTU {}", self.mtu)
     }
 }
 
@@ -302,7 +309,7 @@ impl Nic {
             program: attachment.program_id(),
             by_link: !attachment.found(),
         };
-        let info = describe(interface, queues, &attachment, open.have_zero_copy());
+        let info = describe(interface, queues, &attachment, &open);
         let steering = Steering::begin(attachment, &open)?;
         let ios = open.into_ios().map_err(NicError::Descriptors)?;
         let (ios, capture) = tapped(ios, config.capture.as_deref(), name)?;
@@ -499,11 +506,12 @@ fn describe(
     interface: Interface,
     queues: ServedQueues,
     attachment: &Attachment,
-    zero_copy: bool,
+    open: &OpenQueues,
 ) -> NicInfo {
     NicInfo {
-        zero_copy,
+        zero_copy: open.have_zero_copy(),
         queues,
+        engines: open.firsts().len(),
         mtu: interface.ip_mtu(),
         name: interface.name,
         index: interface.index,

@@ -23,6 +23,9 @@ pub(crate) struct NicArgs {
     /// Serve so many receive queues, or those from A to B; without it, all that the interface has
     #[arg(long, value_name = "N|A-B", value_parser = parse_queues, default_value = "all", hide_default_value = true)]
     queues: Queues,
+    /// Share the queues among so many engines at most, where each has a thread; without it, as many as there are queues and processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    engines: Option<u16>,
     /// Switch offloads off that leave frames unfinished, until the process ends, however it does
     #[arg(long)]
     fix_offloads: bool,
@@ -50,6 +53,7 @@ impl NicArgs {
             .mode(self.mode.map(Into::into))
             .zero_copy(zero_copy)
             .queues(self.queues)
+            .engines(self.engines.map(usize::from))
             .region_bytes(region_bytes)
             .capture(self.capture.clone())
     }

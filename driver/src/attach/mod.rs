@@ -372,7 +372,7 @@ pub fn status(ifindex: u32) -> Result<Status, AttachError> {
 /// What an engine of an interface shows of itself, and what our program there has done with frames.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// The engine's queue.
+    /// The engine's first queue.
     pub queue: u32,
     /// What the words mean: see [`StateBoard::show`](crate::StateBoard::show).
     pub key: u64,
@@ -380,7 +380,8 @@ pub struct Shown {
     pub process: u32,
     /// The engine's state.
     pub words: Vec<u64>,
-    /// What became of the frames that arrived on any queue, as one engine serves all.
+    /// What became of the frames that arrived on the engine's queues, and on those after them up to the next engine's. The first engine has
+    /// those before its own, too.
     pub verdicts: Counters,
 }
 
@@ -397,17 +398,20 @@ pub fn shown(ifindex: u32) -> Result<Vec<Shown>, AttachError> {
         return Err(AttachError::NotAttached(interface.ifname));
     };
     let entries = live_entries(&maps.board, kernel::held_by_link(program_id))?;
-    (entries.into_iter())
-        .map(|(queue, entry)| {
-            Ok(Shown {
-                queue,
-                key: entry.key,
-                process: entry.process,
-                words: entry.words,
-                verdicts: maps.verdicts.counters()?,
-            })
-        })
-        .collect()
+    let mut bounds: Vec<u32> = entries.iter().skip(1).map(|(queue, _)| *queue).collect();
+    bounds.push(u32::MAX);
+    let (mut shown, mut begin) = (Vec::new(), 0);
+    for ((queue, entry), end) in entries.into_iter().zip(bounds) {
+        shown.push(Shown {
+            queue,
+            key: entry.key,
+            process: entry.process,
+            words: entry.words,
+            verdicts: maps.verdicts.of_queues(begin..end)?,
+        });
+        begin = end;
+    }
+    Ok(shown)
 }
 
 /// An interface, with its name for the error texts.

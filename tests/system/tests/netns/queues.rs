@@ -1,5 +1,6 @@
 //! Interfaces of several receive queues, over which a switch spreads the connections.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::thread;
 
@@ -27,8 +28,9 @@ fn switched() -> Hosts {
     })
 }
 
-fn open(host: &Host, mode: XdpMode) -> Rnic {
+fn open(host: &Host, mode: XdpMode, engines: usize) -> Rnic {
     let nic = NicConfig::default().mode(Some(mode));
+    let nic = nic.engines(Some(engines));
     let config = RnicConfig::default()
         .nic(nic)
         .progress(Progress::Thread)
@@ -62,22 +64,33 @@ fn connect(hosts: &Hosts, rnic: &Rnic, near: &mut [End], far: &mut [End]) {
     }
 }
 
-/// `xwarp stat` tells what the XDP program did with the frames of all queues.
-fn verdicts_are_shown(host: &Host) {
+/// `xwarp stat` tells of each engine, and what the XDP program did with the frames of all queues.
+fn engines_are_shown(host: &Host, engines: usize) {
     eventually("as many frames are steered as were received", || {
         let told = host.xwarp(&format!("stat {DEV} --once --json")).succeeded();
         let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
-        let shown = &told["queues"][0];
-        let redirected = shown["verdicts"]["redirected"].as_u64();
-        let received = shown["counters"]["rx_frames"].as_u64();
-        received > Some(CONNECTIONS) && redirected >= received
+        let shown = told["queues"].as_array().expect("a list");
+        assert_eq!(shown.len(), engines);
+        let sum = |group: &str, name: &str| -> u64 {
+            let each = shown.iter().map(|it| it[group][name].as_u64());
+            each.map(|it| it.expect("a count")).sum()
+        };
+        let received = sum("counters", "rx_frames");
+        received > CONNECTIONS && sum("verdicts", "redirected") >= received
     });
 }
 
+/// The engines that connections are on.
+fn engines_of(ends: &[End]) -> BTreeSet<usize> {
+    let stream = |end: &End| end.qp.query().expect("a queue pair").stream;
+    let engine = |end| stream(end).expect("a connection").engine();
+    ends.iter().map(engine).collect()
+}
+
 /// Messages of all connections arrive, each with its own bytes, in both directions.
-fn connections_are_served(mode: XdpMode) {
+fn connections_are_served(mode: XdpMode, engines: usize) {
     let hosts = switched();
-    let rnics = [&hosts.a, &hosts.b].map(|host| open(host, mode));
+    let rnics = [&hosts.a, &hosts.b].map(|host| open(host, mode, engines));
     let mut cqs = rnics
         .each_ref()
         .map(|rnic| rnic.create_cq(256).expect("a queue"));
@@ -101,9 +114,17 @@ fn connections_are_served(mode: XdpMode) {
         assert!(end.sink.bytes().to_vec() == sent, "connection {which}");
     }
     rnics.iter().for_each(check_nothing_dropped);
-    [&hosts.a, &hosts.b]
-        .into_iter()
-        .for_each(verdicts_are_shown);
+    assert_eq!(
+        [engines_of(&near).len(), engines_of(&far).len()],
+        [engines; 2]
+    );
+    for host in [&hosts.a, &hosts.b] {
+        engines_are_shown(host, engines);
+    }
+    if engines > 1 {
+        let handed_over = rnics[0].counters().expect("counters").tcp.handed_over;
+        assert!(handed_over > 0, "the switch knows nothing of engines");
+    }
     if mode == XdpMode::Native {
         for host in [&hosts.a, &hosts.b] {
             let queues = host.queues_redirected();
@@ -115,8 +136,13 @@ fn connections_are_served(mode: XdpMode) {
 #[test]
 fn connections_are_served_whatever_queue_they_come_by() {
     needs_root!();
-    for mode in [XdpMode::Native, XdpMode::Generic] {
-        connections_are_served(mode);
+    for (mode, engines) in [
+        (XdpMode::Native, 1),
+        (XdpMode::Native, 2),
+        (XdpMode::Native, 4),
+        (XdpMode::Generic, 4),
+    ] {
+        connections_are_served(mode, engines);
     }
 }
 
@@ -145,11 +171,12 @@ fn opened_queues_are_told() {
     });
     let some = |first, count| Queues::Some { first, count };
     for (queues, told) in [
-        (Queues::All, "4 queues"),
+        (Queues::All, "4 queues, 3 engines"),
         (some(0, 1), "queue 0 of 4"),
-        (some(2, 2), "queues 2 to 3 of 4"),
+        (some(2, 2), "queues 2 to 3 of 4, 2 engines"),
     ] {
-        let config = RnicConfig::default().nic(NicConfig::default().queues(queues));
+        let config =
+            RnicConfig::default().nic(NicConfig::default().queues(queues).engines(Some(3)));
         let rnic = hosts.a.run(|| Rnic::open(DEV, &config)).expect("an RNIC");
         let info = rnic.info().expect("an interface").to_string();
         assert!(info.contains(told), "{info}");
