@@ -114,10 +114,9 @@ fn connections_are_served(mode: XdpMode, engines: usize) {
         assert!(end.sink.bytes().to_vec() == sent, "connection {which}");
     }
     rnics.iter().for_each(check_nothing_dropped);
-    assert_eq!(
-        [engines_of(&near).len(), engines_of(&far).len()],
-        [engines; 2]
-    );
+    // An initiator's are spread in turn, a responder's by chance.
+    assert_eq!(engines_of(&near).len(), engines);
+    assert!(engines_of(&far).len() > 1 || engines == 1);
     for host in [&hosts.a, &hosts.b] {
         engines_are_shown(host, engines);
     }
