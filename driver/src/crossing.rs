@@ -227,7 +227,9 @@ mod tests {
         let mut frames = Vec::new();
         io.receive(budget, &mut frames);
         let bytes = frames.iter().map(|frame| frame.to_vec()).collect();
-        frames.into_iter().for_each(|frame| io.recycle(frame));
+        for frame in frames {
+            io.recycle(frame);
+        }
         bytes
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -182,6 +182,14 @@ pub struct NicInfo {
     pub program_found: bool,
 }
 
+impl NicInfo {
+    /// The engine that serves a receive queue.
+    pub fn engine_of(&self, queue: u32) -> Option<usize> {
+        let shares = self.queues.shares(self.engines);
+        shares.iter().position(|share| share.contains(&queue))
+    }
+}
+
 impl fmt::Display for NicInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = if self.program_found {
@@ -311,8 +319,12 @@ impl Nic {
         };
         let info = describe(interface, queues, &attachment, &open);
         let steering = Steering::begin(attachment, &open)?;
-        let ios = open.into_ios().map_err(NicError::Descriptors)?;
-        let (ios, capture) = tapped(ios, config.capture.as_deref(), name)?;
+        let mut ios = open.into_ios().map_err(NicError::Descriptors)?;
+        let capture = config.capture.as_deref();
+        let capture = capture.map(|path| Capture::begin(path, name)).transpose()?;
+        if let Some(capture) = &capture {
+            ios = tapped(ios, capture);
+        }
         Ok(Self {
             info,
             ios,
@@ -371,19 +383,10 @@ fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
     }
 }
 
-/// The queues, and the capture of their frames if there is a file to write them to.
-fn tapped(
-    ios: Vec<Box<dyn PacketIo>>,
-    path: Option<&Path>,
-    interface: &str,
-) -> Result<(Vec<Box<dyn PacketIo>>, Option<Capture>), TapError> {
-    let Some(path) = path else {
-        return Ok((ios, None));
-    };
-    let capture = Capture::begin(path, interface)?;
-    let tap = |io| Box::new(Tap::new(io, &capture)) as Box<dyn PacketIo>;
-    let ios = ios.into_iter().map(tap).collect();
-    Ok((ios, Some(capture)))
+/// The queues, with a capture of their frames.
+fn tapped(ios: Vec<Box<dyn PacketIo>>, capture: &Capture) -> Vec<Box<dyn PacketIo>> {
+    let tap = |io| Box::new(Tap::new(io, capture)) as Box<dyn PacketIo>;
+    ios.into_iter().map(tap).collect()
 }
 
 /// Processors that this process may use.

@@ -97,7 +97,7 @@ impl Queues {
 
 impl ServedQueues {
     /// The share of each engine, if there are so many at most: neighbouring queues, at least one for each.
-    fn shares(&self, engines: usize) -> Vec<Range<u32>> {
+    pub(crate) fn shares(&self, engines: usize) -> Vec<Range<u32>> {
         let queues = self.served.len();
         let engines = engines.clamp(1, queues.max(1));
         let bound = |engine: usize| {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(shares(0..4, 2), [0..2, 2..4]);
         assert_eq!(shares(3..8, 2), [3..5, 5..8]);
         assert_eq!(shares(5..7, 9), [5..6, 6..7], "as many as there are queues");
-        assert_eq!(shares(0..4, 0), [0..4], "one at least");
+        assert_eq!(shares(0..4, 0), vec![0..4; 1], "one at least");
     }
 
     #[test]

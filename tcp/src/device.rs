@@ -46,8 +46,6 @@ pub(crate) struct Device {
     unflushed: bool,
     /// Frames to the own interface come back.
     turns_back: bool,
-    /// Frames may come by an inlet.
-    has_inlet: bool,
 }
 
 impl Device {
@@ -75,7 +73,6 @@ impl Device {
             memory: 0,
             unflushed: false,
             turns_back: false,
-            has_inlet: false,
         }
     }
 
@@ -130,9 +127,7 @@ impl Device {
     /// Has frames come by an inlet, too, which wakes the owner by `bell`.
     pub(crate) fn open_inlet(&mut self, bell: Doorbell) -> io::Result<Inlet> {
         let capacity = self.largest_frame();
-        let inlet = Crossing::put_on(&mut self.io, capacity, bell)?;
-        self.has_inlet = true;
-        Ok(inlet)
+        Crossing::put_on(&mut self.io, capacity, bell)
     }
 
     fn largest_frame(&self) -> usize {
@@ -142,7 +137,7 @@ impl Device {
     /// True while frames wait to be received of which the interface's descriptor does not tell.
     #[inline]
     pub(crate) fn has_looped(&self) -> bool {
-        (self.turns_back || self.has_inlet) && self.io.has_looped()
+        self.io.has_looped()
     }
 
     /// Appends up to `budget` received frames to `frames`.

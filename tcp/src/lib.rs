@@ -40,5 +40,5 @@ pub use conn::{Conn, ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
 pub use counters::StackCounters;
 pub use error::{ConnectError, ListenError};
 pub use event::{CloseReason, ConnId, Event, ListenerId};
-pub use stack::{ConnMut, Stack};
+pub use stack::{ConnMut, Stack, StrayAnswers};
 pub use time::Instant;

@@ -237,6 +237,18 @@ impl Channels {
     }
 }
 
+/// How the NIC of interface `index` spreads received packets over its queues. `None` if it does not tell.
+///
+/// # Errors
+///
+/// The kernel refuses to tell, for instance as there is no such interface.
+pub fn rss(index: u32) -> Result<Option<Rss>, NetlinkError> {
+    match Ethtool::of(index)? {
+        Some(mut ethtool) => ethtool.rss(),
+        None => Ok(None),
+    }
+}
+
 /// True if interface `index` takes the tags of VLANs off the frames that it receives, before an XDP program sees them (rx-vlan-offload).
 ///
 /// # Errors

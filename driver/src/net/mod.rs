@@ -20,6 +20,7 @@ mod several_ways;
 mod testbed;
 #[cfg(all(test, not(miri)))]
 mod tests;
+mod toeplitz;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -27,7 +28,8 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use netlink_packet_route::AddressFamily;
 
 pub use ethtool::{
-    Channels, DriverRings, Rss, Setting, strips_vlan_tags, switch_offloads_off, switch_offloads_on,
+    Channels, DriverRings, Rss, Setting, rss, strips_vlan_tags, switch_offloads_off,
+    switch_offloads_on,
 };
 pub(crate) use hardware::zero_copy_rings;
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};

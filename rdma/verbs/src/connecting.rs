@@ -45,13 +45,13 @@ impl Connecting {
         control.check_open()?;
         let source = control.host().source_to(wanted.remote)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
-        let port = control.open_port(source, 0)?;
+        let port = control.open_port(source, wanted.remote, engine)?;
         let local = port.local();
         let host = control.host();
         let next_hop = host.next_hop(local, wanted.remote, wanted.timeout)?;
         // The engine, which may have to try a second time, asks nothing of the host.
         let may_retry = Initiator::new(wanted.params).retry().is_some();
-        let spare = may_retry.then(|| control.open_port(source, 0));
+        let spare = may_retry.then(|| control.open_port(source, wanted.remote, engine));
         let order = ConnectOrder {
             qp,
             port,

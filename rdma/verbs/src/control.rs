@@ -1,7 +1,7 @@
 //! The way from an application's handles to the engines: verbs as messages.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -230,9 +230,15 @@ impl Control {
         &*self.host
     }
 
-    /// A port of the host. If no file descriptor is left for it, those of connections that have ended are given up for it.
-    pub(crate) fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
-        self.with_descriptors(|| self.host.open_port(address, port))
+    /// A port of the host to connect from to `remote`, by this engine if it can be. If no file descriptor is left for it, those of connections
+    /// that have ended are given up for it.
+    pub(crate) fn open_port(
+        &self,
+        address: IpAddr,
+        remote: SocketAddr,
+        engine: usize,
+    ) -> Result<LocalPort, HostError> {
+        self.with_descriptors(|| self.host.open_port_towards(address, remote, engine))
     }
 
     /// A port of the host that nobody else listens on, likewise.

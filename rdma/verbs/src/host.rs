@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::spread::{Spread, engine_of};
 use xwarp_driver::net::{
     self, InterfaceMonitor, InterfaceWatching, NeighbourSearch, PortError, PortReservation,
     Resolution, Route, RouteError,
@@ -16,22 +17,44 @@ use xwarp_rnic::model::HostError;
 use xwarp_rnic::model::LocalPort;
 use xwarp_rnic::model::{NextHop, NextHopSearch};
 
+/// Ports that are tried for each queue: none of them leads to a wanted one by chance once in 2980 times.
+const TRIES: usize = 8;
+
 /// The kernel of this machine, in the network namespace of the calling thread.
 pub(crate) struct KernelHost {
     info: NicInfo,
     steering: Arc<Mutex<Steering>>,
     watching: InterfaceWatching,
     board: Arc<StateBoard>,
+    spread: Spread,
 }
 
 impl KernelHost {
-    pub(crate) fn new(info: NicInfo, steering: Steering, watching: InterfaceWatching) -> Self {
+    pub(crate) fn new(
+        info: NicInfo,
+        steering: Steering,
+        watching: InterfaceWatching,
+        spread: Spread,
+    ) -> Self {
         Self {
             info,
+            spread,
             board: steering.board(),
             steering: Arc::new(Mutex::new(steering)),
             watching,
         }
+    }
+
+    /// Has TCP to a port that was reserved come to the RNIC.
+    fn steer(&self, reservation: PortReservation) -> Result<LocalPort, HostError> {
+        let local = reservation.local();
+        lock(&self.steering).add(local)?;
+        let hold = SteeredPort {
+            local,
+            steering: Arc::clone(&self.steering),
+            _reservation: reservation,
+        };
+        Ok(LocalPort::new(local, Box::new(hold)))
     }
 
     /// The kernel's route for a flow, if it leads over the interface.
@@ -85,15 +108,31 @@ impl Host for KernelHost {
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
-        let reservation = PortReservation::reserve(address, port, self.info.index)?;
-        let local = reservation.local();
-        lock(&self.steering).add(local)?;
-        let hold = SteeredPort {
-            local,
-            steering: Arc::clone(&self.steering),
-            _reservation: reservation,
+        self.steer(PortReservation::reserve(address, port, self.info.index)?)
+    }
+
+    /// Reserves ports until the NIC's hash leads from the remote endpoint to this engine. The others are given back then, so that none comes
+    /// twice.
+    fn open_port_towards(
+        &self,
+        address: IpAddr,
+        remote: SocketAddr,
+        engine: usize,
+    ) -> Result<LocalPort, HostError> {
+        let reserve = || PortReservation::reserve(address, 0, self.info.index);
+        let mut reserved = reserve()?;
+        let Some(rss) = self.spread.hash(&self.info) else {
+            return self.steer(reserved);
         };
-        Ok(LocalPort::new(local, Box::new(hold)))
+        let mut others = Vec::new();
+        while others.len() < TRIES * self.info.queues.all as usize
+            && engine_of(&rss, &self.info, remote, reserved.local()) != Some(engine)
+        {
+            // If there are no more, this one does, and its frames are handed over.
+            let Ok(next) = reserve() else { break };
+            others.push(std::mem::replace(&mut reserved, next));
+        }
+        self.steer(reserved)
     }
 
     fn monitor(&self) -> Option<InterfaceMonitor> {

@@ -125,6 +125,7 @@ mod rnic_config;
 mod runner;
 mod showing;
 pub mod sim;
+mod spread;
 mod srq;
 mod state_changes;
 pub mod stream;

@@ -85,13 +85,22 @@ impl Ports {
             held.local()
         } else {
             let opened = self.host()?.open_port(address, port)?;
-            let local = opened.local();
-            table.held.insert((address, local.port()), (opened, 1));
-            local
+            return Ok(self.first_share(table, opened));
         };
-        let place = (address, local.port());
+        Ok(self.share_of(local))
+    }
+
+    /// A part in a port that the host has just opened.
+    fn first_share(&self, table: &mut Table, opened: LocalPort) -> LocalPort {
+        let local = opened.local();
+        table.held.insert((local.ip(), local.port()), (opened, 1));
+        self.share_of(local)
+    }
+
+    fn share_of(&self, local: SocketAddr) -> LocalPort {
+        let place = (local.ip(), local.port());
         let table = Arc::clone(&self.table);
-        Ok(LocalPort::new(local, Box::new(Share { place, table })))
+        LocalPort::new(local, Box::new(Share { place, table }))
     }
 }
 
@@ -119,6 +128,17 @@ impl Host for Ports {
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         self.share(&mut lock(&self.table), address, port)
+    }
+
+    fn open_port_towards(
+        &self,
+        address: IpAddr,
+        remote: SocketAddr,
+        engine: usize,
+    ) -> Result<LocalPort, HostError> {
+        let mut table = lock(&self.table);
+        let opened = self.host()?.open_port_towards(address, remote, engine)?;
+        Ok(self.first_share(&mut table, opened))
     }
 
     fn monitor(&self) -> Option<InterfaceMonitor> {

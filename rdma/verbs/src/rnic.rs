@@ -11,7 +11,7 @@ use xwarp_driver::net::InterfaceReporter;
 use xwarp_driver::{
     Capture, Doorbell, Nic, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, Sleeper,
 };
-use xwarp_tcp::{Instant, Stack, StackConfig};
+use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
 
 use crate::assisted::Assisted;
 use crate::async_events::AsyncEvents;
@@ -32,6 +32,7 @@ use crate::ports::Ports;
 use crate::released::Released;
 use crate::rnic_config::RnicConfig;
 use crate::runner::Runner;
+use crate::spread::Spread;
 use crate::streaming::{ConnectingStream, LlpStream, StreamListener};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
@@ -81,8 +82,11 @@ impl Rnic {
         let wakings = wakings(nic.ios.len())?;
         let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
         let watching = nic.watch.start(bells.next())?;
-        let host = Arc::new(KernelHost::new(nic.info.clone(), nic.steering, watching));
-        let stacks = stacks(nic.ios, &stack, &wakings)?;
+        let strays = StrayAnswers::default();
+        let spread = Spread::new(strays.clone());
+        let host = KernelHost::new(nic.info.clone(), nic.steering, watching, spread);
+        let host = Arc::new(host);
+        let stacks = stacks(nic.ios, &stack, &wakings, &strays)?;
         let mut rnic = Self::assemble(stacks, wakings, host, nic.regions, config)?;
         rnic.info = Some(nic.info);
         rnic.capture = nic.capture;
@@ -119,7 +123,7 @@ impl Rnic {
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
         let wakings = wakings(ios.len())?;
-        let stacks = stacks(ios, stack, &wakings)?;
+        let stacks = stacks(ios, stack, &wakings, &StrayAnswers::default())?;
         Self::assemble(stacks, wakings, host, regions, config)
     }
 
@@ -546,9 +550,10 @@ fn stacks(
     ios: Vec<Box<dyn PacketIo>>,
     stack: &StackConfig,
     wakings: &[Waking],
+    strays: &StrayAnswers,
 ) -> io::Result<Vec<Stack>> {
     let bells = wakings.iter().map(|(_, bell)| bell.clone());
-    Stack::several(ios.into_iter().zip(bells), stack)
+    Stack::several(ios.into_iter().zip(bells), stack, strays)
 }
 
 /// What the engines that are woken by these have in common. A manual one never sleeps.

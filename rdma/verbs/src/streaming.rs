@@ -265,7 +265,8 @@ impl ConnectingStream {
         let source = control.host().source_to(remote)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
         let signal = control.signal().map_err(no_descriptor)?;
-        let port = control.open_port(source, 0)?;
+        let engine = control.engine_for_stream();
+        let port = control.open_port(source, remote, engine)?;
         let next_hop = control.host().next_hop(port.local(), remote, timeout)?;
         let order = StreamOrder {
             port,
@@ -273,7 +274,6 @@ impl ConnectingStream {
             watcher: Arc::clone(&signal),
             outcome: Arc::clone(&outcome),
         };
-        let engine = control.engine_for_stream();
         control.call_on(engine, move |engine| {
             engine.connect_stream(order, next_hop);
         })?;

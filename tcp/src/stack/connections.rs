@@ -89,8 +89,8 @@ impl Connections {
     }
 
     /// Hands a frame of no flow of ours to the stack of the interface that has its flow. False if none has.
-    pub(super) fn hand_over(&self, flow: &Flow, frame: &RxFrame) -> bool {
-        self.table.hand_over(flow, frame)
+    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
+        self.table.hand_over(segment, frame)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -40,6 +40,7 @@ use crate::wire::flow::{Flow, endpoint};
 use crate::wire::icmp::PacketTooBig;
 use crate::wire::inbound::Segment;
 pub use conn_mut::ConnMut;
+pub use siblings::StrayAnswers;
 
 use addresses::Addresses;
 use connections::Connections;
@@ -87,7 +88,7 @@ impl Stack {
     }
 
     /// The stacks of one interface: one at each of `ios`, which the bell beside it wakes. A connection stays on the stack where it began. A frame
-    /// that comes to another one is handed over.
+    /// that comes to another one is handed over, and answers to SYNs among these are counted.
     ///
     /// # Errors
     ///
@@ -95,6 +96,7 @@ impl Stack {
     pub fn several(
         ios: impl IntoIterator<Item = (Box<dyn PacketIo>, Doorbell)>,
         config: &StackConfig,
+        stray_answers: &StrayAnswers,
     ) -> io::Result<Vec<Self>> {
         let keys = Keys::new(config.seed);
         let stack = |(io, bell)| (Self::with_keys(io, config.clone(), keys), bell);
@@ -103,7 +105,7 @@ impl Stack {
             let each = stacks.iter_mut().zip(bells);
             let inlets = each.map(|(stack, bell)| stack.device.open_inlet(bell));
             let inlets = inlets.collect::<io::Result<_>>()?;
-            for (stack, sibling) in stacks.iter_mut().zip(Sibling::all(inlets)) {
+            for (stack, sibling) in stacks.iter_mut().zip(Sibling::all(inlets, stray_answers)) {
                 stack.connections.join(sibling);
             }
         }
@@ -465,7 +467,7 @@ impl Stack {
 
     /// Handles a segment of no flow of this stack.
     fn dispatch_strange(&mut self, segment: &Segment, frame: RxFrame) {
-        if self.connections.hand_over(&segment.flow, &frame) {
+        if self.connections.hand_over(segment, &frame) {
             self.device.counters_mut().handed_over += 1;
             self.device.recycle(frame);
             return;

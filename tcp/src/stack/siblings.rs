@@ -4,18 +4,32 @@
 //! directory. If a sibling has the flow, that one gets the frame.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::quality::RandomState;
 use xwarp_driver::{Inlet, RxFrame};
 
 use crate::wire::flow::Flow;
+use crate::wire::inbound::Segment;
+
+/// How many answers to SYNs have come to another stack of the interface than the one that had sent the SYN. Clones are the same count.
+#[derive(Clone, Debug, Default)]
+pub struct StrayAnswers(Arc<AtomicU64>);
+
+impl StrayAnswers {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// What all siblings share.
 struct Directory {
     /// By a hash with a random key, as peers choose their ports.
     flows: RwLock<HashMap<Flow, usize, RandomState>>,
     inlets: Vec<Inlet>,
+    stray_answers: StrayAnswers,
 }
 
 /// One of the stacks, as the others know it.
@@ -26,11 +40,15 @@ pub(super) struct Sibling {
 
 impl Sibling {
     /// One for each stack, whose inlets these are, in the same order.
-    pub(super) fn all(inlets: Vec<Inlet>) -> impl Iterator<Item = Self> {
+    pub(super) fn all(
+        inlets: Vec<Inlet>,
+        stray_answers: &StrayAnswers,
+    ) -> impl Iterator<Item = Self> {
         let count = inlets.len();
         let directory = Arc::new(Directory {
             flows: RwLock::default(),
             inlets,
+            stray_answers: stray_answers.clone(),
         });
         (0..count).map(move |index| Self {
             index,
@@ -67,12 +85,14 @@ impl Sibling {
         owner.filter(|owner| *owner != self.index)
     }
 
-    /// Hands a frame to the sibling that has its flow. False if none has.
-    pub(super) fn hand_over(&self, flow: &Flow, frame: &RxFrame) -> bool {
-        let other = self.other_with(flow);
+    /// Hands a frame to the sibling that has its segment's flow. False if none has.
+    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
+        let other = self.other_with(&segment.flow);
         let inlet = other.and_then(|other| self.directory.inlets.get(other));
         if let Some(inlet) = inlet {
             inlet.put(frame);
+            let answers = &self.directory.stray_answers.0;
+            answers.fetch_add(u64::from(segment.answers_syn()), Ordering::Relaxed);
         }
         inlet.is_some()
     }

@@ -12,6 +12,7 @@ use super::timers::Alarm;
 use crate::conn::{Conn, State};
 use crate::handle_map::{Handle, HandleMap};
 use crate::wire::flow::Flow;
+use crate::wire::inbound::Segment;
 
 /// A connection, and what the parts of the stack note beside it.
 pub(super) struct Entry {
@@ -75,10 +76,10 @@ impl Table {
         sibling.is_some_and(|sibling| sibling.other_with(flow).is_some())
     }
 
-    /// Hands a frame to the sibling that has its flow. False if none has.
-    pub(super) fn hand_over(&self, flow: &Flow, frame: &RxFrame) -> bool {
+    /// Hands a frame to the sibling that has its segment's flow. False if none has.
+    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
         let sibling = self.sibling.as_ref();
-        sibling.is_some_and(|sibling| sibling.hand_over(flow, frame))
+        sibling.is_some_and(|sibling| sibling.hand_over(segment, frame))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -67,6 +67,11 @@ impl Segment {
         self.control == TcpControl::Syn && self.ack.is_none()
     }
 
+    /// True for the answer to a SYN.
+    pub(crate) fn answers_syn(&self) -> bool {
+        self.has_syn() && self.ack.is_some()
+    }
+
     pub(crate) fn has_fin(&self) -> bool {
         self.control == TcpControl::Fin
     }

@@ -1,0 +1,128 @@
+//! Spread: by which hash the NIC spreads connections over its queues, as far as it can be relied upon.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use xwarp_driver::NicInfo;
+use xwarp_driver::net::{self, Rss};
+use xwarp_tcp::StrayAnswers;
+
+/// Answers that may come to another engine than the one that was chosen, besides this part of all.
+const TOLERATED: u64 = 4;
+const TOLERATED_PART: u64 = 16;
+
+/// The NIC's hash. It is believed until answers come to other engines than it says: some drivers tell a table that the NIC does not use.
+pub(crate) struct Spread {
+    /// Answers that came to another engine than the one that had asked.
+    strays: StrayAnswers,
+    trust: Mutex<Trust>,
+}
+
+/// What was found out about the hash that the driver tells.
+#[derive(Default)]
+struct Trust {
+    rss: Option<Rss>,
+    /// Ports that were chosen by it.
+    chosen: u64,
+    /// Strays before that.
+    strays_before: u64,
+    lost: bool,
+}
+
+impl Spread {
+    pub(crate) fn new(strays: StrayAnswers) -> Self {
+        Self {
+            strays,
+            trust: Mutex::default(),
+        }
+    }
+
+    fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hash by which a port can be chosen now; `None` if it is not known, or does not matter.
+    pub(crate) fn hash(&self, info: &NicInfo) -> Option<Rss> {
+        if info.engines == 1 && !info.queues.is_part() {
+            return None;
+        }
+        let told = net::rss(info.index).unwrap_or_else(|error| {
+            log::debug!("how {} spreads connections is not told: {error}", info.name);
+            None
+        });
+        self.trust().judge(told, self.strays.count(), &info.name)
+    }
+}
+
+impl Trust {
+    /// The hash that is `told`, if it can be relied upon. There have been so many strays.
+    fn judge(&mut self, told: Option<Rss>, strays: u64, interface: &str) -> Option<Rss> {
+        if told != self.rss {
+            *self = Self {
+                rss: told,
+                strays_before: strays,
+                ..Self::default()
+            };
+        }
+        let stray = strays - self.strays_before;
+        if !self.lost && stray > TOLERATED + self.chosen / TOLERATED_PART {
+            self.lost = true;
+            if self.rss.is_some() {
+                log::warn!(
+                    "{interface} does not spread connections as `ethtool -x {interface}` shows, so engines hand frames to each other: try `ethtool -X {interface} default`"
+                );
+            }
+        }
+        if self.lost {
+            return None;
+        }
+        self.chosen += 1;
+        self.rss.clone()
+    }
+}
+
+/// The engine that segments from `remote` come to at `local`.
+pub(crate) fn engine_of(
+    rss: &Rss,
+    info: &NicInfo,
+    remote: SocketAddr,
+    local: SocketAddr,
+) -> Option<usize> {
+    info.engine_of(rss.queue_of(remote, local)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(table: Vec<u32>) -> Rss {
+        Rss {
+            table,
+            ..Rss::default()
+        }
+    }
+
+    #[test]
+    fn hash_is_believed_until_answers_go_astray_and_again_when_it_changes() {
+        let mut trust = Trust::default();
+        let mut judge =
+            |table: &[u32], strays| trust.judge(Some(told(table.to_vec())), strays, "eth0");
+        for chosen in 0..160 {
+            assert!(judge(&[0, 1], 7 + chosen / TOLERATED_PART).is_some());
+        }
+        assert!(judge(&[0, 1], 7 + 15).is_none(), "too many");
+        assert!(judge(&[0, 1], 7 + 15).is_none(), "for good");
+        assert!(judge(&[1, 0], 7 + 15).is_some(), "it is another one");
+        assert!(judge(&[1, 0], 7 + 15 + 4).is_some());
+        assert!(judge(&[1, 0], 7 + 15 + 5).is_none());
+    }
+
+    #[test]
+    fn hash_that_is_not_told_is_none() {
+        let mut trust = Trust::default();
+        for strays in 0..100 {
+            assert_eq!(trust.judge(None, strays, "eth0"), None);
+        }
+        assert!(trust.judge(Some(told(vec![0])), 100, "eth0").is_some());
+    }
+}
