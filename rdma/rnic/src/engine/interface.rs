@@ -188,9 +188,14 @@ impl Engine {
             self.device.stack.readmit(address);
             self.listen_at(address);
         }
-        if let Some(was) = was {
+        if let Some(was) = was.filter(|_| self.speaks()) {
             self.say_changes(&was, state);
         }
+    }
+
+    /// Whether it is this engine that says what all engines learn.
+    fn speaks(&self) -> bool {
+        self.index == 0
     }
 
     /// One sentence for each change that somebody may wonder about later.
@@ -215,8 +220,10 @@ impl Engine {
     /// The host has lost addresses: their connections end, and nobody listens there until they are back.
     fn withdraw(&mut self, lost: &[IpAddr]) {
         for &address in lost {
-            let name = self.interface.name();
-            log::warn!("{name} has lost {address}: connections from there end");
+            if self.speaks() {
+                let name = self.interface.name();
+                log::warn!("{name} has lost {address}: connections from there end");
+            }
             self.device.stack.withdraw(address);
             self.lingering.withdraw(address);
             self.listeners.withdraw(address, &mut self.device.stack);
