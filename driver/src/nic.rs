@@ -311,19 +311,13 @@ impl Nic {
         let attachment = attach(&interface, config.mode, &queues)?;
         let (mode, zero_copy) = (attachment.mode(), config.zero_copy);
         let open = OpenQueues::open(&interface, mode, zero_copy, memory)?;
-        let watched = Watched {
-            index: interface.index,
-            name: interface.name.clone(),
-            program: attachment.program_id(),
-            by_link: !attachment.found(),
-        };
+        let watched = watched(&interface, &attachment);
         let info = describe(interface, queues, &attachment, &open);
         let steering = Steering::begin(attachment, &open)?;
         let mut ios = open.into_ios().map_err(NicError::Descriptors)?;
-        let capture = config.capture.as_deref();
-        let capture = capture.map(|path| Capture::begin(path, name)).transpose()?;
-        if let Some(capture) = &capture {
-            ios = tapped(ios, capture);
+        let mut capture = None;
+        if let Some(path) = &config.capture {
+            ios = tapped(ios, capture.insert(Capture::begin(path, name)?));
         }
         Ok(Self {
             info,
@@ -333,6 +327,16 @@ impl Nic {
             capture,
             watch: InterfaceWatch::new(notifications, watched),
         })
+    }
+}
+
+/// What is watched of an interface.
+fn watched(interface: &Interface, attachment: &Attachment) -> Watched {
+    Watched {
+        index: interface.index,
+        name: interface.name.clone(),
+        program: attachment.program_id(),
+        by_link: !attachment.found(),
     }
 }
 

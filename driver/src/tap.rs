@@ -61,9 +61,10 @@ impl Capture {
     /// # Errors
     ///
     /// [`TapError`]: the file cannot be created or written.
-    pub fn begin(path: &Path, interface: &str) -> Result<Self, TapError> {
-        Self::create(path, interface).map_err(|error| TapError {
-            path: path.to_owned(),
+    pub fn begin(path: impl Into<PathBuf>, interface: &str) -> Result<Self, TapError> {
+        let path = path.into();
+        Self::create(&path, interface).map_err(|error| TapError {
+            path,
             reason: reason_of(error),
         })
     }

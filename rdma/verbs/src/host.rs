@@ -255,6 +255,16 @@ impl Host for FixedHost {
         Ok(LocalPort::new(local, Box::new(hold)))
     }
 
+    /// Any, as a cable knows of no engines.
+    fn open_port_towards(
+        &self,
+        address: IpAddr,
+        _: SocketAddr,
+        _: usize,
+    ) -> Result<LocalPort, HostError> {
+        self.open_port(address, 0)
+    }
+
     fn monitor(&self) -> Option<InterfaceMonitor> {
         self.monitor.clone()
     }

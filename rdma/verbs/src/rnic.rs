@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use xwarp_driver::net::InterfaceReporter;
 use xwarp_driver::{
-    Capture, Doorbell, Nic, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, Sleeper,
+    Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
+    Sleeper,
 };
 use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
 
@@ -60,25 +61,8 @@ impl Rnic {
     /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
-        let nic = match config.progress {
-            Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic)?,
-            // A thread of the application turns one engine.
-            Progress::Inline | Progress::Assisted => {
-                Nic::open(interface, &config.nic.clone().engines(Some(1)))?
-            }
-        };
-        let stack = StackConfig {
-            mac: nic.info.mac.0,
-            mtu: nic.info.mtu,
-            max_connections: 2 * MAX_QPS,
-            keepalive: config.keepalive,
-            min_rto: config.min_rto,
-            ack_delay: config.ack_delay,
-            user_timeout: config.user_timeout,
-            congestion: config.congestion,
-            ecn: config.ecn,
-            ..StackConfig::default()
-        };
+        let nic = open_nic(interface, config)?;
+        let stack = stack_config(&nic.info, config);
         let wakings = wakings(nic.ios.len())?;
         let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
         let watching = nic.watch.start(bells.next())?;
@@ -539,6 +523,33 @@ impl Rnic {
 
 /// What wakes whoever turns an engine.
 type Waking = (Sleeper, Doorbell);
+
+/// Opens the interface for as many engines as the progress mode has.
+fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
+    match config.progress {
+        Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic),
+        // A thread of the application turns one engine.
+        Progress::Inline | Progress::Assisted => {
+            Nic::open(interface, &config.nic.clone().engines(Some(1)))
+        }
+    }
+}
+
+/// TCP on an interface.
+fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
+    StackConfig {
+        mac: nic.mac.0,
+        mtu: nic.mtu,
+        max_connections: 2 * MAX_QPS,
+        keepalive: config.keepalive,
+        min_rto: config.min_rto,
+        ack_delay: config.ack_delay,
+        user_timeout: config.user_timeout,
+        congestion: config.congestion,
+        ecn: config.ecn,
+        ..StackConfig::default()
+    }
+}
 
 /// For so many engines.
 fn wakings(engines: usize) -> io::Result<Vec<Waking>> {

@@ -130,6 +130,15 @@ impl Host for LateHost {
         Ok(NextHop::Searching(Box::new(search)))
     }
 
+    fn open_port_towards(
+        &self,
+        address: IpAddr,
+        _: SocketAddr,
+        _: usize,
+    ) -> Result<LocalPort, HostError> {
+        self.open_port(address, 0)
+    }
+
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         self.host.open_port(address, port)
     }

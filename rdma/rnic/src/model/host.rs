@@ -52,8 +52,7 @@ pub trait Host: Send + Sync {
     /// - [`HostError::Steering`]: the XDP program takes no more ports.
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
 
-    /// A free port, likewise, to connect from. As far as the host knows, what comes from `remote` to that port comes to this engine. By
-    /// default, any.
+    /// A free port, likewise, to connect from. As far as the host knows, what comes from `remote` to that port comes to this engine.
     ///
     /// # Errors
     ///
@@ -63,10 +62,7 @@ pub trait Host: Send + Sync {
         address: IpAddr,
         remote: SocketAddr,
         engine: usize,
-    ) -> Result<LocalPort, HostError> {
-        let _ = (remote, engine);
-        self.open_port(address, 0)
-    }
+    ) -> Result<LocalPort, HostError>;
 
     /// Tells what becomes of the interface, the state that it is in first. `None`, the default: nothing ever does.
     fn monitor(&self) -> Option<InterfaceMonitor> {

@@ -91,6 +91,15 @@ impl Host for Scarce {
         self.host.next_hop(local, remote, timeout)
     }
 
+    fn open_port_towards(
+        &self,
+        address: IpAddr,
+        _: SocketAddr,
+        _: usize,
+    ) -> Result<LocalPort, HostError> {
+        self.open_port(address, 0)
+    }
+
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         let take = |left: usize| left.checked_sub(1);
         let taken = (self.left).fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);

@@ -7,6 +7,7 @@ use xwarp::QpConfig;
 use xwarp::event::AsyncEventKind;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd, for_each_seed};
+use xwarp_test_kit::pattern_of;
 
 use super::{ENGINES, engines, pairs};
 
@@ -18,9 +19,7 @@ const LEN: usize = 5000;
 const REUSED: usize = 400;
 
 fn message(number: u64) -> Vec<u8> {
-    (0..LEN as u64)
-        .map(|at| (at * 7 + number * 13) as u8)
-        .collect()
+    pattern_of(number, LEN)
 }
 
 /// Sends both ways; each arrives as it was sent.
