@@ -211,26 +211,35 @@ impl CompletionQueue {
     /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         let mut taken = None;
-        if self.take_if(|completion| {
+        let mut copy = |completion: &WorkCompletion| {
             taken = Some(*completion);
             true
-        }) {
+        };
+        if self.take_if(&mut copy) {
             return Ok(taken);
         }
-        self.poll_again()
-    }
-
-    /// Looks among what was in former rings, or turns an inline engine and looks again.
-    #[inline(never)]
-    fn poll_again(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
-        let mut taken = None;
         self.control.check_open()?;
-        let mut copy = |completion: &WorkCompletion| taken = Some(*completion);
-        if self.take_each(1, &mut copy) == 0 {
+        if self.has_one_place() {
             self.control.turn();
-            self.take_each(1, &mut copy);
+            self.take_if(&mut copy);
+        } else {
+            self.poll_places(&mut |completion| taken = Some(*completion));
         }
         Ok(taken)
+    }
+
+    /// Whether completions are nowhere but in the ring of the only engine.
+    fn has_one_place(&mut self) -> bool {
+        self.backlog.is_empty() && self.rings.only().is_some()
+    }
+
+    /// Looks among what was in former rings, and in those of all engines.
+    #[inline(never)]
+    fn poll_places(&mut self, see: &mut impl FnMut(&WorkCompletion)) {
+        if self.take_each(1, see) == 0 {
+            self.control.turn();
+            self.take_each(1, see);
+        }
     }
 
     /// Takes the oldest completions, as many as there are and `completions` has room for, and returns their number, as `ibv_poll_cq` does.
