@@ -501,17 +501,21 @@ impl Control {
         let Mode::Manual(engines) = &self.mode else {
             return 0;
         };
-        let mut done = 0;
-        for engine in engines {
-            let Some(mut locked) = self.lock_out_of_handler(engine) else {
-                return done;
-            };
-            let turned = locked.as_mut().map(|engine| engine.step(now));
-            drop(locked);
-            self.do_released();
-            done += turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-        done
+        engines
+            .iter()
+            .map(|engine| self.step_one(engine, now))
+            .sum()
+    }
+
+    /// One turn of a manual engine; none in a handler.
+    fn step_one(&self, engine: &Mutex<Option<HostedEngine>>, now: xwarp_tcp::Instant) -> usize {
+        let Some(mut locked) = self.lock_out_of_handler(engine) else {
+            return 0;
+        };
+        let turned = locked.as_mut().map(|engine| engine.step(now));
+        drop(locked);
+        self.do_released();
+        turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// The engine. `None` in a handler of it, during which it is locked.

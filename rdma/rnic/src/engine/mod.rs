@@ -91,6 +91,8 @@ pub struct Engine {
     commons: Arc<Commons>,
     /// Where queue pairs have gone that were here, by their slots.
     moved: FxHashMap<usize, usize>,
+    /// What the door was told that is for no queue pair here; empty between turns.
+    strays: Vec<usize>,
     mpa: MpaConfig,
     state: EngineState,
     interface: Interface,
@@ -120,6 +122,7 @@ impl Engine {
             index,
             commons: Arc::clone(commons),
             moved: FxHashMap::default(),
+            strays: Vec::new(),
             mpa,
             state: EngineState::Running,
             interface: Interface::default(),
@@ -224,13 +227,13 @@ impl Engine {
     #[inline(never)]
     fn send_in_turn(&mut self) -> usize {
         let (ready, device, qps) = (self.door.ready(), &mut self.device, &mut self.qps);
-        let mut strays = Vec::new();
+        let strays = &mut self.strays;
         ready.drain(|key| match qps.get_mut(key) {
             Some(qp) => qp.activate(device),
             None => strays.push(key),
         });
-        for stray in strays {
-            self.on_stray(stray);
+        if !self.strays.is_empty() {
+            self.take_strays();
         }
         let mut done = 0;
         for _ in 0..self.device.turns() {

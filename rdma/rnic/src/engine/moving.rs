@@ -53,9 +53,15 @@ impl Engine {
         self.with_qp(slot, |qp, device| qp.handle_entered(index, device));
     }
 
-    /// The door was told of something else than a queue pair that is here.
+    /// Sees to what the door was told besides queue pairs that are here.
     #[cold]
-    pub(super) fn on_stray(&mut self, told: usize) {
+    pub(super) fn take_strays(&mut self) {
+        for stray in std::mem::take(&mut self.strays) {
+            self.on_stray(stray);
+        }
+    }
+
+    fn on_stray(&mut self, told: usize) {
         if self.door.is_failure(told) {
             self.follow_failure();
         } else if let Some(to) = self.moved.get(&told)
