@@ -1,8 +1,11 @@
 //! Open MPI on two hosts, one rank each. libfabric's verbs provider carries the messages; the kernel's TCP only starts the ranks.
+//!
+//! Public benchmarks are among the programs: that of mpi4py, and `NetPIPE`.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use xwarp_dropin_tests::{SERVER, compile, left_nothing};
 use xwarp_system_tests::{DEV, Finished, Hosts, Running};
@@ -10,6 +13,8 @@ use xwarp_test_kit::{WorkDir, needs_root};
 
 /// Host A's address, where mpirun runs.
 const HERE: &str = "10.77.0.1";
+/// How long a program may take.
+const LIMIT: Duration = Duration::from_mins(1);
 /// Has messages and one-sided operations go by libfabric, and nothing by TCP if that fails. Each pair is a parameter of Open MPI.
 const BY_VERBS: [&str; 15] = [
     "--mca",
@@ -49,7 +54,8 @@ fn agent(hosts: &Hosts) -> PathBuf {
     file
 }
 
-/// Runs a program with its arguments as two ranks, one on each host. Both have to end well and leave nothing.
+/// Runs a program with its arguments as two ranks, one on each host. Both have to end well and leave nothing. Open MPI knows other ways, too:
+/// both RNICs have to have carried it.
 fn run_ranks(hosts: &Hosts, program: &str) -> Finished {
     let mut command = hosts.a.command("mpirun.openmpi");
     command.args(["--allow-run-as-root", "-np", "2", "--host"]);
@@ -58,11 +64,12 @@ fn run_ranks(hosts: &Hosts, program: &str) -> Finished {
     command.args(BY_VERBS).arg(Hosts::command_file());
     command.args(["run", "--stats", "--dev", DEV, "--"]);
     command.args(program.split_whitespace());
-    let finished = Running::start(command).finish().succeeded();
+    let told = Running::start(command).finish_within(LIMIT).succeeded();
     for host in [&hosts.a, &hosts.b] {
         left_nothing(host, program);
     }
-    finished
+    assert_eq!(told.stderr.matches("placed_bytes").count(), 2, "{told}");
+    told
 }
 
 #[test]
@@ -75,6 +82,33 @@ fn open_mpi_compares_messages_collectives_and_windows() {
         let said = format!("{rank} has compared all");
         assert!(told.stdout.contains(&said), "{told}");
     }
-    // Open MPI knows other ways, too: both RNICs have carried it.
-    assert_eq!(told.stderr.matches("placed_bytes").count(), 2, "{told}");
+}
+
+/// The ring compares what comes back, and warns if it differs. Python makes that an error.
+#[test]
+fn benchmark_of_mpi4py_says_hello_and_has_messages_go_round() {
+    needs_root!();
+    let hosts = hosts();
+    let bench = "/usr/bin/python3 -W error::UserWarning -m mpi4py.bench";
+    let told = run_ranks(&hosts, &format!("{bench} helloworld"));
+    for rank in ["process 0 of 2", "process 1 of 2"] {
+        assert!(told.stdout.contains(rank), "{told}");
+    }
+    for bytes in [1, 1000, 1_000_000] {
+        let told = run_ranks(&hosts, &format!("{bench} ringtest -n {bytes} -l 20 -s 2"));
+        let said = format!("(2 processes, {bytes} bytes)");
+        assert!(told.stdout.contains(&said), "{told}");
+    }
+}
+
+/// With -i it compares all bytes of each size, and ends with an error at the first that differs.
+#[test]
+fn netpipe_checks_all_sizes_up_to_64_kib() {
+    needs_root!();
+    let hosts = hosts();
+    let file = hosts.work.file("np.out");
+    let program = format!("NPopenmpi -i -u 65536 -o {}", file.display());
+    let told = run_ranks(&hosts, &program);
+    let sizes = told.stderr.matches("Integrity check passed").count();
+    assert_eq!(sizes, 28, "{told}");
 }
