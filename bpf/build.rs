@@ -16,11 +16,12 @@ fn main() {
              install it, on Debian with `apt-get install clang`"
         ));
     }
-    compile("steer.bpf.o", None);
-    compile("steer_bound.bpf.o", Some("-DRX_VLAN_TAG"));
+    compile("steer.bpf.o", &[]);
+    compile("steer_bound.bpf.o", &["-DRX_VLAN_TAG"]);
+    compile("steer_meta.bpf.o", &["-DRX_VLAN_TAG", "-DRX_METADATA"]);
 }
 
-fn compile(object: &str, definition: Option<&str>) {
+fn compile(object: &str, definitions: &[&str]) {
     let object = PathBuf::from(variable("OUT_DIR")).join(object);
     let built = SkeletonBuilder::new()
         .source(SOURCE)
@@ -28,7 +29,7 @@ fn compile(object: &str, definition: Option<&str>) {
         .clang_args(
             clang_args()
                 .into_iter()
-                .chain(definition.map(str::to_owned)),
+                .chain(definitions.iter().map(|&definition| definition.to_owned())),
         )
         .build();
     if let Err(why) = built {

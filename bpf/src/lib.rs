@@ -10,6 +10,7 @@ mod board;
 mod flows;
 mod layout;
 mod maps;
+mod metadata;
 mod sockets;
 mod steering;
 mod verdicts;
@@ -18,8 +19,9 @@ pub use board::{Board, Shown};
 pub use flows::Flows;
 pub use layout::MapError;
 pub use maps::{Maps, OpenMapsError, program_name};
+pub use metadata::{RxHash, RxMetadata};
 pub use sockets::Sockets;
-pub use steering::{Buffers, LoadError, Steering, is_bound, libbpf_to_log};
+pub use steering::{Asks, Buffers, LoadError, Steering, is_bound, libbpf_to_log};
 pub use verdicts::{Counters, Verdict, Verdicts};
 
 /// The compiled programs, as `ip link set DEV xdp obj FILE sec SECTION` takes them from a file: section `xdp` holds the one for frames

@@ -6,7 +6,8 @@
  * (destination address, destination port) is in xwarp_flows. When in doubt it passes: the kernel
  * knows what to answer. Configuration lives in maps, so `ip link set DEV xdp obj` can load this.
  *
- * With RX_VLAN_TAG the program can be loaded for one device only, and asks its driver for the tags that it has taken off.
+ * With RX_VLAN_TAG the program can be loaded for one device only, and asks its driver for the tags that it has taken off. With RX_METADATA
+ * as well, it writes in front of each frame of ours what the driver tells of its arrival.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -274,9 +275,19 @@ static __always_inline enum verdict parse_tcp(struct rest *rest, struct flow *fl
 	return REDIRECTED;
 }
 
-#ifdef RX_VLAN_TAG
+/* The kernel keeps 15 characters of a name. */
+#ifdef RX_METADATA
+#define STEER steer_meta
+#define STEER_FRAGS steer_meta_frg
+#elif defined(RX_VLAN_TAG)
 #define STEER steer_bound
-#define STEER_FRAGS steer_bound_frg /* the kernel keeps 15 characters */
+#define STEER_FRAGS steer_bound_frg
+#else
+#define STEER steer
+#define STEER_FRAGS steer_frags
+#endif
+
+#ifdef RX_VLAN_TAG
 
 /* The tag that the driver has taken off the frame: an error, also where it has taken off none, or cannot tell. */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto,
@@ -290,12 +301,60 @@ static __always_inline int is_in_stripped_vlan(struct xdp_md *ctx)
 	return !bpf_xdp_metadata_rx_vlan_tag(ctx, &protocol, &tci) && tci & VLAN_IDENTIFIER;
 }
 #else
-#define STEER steer
-#define STEER_FRAGS steer_frags
-
 static __always_inline int is_in_stripped_vlan(struct xdp_md *ctx)
 {
 	return 0;
+}
+#endif
+
+#ifdef RX_METADATA
+/* What the driver tells of a frame's arrival, in front of the frame; metadata.rs has the same layout. */
+struct rx_metadata {
+	__u32 mark;
+	__u32 hash_type; /* what the hash is of, enum xdp_rss_hash_type; 0: of nothing that is known */
+	__u32 hash;
+	__u32 zero;
+	__u64 time; /* nanoseconds of the NIC's clock; 0 if it has not told */
+};
+
+#define RX_METADATA_MARK 0x6d657461
+
+/* The kernel's, which no header of uapi has; the names of its values do not matter. */
+enum xdp_rss_hash_type {
+	HASH_OF_NOTHING,
+};
+
+extern int bpf_xdp_metadata_rx_hash(const struct xdp_md *ctx, __u32 *hash,
+				    enum xdp_rss_hash_type *rss_type) __ksym;
+extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
+
+/* Makes the pointers into the frame invalid, so it is called when the frame is parsed. A driver without room for metadata gets none. */
+static __always_inline void describe(struct xdp_md *ctx)
+{
+	enum xdp_rss_hash_type hash_type = HASH_OF_NOTHING;
+	struct rx_metadata *told;
+	__u32 hash = 0;
+	__u64 time = 0;
+
+	if (bpf_xdp_metadata_rx_hash(ctx, &hash, &hash_type))
+		hash_type = HASH_OF_NOTHING;
+	if (bpf_xdp_metadata_rx_timestamp(ctx, &time))
+		time = 0;
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*told)))
+		return;
+	told = (void *)(long)ctx->data_meta;
+	if ((void *)(told + 1) > (void *)(long)ctx->data)
+		return;
+	*told = (struct rx_metadata) {
+		.mark = RX_METADATA_MARK,
+		.hash_type = hash_type,
+		.hash = hash,
+		.time = time,
+	};
+}
+#else
+static __always_inline void describe(struct xdp_md *ctx)
+{
 }
 #endif
 
@@ -353,7 +412,9 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 		verdict = VLAN;
 	if (verdict == REDIRECTED) {
 		action = bpf_redirect_map(&xwarp_xsks, ctx->rx_queue_index, XDP_PASS);
-		if (action != XDP_REDIRECT)
+		if (action == XDP_REDIRECT)
+			describe(ctx);
+		else
 			verdict = NO_SOCKET;
 	}
 	/* Nothing here reads the board, but `xwarp stat` finds it as a map of the attached program. */

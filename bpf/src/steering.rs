@@ -9,10 +9,13 @@ use crate::{Maps, OpenMapsError, STEER_OBJECT, program_name};
 
 /// The programs once more, to be bound to a device: these see VLAN tags that its driver has taken off.
 const BOUND_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer_bound.bpf.o"));
+/// Programs like those, which also write what the driver tells of a frame in front of it.
+const METADATA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer_meta.bpf.o"));
 /// `BPF_F_XDP_DEV_BOUND_ONLY` of <linux/bpf.h>.
 const BOUND_ONLY: u32 = 1 << 6;
-/// The names of the programs in [`BOUND_OBJECT`] begin so.
+/// The names of the programs that are bound to a device begin so.
 const BOUND: &str = "steer_bound";
+const METADATA: &str = "steer_meta";
 
 /// <asm-generic/errno-base.h>.
 const EPERM: i32 = 1;
@@ -56,11 +59,31 @@ impl Buffers {
             Self::Many => "steer_frags",
         }
     }
+}
 
-    fn bound_program(self) -> &'static str {
+/// What a program that is bound to an interface asks its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// The VLAN tags that it has taken off (Linux 6.8).
+    Tags,
+    /// These, and each frame's hash and time of arrival ([`RxMetadata`](crate::RxMetadata)).
+    Metadata,
+}
+
+impl Asks {
+    fn program(self, buffers: Buffers) -> &'static str {
+        match (self, buffers) {
+            (Self::Tags, Buffers::One) => BOUND,
+            (Self::Tags, Buffers::Many) => "steer_bound_frg",
+            (Self::Metadata, Buffers::One) => METADATA,
+            (Self::Metadata, Buffers::Many) => "steer_meta_frg",
+        }
+    }
+
+    fn object(self) -> &'static [u8] {
         match self {
-            Self::One => BOUND,
-            Self::Many => "steer_bound_frg",
+            Self::Tags => BOUND_OBJECT,
+            Self::Metadata => METADATA_OBJECT,
         }
     }
 }
@@ -78,10 +101,9 @@ impl Steering {
         Self::load_from(STEER_OBJECT, buffers.program(), |_program| ())
     }
 
-    /// Loads the program that also sees the VLAN tags that the driver has taken off, if that tells them (Linux 6.8). It can be attached to
-    /// this interface only, in native mode.
-    pub fn load_bound(buffers: Buffers, ifindex: u32) -> Result<Self, LoadError> {
-        Self::load_from(BOUND_OBJECT, buffers.bound_program(), |program| {
+    /// Loads the program that also asks the driver, which may not answer. It can be attached to this interface only, in native mode.
+    pub fn load_bound(buffers: Buffers, asks: Asks, ifindex: u32) -> Result<Self, LoadError> {
+        Self::load_from(asks.object(), asks.program(buffers), |program| {
             program.set_ifindex(ifindex);
             program.set_flags(BOUND_ONLY);
         })
@@ -122,7 +144,7 @@ impl Steering {
 /// Whether the program with that id is one for one interface ([`Steering::load_bound`]).
 pub fn is_bound(program_id: u32) -> Result<bool, OpenMapsError> {
     let name = program_name(program_id)?;
-    Ok(name.is_some_and(|name| name.starts_with(BOUND)))
+    Ok(name.is_some_and(|name| name.starts_with(BOUND) || name.starts_with(METADATA)))
 }
 
 /// libbpf-rs tells EPERM from EACCES, which is the verifier's, and what its kinds do not name, in its text only.

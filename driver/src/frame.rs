@@ -7,6 +7,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xwarp_bpf::RxMetadata;
+
 /// Memory that frames are cut from, kept mapped as long as one of them lives.
 pub(crate) struct Arena {
     base: NonNull<u8>,
@@ -15,6 +17,8 @@ pub(crate) struct Arena {
     number: u64,
     /// How many frames it was cut into.
     frames: usize,
+    /// Bytes in front of each frame that are its own as well.
+    headroom: usize,
     _mapping: Box<dyn Send + Sync>,
 }
 
@@ -44,6 +48,7 @@ impl Arena {
             len,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             frames: 0,
+            headroom: 0,
             _mapping: mapping,
         }
     }
@@ -59,22 +64,27 @@ impl Arena {
         Ok(unsafe { Self::new(base, len, Box::new(map)) })
     }
 
-    /// Cuts the frames of each layout that lie in the arena, in their order. What begins before the end of a former layout is left out.
-    /// Afterwards the arena is shared, so that no frame is ever cut twice.
-    pub(crate) fn into_frames(mut self, layouts: &[Layout]) -> (Arc<Self>, Vec<Frame>) {
+    /// Cuts the frames of each layout that lie in the arena, in their order, each with so many bytes in front of it. What begins before the
+    /// end of a former layout is left out. Afterwards the arena is shared, so that no frame is ever cut twice.
+    pub(crate) fn into_frames(
+        mut self,
+        layouts: &[Layout],
+        headroom: usize,
+    ) -> (Arc<Self>, Vec<Frame>) {
         let (mut starts, mut end) = (Vec::new(), 0);
-        for layout in layouts.iter().filter(|layout| layout.stride > 0) {
-            let capacity = layout.capacity.min(layout.stride);
+        for layout in layouts.iter().filter(|layout| layout.stride > headroom) {
+            let capacity = layout.capacity.min(layout.stride - headroom);
             let offsets = (layout.first..).step_by(layout.stride).take(layout.count);
-            for offset in offsets.skip_while(|offset| *offset < end) {
+            let least = end + headroom;
+            for offset in offsets.skip_while(|offset| *offset < least) {
                 let Some(start) = self.checked_ptr(offset, capacity) else {
                     break;
                 };
                 starts.push((start, capacity));
+                end = offset + capacity;
             }
-            end = end.max(layout.first + layout.count * layout.stride);
         }
-        self.frames = starts.len();
+        (self.frames, self.headroom) = (starts.len(), headroom);
         let arena = Arc::new(self);
         let cut = |(place, (start, capacity))| Frame {
             start,
@@ -133,6 +143,18 @@ impl Frame {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
+    /// The `len` bytes in front of the first one; `None` if there are fewer that are this frame's.
+    fn in_front(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.arena.headroom {
+            return None;
+        }
+        // SAFETY: `Arena::into_frames` has cut the frame with `headroom` bytes in front of it, which lie in the arena.
+        let start = unsafe { self.start.sub(len) };
+        // SAFETY: these bytes lie in the arena behind the end of the frame before. They are initialised, and as much this frame's alone as
+        // those of `bytes`; `&mut self` makes the access exclusive.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+
     fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
         let len = len.min(self.capacity);
         // SAFETY: as for `bytes`, and `&mut self` makes the access exclusive.
@@ -158,6 +180,14 @@ impl RxFrame {
 
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
+    }
+
+    /// Takes what the program has written in front of the frame. It is there once, so that a later frame's lack of it is noticed.
+    pub(crate) fn take_metadata(&mut self) -> Option<RxMetadata> {
+        let written = self.frame.in_front(RxMetadata::BYTES)?;
+        let told = RxMetadata::parse((&*written).try_into().ok()?);
+        written.fill(0);
+        told
     }
 }
 
@@ -398,7 +428,7 @@ mod tests {
             layout(50, 9, 99, 20),
             layout(0, 1, 1, 0),
         ];
-        let (_, frames) = Arena::anonymous(100).unwrap().into_frames(&layouts);
+        let (_, frames) = Arena::anonymous(100).unwrap().into_frames(&layouts, 0);
         let lies: Vec<_> = frames
             .iter()
             .map(|frame| (frame.place, frame.offset(), frame.capacity()))
@@ -407,5 +437,49 @@ mod tests {
         // The second layout begins before the first one ends, and the arena ends before the third one does.
         let rest = [(3, 36, 8), (4, 50, 20), (5, 70, 20)];
         assert_eq!(lies, [first, rest].concat());
+    }
+
+    #[test]
+    fn no_byte_in_front_of_a_frame_is_in_another_one() {
+        let layouts = [layout(0, 4, 10, 16), layout(63, 4, 20, 16)];
+        let (_, frames) = Arena::anonymous(120).unwrap().into_frames(&layouts, 6);
+        let lies: Vec<_> = frames
+            .iter()
+            .map(|frame| (frame.offset() - 6, frame.offset() + frame.capacity()))
+            .collect();
+        // The first one would have nothing in front, and that of the second layout begins too early. The last one ends outside.
+        assert_eq!(lies, [(10, 26), (26, 42), (42, 58), (73, 89), (89, 105)]);
+    }
+
+    #[test]
+    fn bytes_in_front_are_the_frames_and_no_more_of_them() {
+        let (_, mut frames) = Arena::anonymous(64)
+            .unwrap()
+            .into_frames(&[layout(6, 2, 10, 16)], 6);
+        for (mark, frame) in (1..).zip(&mut frames) {
+            frame.in_front(6).unwrap().fill(mark);
+            frame.bytes_mut(10).fill(mark);
+        }
+        for (mark, frame) in (1..).zip(&mut frames) {
+            assert_eq!(frame.in_front(6), Some(&mut [mark; 6][..]));
+            assert_eq!(frame.bytes(10), [mark; 10]);
+            assert_eq!(frame.in_front(7), None);
+        }
+    }
+
+    /// A chunk that is received into again may hold what was written for the frame before.
+    #[test]
+    fn metadata_is_taken_once() {
+        let bytes = RxMetadata::BYTES;
+        let lies = layout(bytes, 1, 8, bytes + 8);
+        let (_, frames) = Arena::anonymous(64).unwrap().into_frames(&[lies], bytes);
+        let mut frames = frames.into_iter().map(|frame| RxFrame::new(frame, 8));
+        let mut frame = frames.next().unwrap();
+        assert_eq!(frame.take_metadata(), None);
+        let front = frame.frame.in_front(bytes).unwrap();
+        front[..4].copy_from_slice(&0x6d65_7461_u32.to_ne_bytes());
+        front[16] = 1;
+        assert!(frame.take_metadata().unwrap().time.is_some());
+        assert_eq!(frame.take_metadata(), None);
     }
 }

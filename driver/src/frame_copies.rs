@@ -24,12 +24,15 @@ impl FrameCopies {
     /// Memory for so many copies of so many bytes each. What is never written takes none.
     pub(crate) fn new(count: usize, capacity: usize) -> io::Result<Self> {
         let stride = capacity.next_multiple_of(LINE);
-        let (arena, free) = Arena::anonymous(count * stride)?.into_frames(&[Layout {
-            first: 0,
-            count,
-            capacity,
-            stride,
-        }]);
+        let (arena, free) = Arena::anonymous(count * stride)?.into_frames(
+            &[Layout {
+                first: 0,
+                count,
+                capacity,
+                stride,
+            }],
+            0,
+        );
         Ok(Self {
             pool: FramePool::new(Arc::clone(&arena), free),
             arena,

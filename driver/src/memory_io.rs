@@ -148,12 +148,15 @@ impl MemoryIo {
     ///
     /// [`io::Error`]: no memory is left for the frames.
     pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
-        let (arena, free) = Arena::anonymous(frames * room)?.into_frames(&[Layout {
-            first: 0,
-            count: frames,
-            capacity: room,
-            stride: room,
-        }]);
+        let (arena, free) = Arena::anonymous(frames * room)?.into_frames(
+            &[Layout {
+                first: 0,
+                count: frames,
+                capacity: room,
+                stride: room,
+            }],
+            0,
+        );
         let wire = Wire::default();
         let io = Self {
             pool: FramePool::new(arena, free),

@@ -180,6 +180,8 @@ pub struct NicInfo {
     pub engines: usize,
     /// True if the program was there before us and stays when we go.
     pub program_found: bool,
+    /// True if the program has the driver tell each frame's hash and time of arrival, for the capture.
+    pub rx_metadata: bool,
 }
 
 impl NicInfo {
@@ -207,7 +209,11 @@ impl fmt::Display for NicInfo {
             let plural = if self.engines == 1 { "" } else { "s" };
             write!(f, ", {} engine{plural}", self.engines)?;
         }
-        write!(f, "  MTU {}", self.mtu)
+        write!(f, "  MTU {}", self.mtu)?;
+        if self.rx_metadata {
+            f.write_str("  RX metadata")?;
+        }
+        Ok(())
     }
 }
 
@@ -308,7 +314,7 @@ impl Nic {
         check_descriptors(descriptors(&queues, engines))?;
         let (memory, regions) = Memory::create(&wanted(&interface, config), &queues, engines)?;
         // The program first: its mode says whether there can be zero copy. A process that has the interface has its program, too.
-        let attachment = attach(&interface, config.mode, &queues)?;
+        let attachment = attach(&interface, config, &queues)?;
         let (mode, zero_copy) = (attachment.mode(), config.zero_copy);
         let open = OpenQueues::open(&interface, mode, zero_copy, memory)?;
         let watched = watched(&interface, &attachment);
@@ -343,11 +349,13 @@ fn watched(interface: &Interface, attachment: &Attachment) -> Watched {
 /// Attaches the program, or finds it. One that was found may have a user at queues that are not to be served, whose flows it steers.
 fn attach(
     interface: &Interface,
-    mode: Option<XdpMode>,
+    config: &NicConfig,
     queues: &ServedQueues,
 ) -> Result<Attachment, NicError> {
-    let frames = interface.frames();
-    let attachment = Attachment::open(interface.index, &interface.name, mode, frames)?;
+    let (index, name, frames) = (interface.index, &interface.name, interface.frames());
+    // Only a capture has room for what the driver tells of frames, and asking costs time for each of them.
+    let describes = config.capture.is_some();
+    let attachment = Attachment::open(index, name, config.mode, frames, describes)?;
     if attachment.found() && queues.is_part() {
         claim(interface).map_err(|error| match error {
             NicError::InUse(name) => NicError::Served(name),
@@ -525,6 +533,7 @@ fn describe(
         mac: interface.mac,
         mode: attachment.mode(),
         program_found: attachment.found(),
+        rx_metadata: attachment.describes(),
     }
 }
 

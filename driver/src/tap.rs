@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::{DataLink, PcapError};
+use xwarp_bpf::RxMetadata;
 
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::levels::QueueLevels;
@@ -22,6 +23,8 @@ use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 const NANOSECONDS: u8 = 9;
 
 /// A queue whose frames, both ways, are written to a pcapng file.
+///
+/// Their times are by the host's clock. What the NIC tells of a frame's arrival is in its comment, as the NIC's clock may be another.
 pub struct Tap {
     inner: Box<dyn PacketIo>,
     capture: Capture,
@@ -123,7 +126,7 @@ struct CaptureFile {
 }
 
 impl CaptureFile {
-    fn record(&mut self, frame: &[u8], now: Duration) {
+    fn record(&mut self, frame: &[u8], now: Duration, metadata: Option<RxMetadata>) {
         let Some(writer) = &mut self.writer else {
             return;
         };
@@ -132,7 +135,9 @@ impl CaptureFile {
             timestamp: now,
             original_len: u32::try_from(frame.len()).unwrap_or(u32::MAX),
             data: frame.into(),
-            options: Vec::new(),
+            options: (metadata.iter())
+                .map(|told| EnhancedPacketOption::Comment(told.to_string().into()))
+                .collect(),
         };
         if let Err(error) = writer.write_pcapng_block(block) {
             self.writer = None;
@@ -198,8 +203,9 @@ impl PacketIo for Tap {
         let before = out.len();
         self.inner.receive(budget, out);
         let (time, mut file) = (now(), self.capture.file());
-        for frame in &out[before..] {
-            file.record(frame, time);
+        for frame in &mut out[before..] {
+            let metadata = frame.take_metadata();
+            file.record(frame, time, metadata);
         }
     }
 
@@ -216,17 +222,17 @@ impl PacketIo for Tap {
     }
 
     fn send(&mut self, frame: TxFrame) {
-        self.capture.file().record(&frame, now());
+        self.capture.file().record(&frame, now(), None);
         self.inner.send(frame);
     }
 
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
-        self.capture.file().record(&frame, now());
+        self.capture.file().record(&frame, now(), None);
         self.inner.send_kept(frame)
     }
 
     fn keep(&mut self, frame: TxFrame) -> SentFrame {
-        self.capture.file().record(&frame, now());
+        self.capture.file().record(&frame, now(), None);
         self.inner.keep(frame)
     }
 

@@ -140,7 +140,7 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
     let (bytes, begin) = (chunks.saturating_mul(CHUNK), frame_chunks * CHUNK);
     let (arena, socket, rings) =
         register(bytes, wanted.ring).map_err(|error| refusal(&error, bytes))?;
-    let (arena, mut frames) = arena.into_frames(&layouts);
+    let (arena, mut frames) = arena.into_frames(&layouts, HEADROOM);
     let mapping = Arc::clone(&arena);
     // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a descriptor of it.
     let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };

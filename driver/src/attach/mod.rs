@@ -21,6 +21,7 @@ use xwarp_bpf::{
 };
 
 use crate::board::live_entries;
+use modes::Purpose;
 
 /// How long a process that is ending may take until its program is gone from the interface.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -166,6 +167,7 @@ pub struct Attachment {
     maps: Maps,
     mode: XdpMode,
     program_id: u32,
+    describes: bool,
     native_refusal: Option<AttachError>,
     /// The kernel detaches the program when this is closed. None if the program was found.
     link: Option<OwnedFd>,
@@ -177,7 +179,8 @@ impl Attachment {
     ///
     /// `wanted` None takes the mode that is there, or tries native and then generic mode: see
     /// [`Attachment::mode`] for which it was. With Some, any other mode is an error. `frames` are
-    /// those of the interface's MTU.
+    /// those of the interface's MTU. With `describes`, the program is to write receive metadata; see [`Attachment::describes`] for whether
+    /// it does.
     ///
     /// # Errors
     ///
@@ -192,10 +195,11 @@ impl Attachment {
         ifname: &str,
         wanted: Option<XdpMode>,
         frames: Buffers,
+        describes: bool,
     ) -> Result<Self, AttachError> {
         let interface = Interface::new(ifindex, ifname);
         let Some((running, maps)) = interface.lasting_program()? else {
-            return Self::attach(&interface, wanted, frames);
+            return Self::attach(&interface, wanted, Purpose { frames, describes });
         };
         let (ifname, found) = (interface.ifname, running.mode);
         if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
@@ -210,6 +214,7 @@ impl Attachment {
             maps,
             mode: found,
             program_id: running.program_id,
+            describes: false,
             native_refusal: None,
             link: None,
         })
@@ -218,9 +223,9 @@ impl Attachment {
     fn attach(
         interface: &Interface,
         wanted: Option<XdpMode>,
-        frames: Buffers,
+        purpose: Purpose,
     ) -> Result<Self, AttachError> {
-        let attached = modes::attach(wanted, frames, interface.ifindex, |program, mode| {
+        let attached = modes::attach(wanted, purpose, interface.ifindex, |program, mode| {
             let link = kernel::link(program, interface.ifindex, mode);
             link.map_err(|errno| interface.refused(mode, errno))
         })?;
@@ -230,6 +235,7 @@ impl Attachment {
             maps: attached.steering.maps()?,
             mode: attached.mode,
             program_id: running.program_id,
+            describes: attached.describes,
             native_refusal: attached.native_refusal,
             link: Some(attached.link),
         })
@@ -255,6 +261,11 @@ impl Attachment {
         self.native_refusal.as_ref()
     }
 
+    /// Whether the program writes receive metadata. One that was found writes none.
+    pub fn describes(&self) -> bool {
+        self.describes
+    }
+
     /// Whether the program was there before, and so stays.
     pub fn found(&self) -> bool {
         self.link.is_none()
@@ -274,7 +285,11 @@ pub(crate) fn attach_permanently(
     if let Some((found, _)) = interface.our_program()? {
         return Err(AttachError::AlreadyAttached(interface.ifname, found.mode));
     }
-    let attached = modes::attach(mode, frames, interface.ifindex, |program, mode| {
+    let purpose = Purpose {
+        frames,
+        describes: false,
+    };
+    let attached = modes::attach(mode, purpose, interface.ifindex, |program, mode| {
         let attached = kernel::attach(program, interface.ifindex, mode);
         attached.map_err(|errno| interface.refused(mode, errno))
     })?;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use xwarp_bpf::{Buffers, Steering};
+use xwarp_bpf::{Asks, Buffers, Steering};
 
 use super::{AttachError, XdpMode};
 
@@ -11,23 +11,34 @@ pub(super) struct Attached<T> {
     pub(super) steering: Steering,
     pub(super) link: T,
     pub(super) mode: XdpMode,
+    /// The program writes receive metadata.
+    pub(super) describes: bool,
     /// Why it was not native mode.
     pub(super) native_refusal: Option<AttachError>,
+}
+
+/// What a program is to do.
+#[derive(Clone, Copy)]
+pub(super) struct Purpose {
+    /// The buffers that its frames may have.
+    pub(super) frames: Buffers,
+    /// It is to write receive metadata, if the driver takes that.
+    pub(super) describes: bool,
 }
 
 /// Attaches in the wanted mode, or else in native and, when the driver refuses it, generic mode.
 pub(super) fn attach<T>(
     wanted: Option<XdpMode>,
-    frames: Buffers,
+    purpose: Purpose,
     ifindex: u32,
     attach: impl Fn(BorrowedFd<'_>, XdpMode) -> Result<T, AttachError>,
 ) -> Result<Attached<T>, AttachError> {
-    let refusal = match in_mode(wanted.unwrap_or(XdpMode::Native), frames, ifindex, &attach) {
+    let refusal = match in_mode(wanted.unwrap_or(XdpMode::Native), purpose, ifindex, &attach) {
         Err(error) if wanted.is_none() && error.concerns_native_mode() => error,
         attached => return attached,
     };
     log::warn!("{refusal}; trying generic mode");
-    let mut attached = in_mode(XdpMode::Generic, frames, ifindex, &attach)?;
+    let mut attached = in_mode(XdpMode::Generic, purpose, ifindex, &attach)?;
     attached.native_refusal = Some(refusal);
     Ok(attached)
 }
@@ -36,33 +47,50 @@ pub(super) fn attach<T>(
 /// for frames of any size.
 fn in_mode<T>(
     mode: XdpMode,
-    frames: Buffers,
+    purpose: Purpose,
     ifindex: u32,
     attach: &impl Fn(BorrowedFd<'_>, XdpMode) -> Result<T, AttachError>,
 ) -> Result<Attached<T>, AttachError> {
-    match with_program(mode, frames, ifindex, attach) {
-        Err(refusal) if frames == Buffers::One && refusal.concerns_native_mode() => {
-            with_program(mode, Buffers::Many, ifindex, attach).map_err(|_refused_too| refusal)
+    match with_program(mode, purpose, ifindex, attach) {
+        Err(refusal) if purpose.frames == Buffers::One && refusal.concerns_native_mode() => {
+            let purpose = Purpose {
+                frames: Buffers::Many,
+                ..purpose
+            };
+            with_program(mode, purpose, ifindex, attach).map_err(|_refused_too| refusal)
         }
         attached => attached,
     }
 }
 
-/// The program that sees stripped VLAN tags where the kernel and the driver take it, else the one that goes everywhere.
+/// The program that asks the most of what is wanted and the kernel and the driver take, else the one that goes everywhere.
 fn with_program<T>(
     mode: XdpMode,
-    frames: Buffers,
+    purpose: Purpose,
     ifindex: u32,
     attach: &impl Fn(BorrowedFd<'_>, XdpMode) -> Result<T, AttachError>,
 ) -> Result<Attached<T>, AttachError> {
-    if mode == XdpMode::Native {
-        let bound = Steering::load_bound(frames, ifindex).map_err(AttachError::from);
+    let asked: &[Asks] = match (mode, purpose.describes) {
+        (XdpMode::Generic, _) => &[],
+        (XdpMode::Native, false) => &[Asks::Tags],
+        (XdpMode::Native, true) => &[Asks::Metadata, Asks::Tags],
+    };
+    for &asks in asked {
+        let bound = Steering::load_bound(purpose.frames, asks, ifindex).map_err(AttachError::from);
         match bound.and_then(|steering| with_loaded(steering, mode, attach)) {
-            Err(refusal) => log::debug!("no program bound to the interface: {refusal}"),
-            attached => return attached,
+            Err(refusal) => {
+                log::debug!("no program that asks the driver ({asks:?}): {refusal}");
+            }
+            Ok(attached) => {
+                let describes = asks == Asks::Metadata;
+                return Ok(Attached {
+                    describes,
+                    ..attached
+                });
+            }
         }
     }
-    with_loaded(Steering::load(frames)?, mode, attach)
+    with_loaded(Steering::load(purpose.frames)?, mode, attach)
 }
 
 fn with_loaded<T>(
@@ -75,6 +103,7 @@ fn with_loaded<T>(
         steering,
         link,
         mode,
+        describes: false,
         native_refusal: None,
     })
 }

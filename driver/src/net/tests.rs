@@ -631,7 +631,8 @@ fn neighbour_that_cannot_be_asked_for_is_an_error_at_once() {
 fn watched(mode: XdpMode) -> (Attachment, InterfaceWatching) {
     let notifications = Notifications::begin().unwrap();
     let interface = interface_by_name(NEAR).unwrap();
-    let attachment = Attachment::open(interface.index, NEAR, Some(mode), Buffers::One).unwrap();
+    let attachment =
+        Attachment::open(interface.index, NEAR, Some(mode), Buffers::One, false).unwrap();
     let watched = Watched {
         index: interface.index,
         name: interface.name,

@@ -33,12 +33,15 @@ impl Joiner {
     pub(super) fn new(frames: usize, bytes: usize) -> io::Result<Self> {
         let stride = bytes.next_multiple_of(LINE);
         let arena = Arena::anonymous(frames * stride)?;
-        let (arena, free) = arena.into_frames(&[Layout {
-            first: 0,
-            count: frames,
-            capacity: bytes,
-            stride,
-        }]);
+        let (arena, free) = arena.into_frames(
+            &[Layout {
+                first: 0,
+                count: frames,
+                capacity: bytes,
+                stride,
+            }],
+            0,
+        );
         Ok(Self {
             frames: free.len(),
             free,

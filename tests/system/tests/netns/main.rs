@@ -14,6 +14,7 @@ mod isolation;
 mod killed;
 mod library;
 mod matrix;
+mod metadata;
 mod offloads;
 mod opened;
 mod pinging;
