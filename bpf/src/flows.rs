@@ -8,8 +8,6 @@ use crate::layout::{Layout, MAX_FLOWS, MapError};
 
 const KEY_SIZE: u32 = 20;
 const VALUE_SIZE: u32 = 4;
-/// Reserved: the presence of the key decides.
-const VALUE: [u8; VALUE_SIZE as usize] = [0; VALUE_SIZE as usize];
 
 pub(crate) const LAYOUT: Layout = Layout {
     name: "xwarp_flows",
@@ -32,9 +30,11 @@ impl Flows {
         Self { map }
     }
 
-    /// Makes the segments to (`addr`, `port`) ours; nothing changes if they are already.
-    pub fn insert(&self, addr: IpAddr, port: u16) -> Result<(), MapError> {
-        let inserted = self.map.update(&key(addr, port), &VALUE, MapFlags::ANY);
+    /// Makes the segments to (`addr`, `port`) ours, of a process whose first queue is `first`; nothing changes if they are already. As long as
+    /// that queue has a socket, segments at queues without one are dropped instead of passed to the kernel.
+    pub fn insert(&self, addr: IpAddr, port: u16, first: u32) -> Result<(), MapError> {
+        let value = first.to_ne_bytes();
+        let inserted = self.map.update(&key(addr, port), &value, MapFlags::ANY);
         inserted.map_err(|error| {
             // The kernel says E2BIG for this, which libbpf-rs does not tell from other errors.
             if self.map.keys().count() >= MAX_FLOWS as usize {

@@ -33,7 +33,7 @@
 /* What became of a frame, and the key of its counter; verdicts.rs has the same list. */
 enum verdict {
 	REDIRECTED,   /* also "nothing against it so far" while parsing */
-	NO_SOCKET,    /* our flow, but no socket in the slot of this queue */
+	NO_SOCKET,    /* our flow, but its process has gone: no socket in the slot of its first queue */
 	NOT_OUR_FLOW, /* TCP for somebody else */
 	NOT_TCP,
 	NOT_IP,
@@ -43,6 +43,7 @@ enum verdict {
 	EXTENSIONS,   /* IPv6 headers only the kernel handles: too many, or a route to follow */
 	GROUP_MAC,    /* TCP is unicast only (RFC 9293 section 3.9.2.3) */
 	VLAN,         /* the interface is in none: those that are on top of it have their own */
+	UNSERVED,     /* our flow, whose process serves other queues than this one: dropped */
 	VERDICTS,
 };
 
@@ -58,7 +59,7 @@ struct {
 	__uint(max_entries, MAX_FLOWS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct flow);
-	__type(value, __u32); /* reserved: the presence of the key decides */
+	__type(value, __u32); /* the first queue that its process serves */
 } xwarp_flows SEC(".maps");
 
 struct {
@@ -394,6 +395,23 @@ static __always_inline void count(__u32 queue, enum verdict verdict)
 		counters->frames[verdict] += 1;
 }
 
+/*
+ * What becomes of a segment of a flow of ours. Where its queue has no socket, but the flow's process has one at another, the segment is
+ * lost: the kernel, which knows nothing of the connection, would reset it, and after `ethtool -L` it can come back.
+ */
+static __always_inline enum verdict redirect(struct xdp_md *ctx, const __u32 *first, int *action)
+{
+	*action = bpf_redirect_map(&xwarp_xsks, ctx->rx_queue_index, XDP_PASS);
+	if (*action == XDP_REDIRECT) {
+		describe(ctx);
+		return REDIRECTED;
+	}
+	if (!bpf_map_lookup_elem(&xwarp_xsks, first))
+		return NO_SOCKET;
+	*action = XDP_DROP;
+	return UNSERVED;
+}
+
 static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 {
 	struct rest rest = {
@@ -405,18 +423,16 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 	struct flow flow = {};
 	enum verdict verdict = parse(&rest, &flow);
 	int action = XDP_PASS;
+	__u32 *first = NULL;
 
-	if (verdict == REDIRECTED && !bpf_map_lookup_elem(&xwarp_flows, &flow))
+	if (verdict == REDIRECTED)
+		first = bpf_map_lookup_elem(&xwarp_flows, &flow);
+	if (verdict == REDIRECTED && !first)
 		verdict = NOT_OUR_FLOW;
-	if (verdict == REDIRECTED && is_in_stripped_vlan(ctx))
+	if (first && is_in_stripped_vlan(ctx))
 		verdict = VLAN;
-	if (verdict == REDIRECTED) {
-		action = bpf_redirect_map(&xwarp_xsks, ctx->rx_queue_index, XDP_PASS);
-		if (action == XDP_REDIRECT)
-			describe(ctx);
-		else
-			verdict = NO_SOCKET;
-	}
+	else if (first)
+		verdict = redirect(ctx, first, &action);
 	/* Nothing here reads the board, but `xwarp stat` finds it as a map of the attached program. */
 	asm volatile("" : : "r"(&xwarp_board));
 	count(ctx->rx_queue_index, verdict);

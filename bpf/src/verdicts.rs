@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::layout::{Layout, MAX_QUEUES, MapError};
 
-const VERDICTS: u32 = 11;
+const VERDICTS: u32 = 12;
 /// The entry of all queues that have none of their own.
 const OTHER_QUEUES: u32 = MAX_QUEUES;
 const ALL_ROWS: Range<u32> = 0..OTHER_QUEUES + 1;
@@ -20,12 +20,12 @@ pub(crate) const LAYOUT: Layout = Layout {
     max_entries: MAX_QUEUES + 1,
 };
 
-/// What the program did with a frame and why. All but the first pass the frame to the kernel.
+/// What the program did with a frame and why. All but the first and the last pass the frame to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// A segment of ours, handed to the `AF_XDP` socket of its queue.
     Redirected,
-    /// A segment of ours, but its queue has no socket.
+    /// A segment of a flow of ours whose process has gone.
     NoSocket,
     /// A TCP segment for somebody else.
     NotOurFlow,
@@ -46,6 +46,8 @@ pub enum Verdict {
     GroupMac,
     /// A frame of a VLAN that the interface is not.
     Vlan,
+    /// A segment of ours at a queue without a socket, though its process has sockets at others. It is dropped.
+    Unserved,
 }
 
 impl Verdict {
@@ -62,6 +64,7 @@ impl Verdict {
         Self::Extensions,
         Self::GroupMac,
         Self::Vlan,
+        Self::Unserved,
     ];
 
     /// The name of its counter.
@@ -78,6 +81,7 @@ impl Verdict {
             Self::Extensions => "pass_extensions",
             Self::GroupMac => "pass_group_mac",
             Self::Vlan => "pass_vlan",
+            Self::Unserved => "drop_unserved_queue",
         }
     }
 }

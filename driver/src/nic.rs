@@ -540,6 +540,8 @@ fn describe(
 /// Which flows the XDP program redirects to us. Dropping it withdraws them, and takes the program off if we attached it.
 pub struct Steering {
     attachment: Attachment,
+    /// The first queue that has a socket.
+    first: u32,
     flows: Vec<SocketAddr>,
     board: Arc<StateBoard>,
 }
@@ -552,8 +554,10 @@ impl Steering {
         for (queue, socket) in open.sockets() {
             maps.sockets.set(queue, socket)?;
         }
+        let firsts = open.firsts();
         Ok(Self {
-            board: Arc::new(StateBoard::begin(&maps.board, open.firsts())?),
+            first: firsts.first().copied().unwrap_or_default(),
+            board: Arc::new(StateBoard::begin(&maps.board, firsts)?),
             attachment,
             flows: Vec::new(),
         })
@@ -573,7 +577,7 @@ impl Steering {
         self.attachment
             .maps()
             .flows
-            .insert(local.ip(), local.port())?;
+            .insert(local.ip(), local.port(), self.first)?;
         self.flows.push(local);
         Ok(())
     }

@@ -10,7 +10,8 @@ use xwarp_bpf::{Buffers, Maps, Steering, Verdict};
 
 use crate::frames::{ETHERNET_LEN, PORT, V4, V6};
 
-/// `XDP_PASS` and `XDP_REDIRECT` of <linux/bpf.h>.
+/// `XDP_DROP`, `XDP_PASS` and `XDP_REDIRECT` of <linux/bpf.h>.
+pub(crate) const DROP: u32 = 1;
 pub(crate) const PASS: u32 = 2;
 pub(crate) const REDIRECT: u32 = 4;
 
@@ -51,8 +52,8 @@ impl Kernel {
     /// The same with the program for such frames.
     pub(crate) fn steering(buffers: Buffers) -> Self {
         let mut kernel = Self::load(buffers);
-        kernel.maps.flows.insert(IpAddr::from(V4), PORT).unwrap();
-        kernel.maps.flows.insert(IpAddr::from(V6), PORT).unwrap();
+        kernel.maps.flows.insert(IpAddr::from(V4), PORT, 0).unwrap();
+        kernel.maps.flows.insert(IpAddr::from(V6), PORT, 0).unwrap();
         let socket = af_xdp_socket();
         kernel.maps.sockets.set(0, socket.as_fd()).unwrap();
         kernel.socket = Some(socket);

@@ -9,7 +9,7 @@ use xwarp_bpf::{Board, MapError, Maps, Shown, Sockets, Verdict, program_name};
 use xwarp_test_kit::needs_root;
 
 use crate::frames::{IPV4, PORT, SYN, TCP, V4, V6, ethernet, ipv4, tcp};
-use crate::kernel::{Kernel, PASS, REDIRECT, af_xdp_socket};
+use crate::kernel::{DROP, Kernel, PASS, REDIRECT, af_xdp_socket};
 
 const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(V4[0], V4[1], V4[2], V4[3]));
 
@@ -23,8 +23,8 @@ fn flow_is_ours_from_insert_to_remove() {
     let kernel = Kernel::empty();
     let flows = &kernel.maps.flows;
     assert_eq!(kernel.run(&frame()), (PASS, Verdict::NotOurFlow));
-    flows.insert(OURS, PORT).unwrap();
-    flows.insert(OURS, PORT).unwrap();
+    flows.insert(OURS, PORT, 0).unwrap();
+    flows.insert(OURS, PORT, 0).unwrap();
     assert!(flows.contains(OURS, PORT).unwrap());
     assert!(!flows.contains(OURS, PORT + 1).unwrap());
     assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
@@ -39,7 +39,7 @@ fn clear_forgets_every_flow() {
     let kernel = Kernel::with_flows_and_socket();
     let flows = &kernel.maps.flows;
     for port in 1..=1000 {
-        flows.insert(OURS, port).unwrap();
+        flows.insert(OURS, port, 0).unwrap();
     }
     flows.clear().unwrap();
     assert!(!(1..=1000).any(|port| flows.contains(OURS, port).unwrap()));
@@ -53,10 +53,10 @@ fn full_table_refuses_one_more_and_keeps_the_rest() {
     let kernel = Kernel::empty();
     let flows = &kernel.maps.flows;
     for port in 0..=u16::MAX {
-        flows.insert(OURS, port).unwrap();
+        flows.insert(OURS, port, 0).unwrap();
     }
     let other = IpAddr::from(V6);
-    let refused = flows.insert(other, PORT).unwrap_err();
+    let refused = flows.insert(other, PORT, 0).unwrap_err();
     assert!(
         matches!(refused, MapError::Full { flow } if flow.ip() == other),
         "{refused}"
@@ -65,7 +65,7 @@ fn full_table_refuses_one_more_and_keeps_the_rest() {
         refused.to_string(),
         "[fd00::2]:4748 cannot be steered: all 65536 flows are in use"
     );
-    flows.insert(OURS, PORT).unwrap();
+    flows.insert(OURS, PORT, 0).unwrap();
 }
 
 #[test]
@@ -90,12 +90,27 @@ fn slot_is_full_from_set_to_unset_or_close() {
 fn socket_of_another_queue_does_not_count() {
     needs_root!();
     let kernel = Kernel::empty();
-    kernel.maps.flows.insert(OURS, PORT).unwrap();
+    kernel.maps.flows.insert(OURS, PORT, 0).unwrap();
     let socket = af_xdp_socket();
     for queue in 1..Sockets::MAX_QUEUES {
         kernel.maps.sockets.set(queue, socket.as_fd()).unwrap();
     }
     assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+}
+
+/// The kernel would reset a connection that lives.
+#[test]
+fn frame_at_an_unserved_queue_is_dropped_as_long_as_the_process_lives() {
+    needs_root!();
+    let kernel = Kernel::empty();
+    let socket = af_xdp_socket();
+    for first in 1..Sockets::MAX_QUEUES {
+        kernel.maps.flows.insert(OURS, PORT, first).unwrap();
+        kernel.maps.sockets.set(first, socket.as_fd()).unwrap();
+        assert_eq!(kernel.run(&frame()), (DROP, Verdict::Unserved));
+        kernel.maps.sockets.unset(first).unwrap();
+        assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
+    }
 }
 
 #[test]
@@ -127,7 +142,7 @@ fn maps_found_by_program_id_are_the_programs_own() {
         program_name(kernel.program_id()).unwrap().as_deref(),
         Some("steer")
     );
-    found.flows.insert(OURS, PORT).unwrap();
+    found.flows.insert(OURS, PORT, 0).unwrap();
     assert_eq!(kernel.run(&frame()), (PASS, Verdict::NoSocket));
     assert_eq!(found.verdicts.counters().unwrap().get(Verdict::NoSocket), 1);
 }

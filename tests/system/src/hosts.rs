@@ -55,7 +55,7 @@ pub struct Hosts {
     /// For files.
     pub work: WorkDir,
     mtu: u32,
-    _switch: Option<Host>,
+    switch: Option<Host>,
     _lock: Exclusive,
 }
 
@@ -96,9 +96,17 @@ impl Hosts {
             b,
             work: WorkDir::new("xwsys"),
             mtu: shape.mtu,
-            _switch: switch,
+            switch,
             _lock: lock,
         }
+    }
+
+    /// Has the switch spread what it sends to the server over its first receive queues, so many of them.
+    pub fn spread_over(&self, queues: u32) {
+        let switch = self.switch.as_ref().expect("a switched cable");
+        let mut command = switch.command("ethtool");
+        command.args(["-L", PORTS[1], "tx", &queues.to_string()]);
+        output_of(command);
     }
 
     /// The server's address.

@@ -19,7 +19,7 @@ impl Program {
         let steering = loaded.unwrap_or_else(|error| panic!("this test runs as root: {error}"));
         let maps = steering.maps().expect("maps of its own");
         for address in [IpAddr::from(OURS_V4), IpAddr::from(OURS_V6)] {
-            maps.flows.insert(address, PORT).expect("room");
+            maps.flows.insert(address, PORT, 0).expect("room");
         }
         Self { steering, maps }
     }

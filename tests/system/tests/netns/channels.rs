@@ -1,0 +1,101 @@
+//! Frames come to queues that nobody serves, as after `ethtool -L` or `ethtool -X`.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use serde_json::Value;
+use xwarp::config::{NicConfig, Progress, Queues};
+use xwarp::{CompletionQueue, Opcode, QpConfig, Rnic, RnicConfig};
+use xwarp_system_tests::{DEV, Host, Hosts, Shape, TIMEOUT, eventually};
+use xwarp_test_kit::{End, needs_root, next_success, pattern_of};
+
+/// Receive queues of each interface.
+const MOST: u32 = 4;
+/// Those that the server's RNIC serves.
+const SERVED: u32 = 2;
+/// Connections. Each has its queue by chance: all have one that is served once in 2^16 times.
+const CONNECTIONS: u64 = 16;
+/// Bytes of each message, which takes several segments.
+const LEN: u32 = 20_000;
+
+/// Two hosts with a switch between them, which spreads frames over the queues that the server serves.
+fn hosts() -> Hosts {
+    let hosts = Hosts::shaped(Shape {
+        queues: MOST,
+        switched: true,
+        ..Shape::default()
+    });
+    hosts.spread_over(SERVED);
+    hosts
+}
+
+fn open(host: &Host, queues: Queues) -> Rnic {
+    let nic = NicConfig::default().queues(queues).engines(Some(2));
+    let config = RnicConfig::default().nic(nic).progress(Progress::Thread);
+    host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
+}
+
+fn end(rnic: &Rnic, cq: &CompletionQueue, which: u64) -> End {
+    let pd = rnic.allocate_pd().expect("a protection domain");
+    let mut end = End::new(&pd, cq, &QpConfig::default(), LEN as usize);
+    let bytes = pattern_of(which, LEN as usize);
+    end.source.bytes().write(0, &bytes).expect("its length");
+    end.post_recv(which, LEN);
+    end
+}
+
+/// Connected ends, those of the client first.
+fn connect(hosts: &Hosts, rnics: &[Rnic; 2], cqs: &[CompletionQueue; 2]) -> [Vec<End>; 2] {
+    let server = SocketAddr::new(Hosts::SERVER, 7471);
+    let mut listener = hosts.b.run(|| rnics[1].listen(server)).expect("a port");
+    let ends = |side: usize| (0..CONNECTIONS).map(move |id| end(&rnics[side], &cqs[side], id));
+    let [mut near, mut far]: [Vec<End>; 2] = [0, 1].map(|side| ends(side).collect());
+    for (initiator, responder) in near.iter_mut().zip(&mut far) {
+        thread::scope(|scope| {
+            scope.spawn(|| responder.accept(&mut listener, b""));
+            let connected = hosts.a.run(|| initiator.qp.connect(server, b"", TIMEOUT));
+            connected.expect("a connection");
+        });
+    }
+    [near, far]
+}
+
+/// How many frames came to queues that nobody serves.
+fn unserved(host: &Host) -> u64 {
+    let told = host.xwarp(&format!("status {DEV} --json")).succeeded();
+    let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let count = &told["counters"]["drop_unserved_queue"];
+    count.as_u64().expect("a count")
+}
+
+/// The kernel, which knows nothing of the connections, would reset them.
+#[test]
+fn connections_outlive_frames_at_queues_that_nobody_serves() {
+    needs_root!();
+    let hosts = hosts();
+    let served = Queues::Some {
+        first: 0,
+        count: SERVED,
+    };
+    let rnics = [open(&hosts.a, Queues::All), open(&hosts.b, served)];
+    let mut cqs = rnics
+        .each_ref()
+        .map(|rnic| rnic.create_cq(256).expect("a queue"));
+    let [mut near, far] = connect(&hosts, &rnics, &cqs);
+    hosts.spread_over(MOST);
+    for (id, end) in (0..).zip(&mut near) {
+        end.post(end.send(id, LEN));
+    }
+    eventually("frames come to a queue that nobody serves", || {
+        unserved(&hosts.b) > 0
+    });
+    hosts.spread_over(SERVED);
+    for _ in 0..CONNECTIONS {
+        assert_eq!(next_success(&mut cqs[1]).opcode, Opcode::Receive);
+        assert_eq!(next_success(&mut cqs[0]).opcode, Opcode::Send);
+    }
+    for (id, end) in (0..).zip(&far) {
+        let same = end.sink.bytes().to_vec() == pattern_of(id, LEN as usize);
+        assert!(same, "connection {id}");
+    }
+}
