@@ -42,24 +42,15 @@ impl Rings {
         }
     }
 
-    /// The completion that is next.
-    pub(crate) fn peek(&mut self) -> Option<&Cqe> {
-        if !self.others.is_empty() {
-            self.seek();
-        }
-        self.current.entries.peek().ok()
-    }
-
     /// Lends the completions that are next, at most so many, for some of the oldest to be taken.
     #[inline]
     pub(crate) fn next_run(&mut self, most: usize) -> (&mut Consumer<Cqe>, usize) {
-        let allowed = if self.others.is_empty() {
-            most
+        let there = if self.others.is_empty() {
+            self.current.entries.slots()
         } else {
-            most.min(self.seek())
+            self.seek()
         };
-        let there = self.current.entries.slots().min(allowed);
-        (&mut self.current.entries, there)
+        (&mut self.current.entries, there.min(most))
     }
 
     /// So many were taken; the next are another engine's.
@@ -79,8 +70,8 @@ impl Rings {
 
     /// Takes the completion that is next.
     fn pop(&mut self) -> Option<Cqe> {
-        self.peek()?;
-        let entry = self.current.entries.pop().ok();
+        let (ring, there) = self.next_run(1);
+        let entry = (there > 0).then(|| ring.pop().ok()).flatten();
         self.pass(usize::from(entry.is_some()));
         entry
     }
@@ -96,30 +87,33 @@ impl Rings {
     }
 
     /// Goes on with other rings, in the order of the engines. What the former ones have is appended to `backlog`.
+    ///
+    /// A queue pair may move while the engines change their rings, one after the other. What is left in a former ring then follows something
+    /// in the new ring of another engine, which is appended, too.
     pub(crate) fn replace(
         &mut self,
         rings: impl Iterator<Item = Consumer<Cqe>>,
         backlog: &mut VecDeque<Cqe>,
     ) {
-        backlog.extend(std::iter::from_fn(|| self.pop()));
-        for (engine, entries) in rings.enumerate() {
+        let mut new: VecDeque<_> = rings.enumerate().collect();
+        while let Some((engine, entries)) = new.pop_front() {
+            backlog.extend(std::iter::from_fn(|| self.pop()));
             let mut all = self.others.iter_mut().chain([&mut self.current]);
-            if let Some(ring) = all.find(|ring| ring.engine == engine) {
-                ring.entries = entries;
+            match all.find(|ring| ring.engine == engine) {
+                Some(ring) if ring.entries.is_empty() => ring.entries = entries,
+                Some(_) => new.push_back((engine, entries)),
+                None => {}
             }
         }
     }
 
-    /// Goes to the next ring that has a completion which may be polled now; how many of them may. 0: there is none.
+    /// Goes to the next ring that has completions which may be polled now; how many of them may. 0: there is none.
     #[inline(never)]
     fn seek(&mut self) -> usize {
         for _ in 0..=self.others.len() {
-            // Asked first: see `CqOrders::allowed`.
-            if !self.current.entries.is_empty() {
-                let allowed = self.allowed();
-                if allowed > 0 {
-                    return allowed;
-                }
+            let allowed = self.allowed();
+            if allowed > 0 {
+                return allowed;
             }
             self.rotate();
         }
@@ -128,6 +122,11 @@ impl Rings {
 
     /// How many completions of the current ring may be polled before something in other rings.
     fn allowed(&self) -> usize {
+        // Counted first: see `CqOrders::allowed`.
+        let seen = self.current.entries.slots();
+        if seen == 0 {
+            return 0;
+        }
         let next = CqPlace {
             engine: self.current.engine,
             count: self.current.polled,
@@ -136,8 +135,7 @@ impl Rings {
             let ring = self.all().find(|ring| ring.engine == engine);
             ring.map_or(u64::MAX, |ring| ring.polled)
         };
-        let allowed = self.shared.orders().allowed(next, polled);
-        usize::try_from(allowed).unwrap_or(usize::MAX)
+        self.shared.orders().allowed(next, seen, polled)
     }
 
     fn rotate(&mut self) {
@@ -145,5 +143,84 @@ impl Rings {
             let former = std::mem::replace(&mut self.current, next);
             self.others.push_back(former);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rtrb::{Producer, RingBuffer};
+    use xwarp_rnic::model::{WorkCompletion, WrId};
+    use xwarp_rnic::queues::SlotTable;
+
+    const ENGINES: usize = 2;
+
+    fn ends() -> (Vec<Producer<Cqe>>, Vec<Consumer<Cqe>>) {
+        (0..ENGINES).map(|_| RingBuffer::new(8)).unzip()
+    }
+
+    /// Rings of two engines, and these engines' ends.
+    fn rings(shared: &Arc<CqShared>) -> (Vec<Producer<Cqe>>, Rings) {
+        let (producers, consumers) = ends();
+        let mut consumers = consumers.into_iter();
+        let first = consumers.next().unwrap();
+        (producers, Rings::new(first, consumers, shared))
+    }
+
+    fn put(ring: &mut Producer<Cqe>, numbers: impl IntoIterator<Item = u64>) {
+        let mut completion = WorkCompletion::empty();
+        let slots = SlotTable::new(1, 0).unwrap();
+        let [slots, _] = slots.pair(completion.qp);
+        for number in numbers {
+            completion.wr_id = WrId(number);
+            assert!(ring.push(Cqe { completion, slots }).is_ok());
+        }
+    }
+
+    fn numbers(all: impl IntoIterator<Item = Cqe>) -> Vec<u64> {
+        let ids = all.into_iter().map(|it| it.completion.wr_id.0);
+        ids.collect()
+    }
+
+    fn rest(rings: &mut Rings) -> Vec<u64> {
+        numbers(std::iter::from_fn(|| rings.pop()))
+    }
+
+    /// What lies before `first` of the one engine is polled before what lies behind `then` of the other.
+    fn order(shared: &CqShared, first: (usize, u64), then: (usize, u64)) {
+        let place = |(engine, count)| CqPlace { engine, count };
+        shared.orders().put(place(first), place(then));
+    }
+
+    #[test]
+    fn engines_are_polled_in_turn_but_for_what_must_wait() {
+        let shared = Arc::new(CqShared::new());
+        let (mut engines, mut rings) = rings(&shared);
+        put(&mut engines[0], [1, 2, 3]);
+        put(&mut engines[1], [11, 12]);
+        order(&shared, (0, 3), (1, 1));
+        assert_eq!(rings.next_run(2).1, 2);
+        rings.current.entries.pop().unwrap();
+        rings.pass(1);
+        assert_eq!(rings.next_run(2).1, 1, "12 waits for 3");
+        assert_eq!(rest(&mut rings), [11, 2, 3, 12]);
+    }
+
+    /// The queue pair moves from engine 0, which has the new ring already, to engine 1, which still has the former one.
+    #[test]
+    fn completions_of_a_queue_pair_that_moves_during_a_resize_come_in_order() {
+        let shared = Arc::new(CqShared::new());
+        let (mut former, mut rings) = rings(&shared);
+        let (mut new, consumers) = ends();
+        put(&mut former[0], [1, 2]);
+        put(&mut new[0], [3]);
+        order(&shared, (0, 3), (1, 0));
+        put(&mut former[1], [4, 5]);
+        put(&mut new[1], [6]);
+        let mut backlog = VecDeque::new();
+        rings.replace(consumers.into_iter(), &mut backlog);
+        let mut all = numbers(backlog);
+        all.extend(rest(&mut rings));
+        assert_eq!(all, [1, 2, 3, 4, 5, 6]);
     }
 }

@@ -31,18 +31,18 @@ pub struct CqOrders {
 
 impl CqOrders {
     /// What lies before `first` is to be polled before what lies behind `then`, where nothing has been put yet.
-    pub(crate) fn put(&self, first: CqPlace, then: CqPlace) {
+    pub fn put(&self, first: CqPlace, then: CqPlace) {
         let mut pending = self.pending.lock();
         pending.push(Order { first, then });
         // Before what lies behind `then` is put there: whoever finds that finds this.
         self.any.store(true, Ordering::Release);
     }
 
-    /// How many completions may be polled now at `next`, of those that the caller has seen there. `polled` tells how many were polled of
-    /// an engine's ring.
-    pub fn allowed(&self, next: CqPlace, polled: impl Fn(usize) -> u64) -> u64 {
+    /// How many of the `seen` completions at `next` may be polled now. Those that come meanwhile may have to wait, so the caller counts first.
+    /// `polled` tells how many were polled of an engine's ring.
+    pub fn allowed(&self, next: CqPlace, seen: usize, polled: impl Fn(usize) -> u64) -> usize {
         if !self.any.load(Ordering::Acquire) {
-            return u64::MAX;
+            return seen;
         }
         let mut pending = self.pending.lock();
         pending.retain(|order| polled(order.first.engine) < order.first.count);
@@ -53,7 +53,8 @@ impl CqOrders {
             .iter()
             .filter(|order| order.then.engine == next.engine);
         let allowed = here.map(|order| order.then.count.saturating_sub(next.count));
-        allowed.min().unwrap_or(u64::MAX)
+        let allowed = allowed.min().unwrap_or(u64::MAX);
+        usize::try_from(allowed).map_or(seen, |allowed| seen.min(allowed))
     }
 }
 
@@ -68,13 +69,14 @@ mod tests {
     #[test]
     fn what_follows_waits_for_what_was_left_behind_and_for_nothing_else() {
         let orders = CqOrders::default();
-        assert_eq!(orders.allowed(place(1, 0), |_| 0), u64::MAX);
+        assert_eq!(orders.allowed(place(1, 0), 9, |_| 0), 9);
         orders.put(place(0, 5), place(1, 3));
         let polled = |engine| [4, 1][engine];
-        assert_eq!(orders.allowed(place(1, 1), polled), 2);
-        assert_eq!(orders.allowed(place(1, 3), polled), 0);
-        assert_eq!(orders.allowed(place(0, 4), polled), u64::MAX);
-        assert_eq!(orders.allowed(place(1, 3), |_| 5), u64::MAX);
+        assert_eq!(orders.allowed(place(1, 1), 9, polled), 2);
+        assert_eq!(orders.allowed(place(1, 1), 1, polled), 1);
+        assert_eq!(orders.allowed(place(1, 3), 9, polled), 0);
+        assert_eq!(orders.allowed(place(0, 4), 9, polled), 9);
+        assert_eq!(orders.allowed(place(1, 3), 9, |_| 5), 9);
     }
 
     #[test]
@@ -87,7 +89,7 @@ mod tests {
             let before = polled;
             for engine in [1, 0] {
                 let next = place(engine, polled[engine]);
-                if polled[engine] < 4 && orders.allowed(next, |engine| polled[engine]) > 0 {
+                if polled[engine] < 4 && orders.allowed(next, 1, |engine| polled[engine]) > 0 {
                     polled[engine] += 1;
                     assert!(polled[1] < 2 || polled[0] >= 2, "{polled:?}");
                     assert!(polled[0] < 3 || polled[1] >= 1, "{polled:?}");
