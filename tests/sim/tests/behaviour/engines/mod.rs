@@ -1,5 +1,6 @@
 //! An RNIC with several engines: what its objects are to each other, whatever engine a queue pair is on.
 
+mod alike;
 mod crossing;
 mod failure;
 mod moving;
