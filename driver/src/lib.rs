@@ -17,6 +17,7 @@ mod frame_copies;
 mod frame_pool;
 mod hairpin;
 mod levels;
+mod mapping;
 mod memory_io;
 mod named;
 pub mod net;

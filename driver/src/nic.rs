@@ -392,6 +392,7 @@ fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
         ring: sizes.ring,
         posted: sizes.posted,
         region_bytes: config.region_bytes,
+        node: net::memory_node(interface),
     }
 }
 
@@ -504,6 +505,7 @@ fn open_probe(target: &Target<'_>) -> Result<XdpIo, NicError> {
         ring: PROBE_RING,
         posted: 0,
         region_bytes: 0,
+        node: None,
     })?;
     Ok(XdpIo::open(target, FRAME_CAPACITY, memory)?)
 }

@@ -1,15 +1,11 @@
 //! One mapping registered with the kernel: frames first, then the region area.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
 use std::io;
-use std::num::NonZeroUsize;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-
 use crate::frame::{Arena, Frame, Layout};
+use crate::mapping::{Pages, SharedMapping};
 use crate::region::RegionPool;
 use crate::xsk::{RingSet, Socket, UmemArea};
 
@@ -37,7 +33,7 @@ pub enum UmemError {
     NotPermitted,
     /// The kernel refused the memory.
     #[error(
-        "the kernel would not take {bytes} bytes of packet memory: {reason}; without CAP_IPC_LOCK the limit is `ulimit -l`"
+        "the kernel would not take {bytes} bytes of packet memory: {reason}; free some, raise the memory limit of the control group, or without CAP_IPC_LOCK that of `ulimit -l`"
     )]
     Register {
         /// Bytes of frames and regions.
@@ -77,6 +73,8 @@ pub(crate) struct Wanted {
     pub(crate) posted: u32,
     /// Bytes of the region area at least.
     pub(crate) region_bytes: usize,
+    /// The memory node of the NIC, where there are several.
+    pub(crate) node: Option<u32>,
 }
 
 /// Chunks that a frame to send takes. Like those that are received, it begins behind the headroom, so that a frame of either kind takes one
@@ -139,7 +137,7 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
     let chunks = frame_chunks + wanted.region_bytes.div_ceil(CHUNK);
     let (bytes, begin) = (chunks.saturating_mul(CHUNK), frame_chunks * CHUNK);
     let (arena, socket, rings) =
-        register(bytes, wanted.ring).map_err(|error| refusal(&error, bytes))?;
+        register(bytes, wanted.ring, wanted.node).map_err(|error| refusal(&error, bytes))?;
     let (arena, mut frames) = arena.into_frames(&layouts, HEADROOM);
     let mapping = Arc::clone(&arena);
     // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a descriptor of it.
@@ -158,21 +156,43 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
 }
 
 /// Maps memory, and registers it with a new socket.
-fn register(bytes: usize, ring: u32) -> io::Result<(Arena, Socket, RingSet)> {
+fn register(bytes: usize, ring: u32, node: Option<u32>) -> io::Result<(Arena, Socket, RingSet)> {
     let socket = Socket::open()?;
-    let mapping = SharedMapping::new(bytes)?;
-    let base = mapping.start.cast();
-    socket.register(&UmemArea {
-        address: base.addr().get() as u64,
-        bytes: bytes as u64,
-        chunk: CHUNK_BYTES,
-    })?;
+    let mut mapping = Err(io::ErrorKind::InvalidInput.into());
+    for &pages in Pages::tried_for(bytes) {
+        mapping = registered(&socket, bytes, pages, node);
+        match &mapping {
+            Ok(_) => log::debug!("{bytes} bytes of packet memory: {pages:?} pages"),
+            Err(error) => log::debug!("no {pages:?} pages of packet memory: {error}"),
+        }
+        if mapping.is_ok() {
+            break;
+        }
+    }
+    let mapping = mapping?;
+    let base = mapping.start();
     let rings = socket.rings(ring)?;
     socket.take_all_at_once(ring)?;
     // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached only through the frames and regions cut
     // from the arena, and by the kernel through the rings.
     let arena = unsafe { Arena::new(base, bytes, Box::new(mapping)) };
     Ok((arena, socket, rings))
+}
+
+/// Maps such pages and registers them. The kernel pins all of them, so that they must be there.
+fn registered(
+    socket: &Socket,
+    bytes: usize,
+    pages: Pages,
+    node: Option<u32>,
+) -> io::Result<SharedMapping> {
+    let mapping = SharedMapping::new(bytes, pages, node)?;
+    socket.register(&UmemArea {
+        address: mapping.start().addr().get() as u64,
+        bytes: bytes as u64,
+        chunk: CHUNK_BYTES,
+    })?;
+    Ok(mapping)
 }
 
 fn refusal(error: &io::Error, bytes: usize) -> UmemError {
@@ -182,37 +202,6 @@ fn refusal(error: &io::Error, bytes: usize) -> UmemError {
             bytes,
             reason: crate::error_chain(error),
         },
-    }
-}
-
-/// Anonymous memory that a forked child shares, so that a fork copies none of it: the kernel goes on writing where the parent reads.
-struct SharedMapping {
-    start: NonNull<c_void>,
-    bytes: usize,
-}
-
-// SAFETY: it is only an address and a length. The memory is reached through the arena that owns it.
-unsafe impl Send for SharedMapping {}
-// SAFETY: as for Send.
-unsafe impl Sync for SharedMapping {}
-
-impl SharedMapping {
-    fn new(bytes: usize) -> io::Result<Self> {
-        let len = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // All pages at once, as the kernel pins them anyway.
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
-        // SAFETY: the kernel chooses an address where nothing is.
-        let start = unsafe { mmap_anonymous(None, len, protection, flags) }?;
-        Ok(Self { start, bytes })
-    }
-}
-
-impl Drop for SharedMapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this one's own, and who reaches its memory keeps it from being dropped.
-        let unmapped = unsafe { munmap(self.start, self.bytes) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 
@@ -228,6 +217,7 @@ mod tests {
             ring,
             posted: 0,
             region_bytes: 0,
+            node: None,
         }
     }
 

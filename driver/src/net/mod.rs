@@ -31,8 +31,8 @@ pub use ethtool::{
     Channels, DriverRings, Rss, Setting, rss, strips_vlan_tags, switch_offloads_off,
     switch_offloads_on,
 };
-pub(crate) use hardware::zero_copy_rings;
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
+pub(crate) use hardware::{memory_node, zero_copy_rings};
 pub use interface::{
     Interface, InterfaceError, LinkLayer, MacAddr, addresses_of, interface_by_name,
     interface_with_address, interfaces,

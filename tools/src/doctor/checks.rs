@@ -15,6 +15,8 @@ const SEVERAL_BUFFERS: (u32, u32) = (6, 6);
 const BURST: u32 = 512;
 /// Bytes of memory that an RNIC locks unless told otherwise: frames and regions.
 const LOCKED: u64 = (16 + 64) << 20;
+/// Bytes of a huge page, as an RNIC takes them.
+const HUGE_PAGE: u64 = 2 << 20;
 
 /// All of them, in the order in which they are told.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
@@ -283,11 +285,18 @@ fn checksums(facts: &Facts) -> Finding {
 }
 
 fn locked_memory(facts: &Facts) -> Finding {
-    let about = "memory";
-    let (limit, needed) = (facts.host.lockable >> 20, LOCKED >> 20);
+    let (about, needed) = ("memory", LOCKED >> 20);
+    if let Some(left) = facts.host.group_leaves.filter(|left| *left < LOCKED) {
+        let says = format!(
+            "the control group leaves {} MiB, and an RNIC takes {needed}: raise its memory.max",
+            left >> 20
+        );
+        return Finding::fail(about, says);
+    }
     if facts.host.locks_any_memory() {
         return Finding::pass(about, "may be locked without limit");
     }
+    let limit = facts.host.lockable >> 20;
     if facts.host.lockable < LOCKED {
         return Finding::fail(
             about,
@@ -299,11 +308,18 @@ fn locked_memory(facts: &Facts) -> Finding {
 }
 
 fn huge_pages(facts: &Facts) -> Finding {
-    let (free, bytes) = facts.host.huge_pages;
-    Finding::pass(
-        "huge pages",
-        format!("{free} of {} KiB are free; xwarp uses none", bytes >> 10),
-    )
+    let wanted = LOCKED.div_ceil(HUGE_PAGE);
+    let free = facts.host.huge_pages.unwrap_or_default();
+    let says = if free >= wanted {
+        format!("{free} of 2 MiB are free, and an RNIC takes {wanted}")
+    } else if facts.host.makes_huge_pages {
+        format!("{free} of 2 MiB are set aside, but the kernel makes others for an RNIC")
+    } else {
+        format!(
+            "{free} of 2 MiB are free, and an RNIC would take {wanted}: set them aside with `sysctl vm.nr_hugepages={wanted}`, or do without"
+        )
+    };
+    Finding::pass("huge pages", says)
 }
 
 fn interrupts(facts: &Facts) -> Finding {

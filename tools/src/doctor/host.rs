@@ -4,6 +4,8 @@ use std::fs;
 
 use nix::sys::resource::{Resource, getrlimit};
 
+use super::group;
+
 /// Capabilities that opening an RNIC takes, with their numbers (linux/capability.h).
 const NEEDED: [(u32, &str); 4] = [
     (12, "CAP_NET_ADMIN"),
@@ -11,6 +13,8 @@ const NEEDED: [(u32, &str); 4] = [
     (21, "CAP_SYS_ADMIN"),
     (39, "CAP_BPF"),
 ];
+const FREE_HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+const SHARED_HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// With it, no limit of locked memory counts.
 const IPC_LOCK: u32 = 14;
 
@@ -25,15 +29,18 @@ pub(super) struct Host {
     capabilities: u64,
     /// Bytes of memory that this process may lock.
     pub(super) lockable: u64,
-    /// Free huge pages, and the bytes of each.
-    pub(super) huge_pages: (u64, u64),
+    /// Bytes of memory that the control group of this process leaves it; `None` without a limit.
+    pub(super) group_leaves: Option<u64>,
+    /// Free huge pages of 2 MiB; `None` if this kernel has none of that size.
+    pub(super) huge_pages: Option<u64>,
+    /// Whether the kernel makes huge pages of shared memory for who asks.
+    pub(super) makes_huge_pages: bool,
 }
 
 impl Host {
     pub(super) fn read() -> anyhow::Result<Self> {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         let status = fs::read_to_string("/proc/self/status")?;
-        let memory = fs::read_to_string("/proc/meminfo")?;
         let capabilities = (field(&status, "CapEff:"))
             .and_then(|mask| u64::from_str_radix(mask, 16).ok())
             .unwrap_or_default();
@@ -42,10 +49,11 @@ impl Host {
             release: release.trim().to_owned(),
             capabilities,
             lockable: getrlimit(Resource::RLIMIT_MEMLOCK)?.0,
-            huge_pages: (
-                number(&memory, "HugePages_Free:"),
-                number(&memory, "Hugepagesize:") << 10,
-            ),
+            group_leaves: group::memory_left(),
+            huge_pages: (fs::read_to_string(FREE_HUGE_PAGES).ok())
+                .and_then(|count| count.trim().parse().ok()),
+            makes_huge_pages: fs::read_to_string(SHARED_HUGE_PAGES)
+                .is_ok_and(|setting| makes_huge_pages(&setting)),
         })
     }
 
@@ -72,7 +80,9 @@ impl Host {
             release: release.to_owned(),
             capabilities: u64::MAX,
             lockable: 8 << 20,
-            huge_pages: (0, 2 << 20),
+            group_leaves: None,
+            huge_pages: Some(0),
+            makes_huge_pages: false,
         }
     }
 
@@ -91,10 +101,11 @@ fn field<'a>(file: &'a str, name: &str) -> Option<&'a str> {
     line.split_whitespace().next()
 }
 
-fn number(file: &str, name: &str) -> u64 {
-    field(file, name)
-        .and_then(|word| word.parse().ok())
-        .unwrap_or_default()
+/// The setting lists all values, the one that counts in brackets.
+fn makes_huge_pages(setting: &str) -> bool {
+    ["[always]", "[within_size]", "[advise]", "[force]"]
+        .iter()
+        .any(|value| setting.contains(value))
 }
 
 /// `6.18.3-arch1` is (6, 18). Zeros stand for what is not a number.
@@ -118,9 +129,18 @@ mod tests {
     }
 
     #[test]
+    fn setting_in_brackets_counts() {
+        let setting = |chosen: &str| {
+            let all = "always within_size advise never deny force";
+            makes_huge_pages(&all.replace(chosen, &format!("[{chosen}]")))
+        };
+        assert!(setting("always") && setting("advise"));
+        assert!(!setting("never") && !setting("deny"));
+    }
+
+    #[test]
     fn this_machine_can_be_read() {
         let host = Host::read().unwrap();
         assert!(host.kernel >= (5, 0), "{host:?}");
-        assert!(host.huge_pages.1 >= 1 << 20, "{host:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 mod checks;
 mod finding;
+mod group;
 mod host;
 
 use std::process::ExitCode;

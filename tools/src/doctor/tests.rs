@@ -153,6 +153,31 @@ fn process_without_capabilities_can_lock_little_memory() {
 }
 
 #[test]
+fn control_group_with_too_little_memory_is_complained_of() {
+    let mut found = facts();
+    found.host.group_leaves = Some(79 << 20);
+    let (verdict, about, _) = complaint(&found);
+    assert_eq!((verdict, about), (Verdict::Fail, "memory"));
+    found.host.group_leaves = Some(80 << 20);
+    assert_eq!(complaints(&found), []);
+}
+
+#[test]
+fn huge_pages_are_told_as_an_rnic_finds_them() {
+    let mut found = facts();
+    let says = |found: &Facts| {
+        let all = checks::all(found);
+        let finding = all.iter().find(|finding| finding.about == "huge pages");
+        finding.expect("a finding").says.clone()
+    };
+    assert!(says(&found).contains("vm.nr_hugepages=40"));
+    found.host.makes_huge_pages = true;
+    assert!(says(&found).contains("makes others"));
+    found.host.huge_pages = Some(40);
+    assert_eq!(says(&found), "40 of 2 MiB are free, and an RNIC takes 40");
+}
+
+#[test]
 fn interface_is_complained_of_for_what_it_lacks() {
     let broken: [fn(&mut Interface); 4] = [
         |interface| interface.up = false,

@@ -71,6 +71,11 @@ pub(crate) fn zero_copy_rings(index: u32) -> Result<Option<DriverRings>, Netlink
     }
 }
 
+/// The memory node that the device of `interface` is at, where there are several.
+pub(crate) fn memory_node(interface: &Interface) -> Option<u32> {
+    Directory::of(interface)?.node()
+}
+
 /// Those of the queues, if the kernel tells them; else all of the device.
 fn interrupts(index: u32, directory: Option<&Directory>) -> Result<Vec<u32>, NetlinkError> {
     let of_queues = netdev::interrupts(index)?;

@@ -9,6 +9,7 @@ mod examples;
 mod failing;
 mod flooding;
 mod hostile;
+mod huge_pages;
 mod interface;
 mod interrupting;
 mod isolation;
