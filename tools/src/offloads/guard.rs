@@ -1,7 +1,9 @@
 //! The guard: changes the offloads of an interface, and puts them back when the process that it guards has ended.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use std::{io, thread};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use nix::unistd::setsid;
+use nix::unistd::{dup2_stderr, setsid};
 use xwarp_driver::net::{self, Interface};
 use xwarp_driver::{process_end, sleep_on};
 
@@ -50,11 +52,23 @@ pub(crate) fn guard(args: &GuardArgs) -> anyhow::Result<()> {
     setsid()?;
     match Guarded::begin(args) {
         Ok(guarded) => {
+            let_go_of_readers()?;
             print_line!("{DONE} {}", guarded.off.join(" "))?;
             guarded.wait()
         }
         Err(error) => Ok(print_line!("{FAILED} {error:#}")?),
     }
+}
+
+/// Lets go of a standard error that somebody reads to its end: that is the end of the process, not of the guard.
+fn let_go_of_readers() -> io::Result<()> {
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let kind = stderr.metadata()?.file_type();
+    if kind.is_fifo() || kind.is_socket() {
+        let nobody = File::options().write(true).open("/dev/null")?;
+        dup2_stderr(nobody)?;
+    }
+    Ok(())
 }
 
 /// Offloads that are off, and the process that wants them off.
