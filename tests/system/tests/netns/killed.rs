@@ -11,17 +11,33 @@ use xwarp_test_kit::needs_root;
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// Where the server listens.
 const SERVER: SocketAddr = SocketAddr::new(Hosts::SERVER, xwarp_system_tests::PERF_PORT);
+/// Calls of its other threads: the engine's, and the one that watches the interface.
+const CALLS_OF_THREADS: [&str; 4] = ["poll", "recvfrom", "sendto", "write"];
 /// System calls at whose first, second, fourth and further calls the server is killed, each before the kernel does anything.
-const CALLS: [&str; 4] = ["bpf", "bind", "setsockopt", "sendto"];
+const CALLS: [&str; 5] = ["bpf", "bind", "setsockopt", "sendto", "clone3"];
 
 /// Starts a server that is killed at a call, counted from 1. By `-D` strace is no parent of it, so that signals go to the server.
-fn start(hosts: &Hosts, call: &str, number: u32) -> Running {
+fn start(hosts: &Hosts, [trace, call, options]: [&str; 3], number: u32) -> Running {
     let mut command = hosts.b.command("strace");
-    command.args(["-D", "-qq", "-o", "/dev/null", "-e"]);
+    command.args([trace, "-qq", "-o", "/dev/null", "-e"]);
     command.arg(format!("inject={call}:signal=KILL:when={number}"));
     command.arg(Hosts::command_file());
-    command.args(["perf", "write-bw", "--dev", DEV, "--fix-offloads"]);
+    command.args(["perf", "write-bw", "--dev", DEV]);
+    command.args(options.split_whitespace());
     Running::start(command)
+}
+
+/// Kills servers at the first, second, fourth and further calls. What must hold after each is checked.
+fn kill_at_each(hosts: &Hosts, how: [&str; 3], check: impl Fn()) {
+    for number in (0..8).map(|power| 1 << power) {
+        let killed = was_killed(start(hosts, how, number));
+        check();
+        kernel_serves(hosts);
+        if !killed {
+            assert!(number > 1, "{how:?} is never called");
+            break;
+        }
+    }
 }
 
 /// Whether it was killed; otherwise it was ready before, and is killed now.
@@ -55,16 +71,36 @@ fn server_that_is_killed_while_it_starts_leaves_nothing() {
     let hosts = Hosts::new();
     let before = hosts.b.offloads();
     for call in CALLS {
-        let numbers = (0..8).map(|power| 1 << power);
-        for number in numbers {
-            let killed = was_killed(start(&hosts, call, number));
+        kill_at_each(&hosts, ["-D", call, "--fix-offloads"], || {
             eventually("no program is left", || hosts.b.program().is_none());
             eventually("the offloads are back", || hosts.b.offloads() == before);
-            kernel_serves(&hosts);
-            if !killed {
-                assert!(number > 1, "{call} is never called");
-                break;
-            }
-        }
+        });
     }
+}
+
+/// A signal that ends a thread ends its process. What matters is what the process is about then.
+#[test]
+fn server_whose_other_threads_are_killed_leaves_nothing() {
+    needs_root!();
+    let hosts = Hosts::new();
+    for call in CALLS_OF_THREADS {
+        kill_at_each(&hosts, ["-Df", call, "--engine thread"], || {
+            eventually("no program is left", || hosts.b.program().is_none());
+        });
+    }
+}
+
+/// The program stays, and so could flows that lead to nobody.
+#[test]
+fn server_that_is_killed_under_a_lasting_program_leaves_no_port_without_its_owner() {
+    needs_root!();
+    let hosts = Hosts::new();
+    hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
+    let program = hosts.b.program();
+    for call in CALLS {
+        kill_at_each(&hosts, ["-D", call, ""], || {
+            assert_eq!(hosts.b.program(), program);
+        });
+    }
+    hosts.b.xwarp(&format!("detach {DEV}")).succeeded();
 }
