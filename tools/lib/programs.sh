@@ -210,10 +210,51 @@ against_tcp() {
     esac
 }
 
-programs_table() {
+# Each group of rows by its name.
+rows_perftest() {
+    local verdict='misses the goal'
+    heading 'xwarp perf' perftest
+    take_turns bandwidth perf perftest
+    compared 'write 64 KiB [Gb/s]' perf perftest more 0.03
+    take_turns latency perf perftest
+    compared 'half a round trip 64 B [us]' perf perftest less 0.15
+    heading 'kernel TCP' RDMA
+}
+
+rows_qperf() {
+    against_tcp latency_qperf 'qperf tcp_lat, rc_lat'
+    against_tcp bandwidth_qperf 'qperf tcp_bw, rc_rdma_write_bw'
+}
+
+rows_pingpong() {
+    against_tcp latency_pingpong 'fi_pingpong 64 B'
+    against_tcp bandwidth_pingpong 'fi_pingpong 64 KiB'
+}
+
+rows_mpi() {
+    against_tcp latency_mpi 'Open MPI 8 B'
+    against_tcp bandwidth_mpi 'Open MPI 64 KiB'
+}
+
+rows_allreduce() { against_tcp latency_allreduce 'Open MPI Allreduce 8 B'; }
+
+rows_fio() { against_tcp bandwidth_fio 'fio write: nbd, rdma'; }
+
+heading() { # FIRST SECOND
+    printf '%-34s%24s%24s%8s%10s%10s\n' '' "$1" "$2" ratio CPU CPU
+}
+
+groups=(perftest qperf pingpong mpi allreduce fio)
+
+programs_table() { # [GROUP...]
+    local group wanted=("$@")
+    [ $# -gt 0 ] || wanted=("${groups[@]}")
+    for group in "${wanted[@]}"; do
+        declare -F "rows_$group" >/dev/null || fail "no group of rows is named $group; there are ${groups[*]}"
+    done
     # `mode` is read by `perf`.
     # shellcheck disable=SC2034
-    local mtu=1500 mode=native verdict='misses the goal'
+    local mtu=1500 mode=native
     prepare
     need_packages perftest:/usr/bin/ib_write_bw qperf:/usr/bin/qperf libfabric-bin:/usr/bin/fi_pingpong fio:/usr/bin/fio nbdkit:/usr/bin/nbdkit \
         openmpi-bin:/usr/bin/mpirun.openmpi libopenmpi-dev:/usr/bin/mpicc.openmpi
@@ -223,18 +264,8 @@ programs_table() {
     make_hosts "$a" "$b" "$mtu"
     without_offloads "$a" "$b"
     say "medians of $rounds rounds in turn (least-most), MTU $mtu without offloads; CPU: seconds of both ends per gigabyte, or per million round trips or operations"
-    printf '%-34s%24s%24s%8s%10s%10s\n' '' 'xwarp perf' 'perftest' 'ratio' 'CPU' 'CPU'
-    take_turns bandwidth perf perftest
-    compared 'write 64 KiB [Gb/s]' perf perftest more 0.03
-    take_turns latency perf perftest
-    compared 'half a round trip 64 B [us]' perf perftest less 0.15
-    printf '%-34s%24s%24s%8s%10s%10s\n' '' 'kernel TCP' 'RDMA' 'ratio' 'CPU' 'CPU'
-    against_tcp latency_qperf 'qperf tcp_lat, rc_lat'
-    against_tcp bandwidth_qperf 'qperf tcp_bw, rc_rdma_write_bw'
-    against_tcp latency_pingpong 'fi_pingpong 64 B'
-    against_tcp bandwidth_pingpong 'fi_pingpong 64 KiB'
-    against_tcp latency_mpi 'Open MPI 8 B'
-    against_tcp bandwidth_mpi 'Open MPI 64 KiB'
-    against_tcp latency_allreduce 'Open MPI Allreduce 8 B'
-    against_tcp bandwidth_fio 'fio write: nbd, rdma'
+    [ "${wanted[0]}" = perftest ] || heading 'kernel TCP' RDMA
+    for group in "${wanted[@]}"; do
+        "rows_$group"
+    done
 }
