@@ -5,7 +5,7 @@ use xwarp_dropin_tests::{SERVER, left_nothing, serve, start};
 use xwarp_system_tests::{Hosts, eventually};
 use xwarp_test_kit::needs_root;
 
-/// Ends one end of a pair of programs that would go on for longer than a test may last, once both have seen a message that came back whole.
+/// Ends one end of a pair of programs that would go on for longer than a test may last. Before, both have seen a message that came back whole.
 fn end_one(hosts: &Hosts, server: &str, client: &str, signal: Signal, server_first: bool) {
     let mut server_end = serve(&hosts.b, server);
     let mut client_end = start(&hosts.a, client);
@@ -24,8 +24,8 @@ fn end_one(hosts: &Hosts, server: &str, client: &str, signal: Signal, server_fir
     left_nothing(&hosts.b, server);
 }
 
-/// The moment matters: a server whose client goes before it has asked waits for the next, as it should. And whoever starts these tests may ignore
-/// SIGINT, as a shell has what it starts in the background do; all that they start would inherit that.
+/// The moment matters: a server whose client goes before it has asked waits for the next, as it should. A shell has what it starts in the background
+/// ignore SIGINT, and these tests' programs would inherit that.
 #[test]
 fn rping_ends_when_its_peer_is_ended() {
     needs_root!();
