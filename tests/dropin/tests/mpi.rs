@@ -112,3 +112,16 @@ fn netpipe_checks_all_sizes_up_to_64_kib() {
     let sizes = told.stderr.matches("Integrity check passed").count();
     assert_eq!(sizes, 28, "{told}");
 }
+
+/// What Open MPI waits for after `MPI_Ssend` comes from whom it expects only if the device is not taken for iWARP.
+#[test]
+fn open_mpi_sends_synchronously_to_all_ranks_over_infiniband() {
+    needs_root!();
+    let folder = WorkDir::new("dropin-mpi-synchronous");
+    let program = compile("mpicc.openmpi", "synchronous", &[], &folder);
+    let told = run_ranks(&hosts(), &format!("env XWARP_TRANSPORT=ib {program}"));
+    for rank in ["rank 0", "rank 1"] {
+        let said = format!("{rank} has compared all");
+        assert!(told.stdout.contains(&said), "{told}");
+    }
+}
