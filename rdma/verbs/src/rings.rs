@@ -88,21 +88,18 @@ impl Rings {
 
     /// Goes on with other rings, in the order of the engines. What the former ones have is appended to `backlog`.
     ///
-    /// A queue pair may move while the engines change their rings, one after the other. What is left in a former ring then follows something
-    /// in the new ring of another engine, which is appended, too.
+    /// A queue pair may move while the engines change their rings, one after the other. What is in the former ring of an engine may then follow
+    /// something in the new ring of one before it, which is appended, too. It follows nothing in the new ring of one behind it.
     pub(crate) fn replace(
         &mut self,
         rings: impl Iterator<Item = Consumer<Cqe>>,
         backlog: &mut VecDeque<Cqe>,
     ) {
-        let mut new: VecDeque<_> = rings.enumerate().collect();
-        while let Some((engine, entries)) = new.pop_front() {
+        for (engine, entries) in rings.enumerate() {
             backlog.extend(std::iter::from_fn(|| self.pop()));
             let mut all = self.others.iter_mut().chain([&mut self.current]);
-            match all.find(|ring| ring.engine == engine) {
-                Some(ring) if ring.entries.is_empty() => ring.entries = entries,
-                Some(_) => new.push_back((engine, entries)),
-                None => {}
+            if let Some(ring) = all.find(|ring| ring.engine == engine) {
+                ring.entries = entries;
             }
         }
     }
