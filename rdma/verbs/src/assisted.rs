@@ -15,6 +15,7 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
 use crate::burst::{Burst, Seen};
+use crate::config::WaitMode;
 use crate::hand_over::HandOver;
 use crate::inline::{Inline, Turned};
 use crate::released::Released;
@@ -195,6 +196,33 @@ impl<'a> Helper<'a> {
     }
 }
 
+/// How the thread waits for work. Where it has to share a single processor with the application, spinning only keeps that from running.
+pub(crate) fn waiting_on(processors: usize, wished: WaitMode) -> WaitMode {
+    match wished {
+        WaitMode::Adaptive(_) if processors == 1 => WaitMode::Blocking,
+        _ => wished,
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_spins_only_beside_another_processor_or_if_told_to() {
+        let adaptive = WaitMode::Adaptive(Duration::from_micros(50));
+        assert_eq!(waiting_on(1, adaptive), WaitMode::Blocking);
+        for (processors, wished) in [
+            (2, adaptive),
+            (1, WaitMode::Busy),
+            (1, WaitMode::Blocking),
+            (2, WaitMode::Blocking),
+        ] {
+            assert_eq!(waiting_on(processors, wished), wished, "{processors}");
+        }
+    }
 }

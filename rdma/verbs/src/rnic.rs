@@ -3,8 +3,10 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use xwarp_driver::net::InterfaceReporter;
@@ -14,7 +16,7 @@ use xwarp_driver::{
 };
 use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
 
-use crate::assisted::Assisted;
+use crate::assisted::{Assisted, waiting_on};
 use crate::async_events::AsyncEvents;
 use crate::bound::BoundPort;
 use crate::channel::CompletionChannel;
@@ -625,10 +627,14 @@ fn run_by(
             "an application's thread turns one engine, for one queue: use Progress::Thread for several",
         ));
     };
-    let runner = Runner::new(HostedEngine::new(engine)?, waiting);
+    let engine = HostedEngine::new(engine)?;
     if config.progress == Progress::Inline {
+        let runner = Runner::new(engine, waiting);
         return Ok(Mode::Inline(Inline::new(runner, waking)?));
     }
+    // A number that cannot be told is as good as many.
+    let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
+    let runner = Runner::new(engine, waiting_on(processors, waiting));
     Ok(Mode::Assisted(Assisted::new(runner, waking, released)?))
 }
 
