@@ -75,6 +75,21 @@ impl<T> Lock<T> {
     }
 }
 
+/// A lock of nothing, which says whose turn it is.
+impl Lock<()> {
+    /// Takes it until somebody [`leave`](Self::leave)s it.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        std::mem::forget(self.lock());
+    }
+
+    /// Lets others have it.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        drop(Held(self));
+    }
+}
+
 impl<T> Deref for Held<'_, T> {
     type Target = T;
 

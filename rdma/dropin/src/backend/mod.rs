@@ -5,6 +5,7 @@
 
 pub(crate) mod connections;
 mod local;
+pub(crate) mod single;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ pub(crate) use local::testbed;
 pub(crate) use local::{limits, open};
 
 use connections::Connections;
+use single::Single;
 
 /// Numbers that name the objects of a backend.
 macro_rules! handles {
@@ -213,6 +215,8 @@ pub(crate) struct PostFailure {
 /// Posts to a queue pair, from any thread.
 pub(crate) trait QpPort: Send + Sync {
     fn post_send(&self, list: SendList<'_>) -> std::result::Result<(), PostFailure>;
+    /// Posts a request that is whole.
+    fn post_single(&self, request: &Single) -> Result<()>;
     /// Posts a list as a whole, or nothing of it.
     fn post_all(&self, list: SendList<'_>) -> Result<()>;
     fn post_recv(&self, list: RecvList<'_>) -> std::result::Result<(), PostFailure>;

@@ -10,9 +10,10 @@ use crate::abi::numbers::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_WR_ATOMIC_CMP_AND_SWP,
-    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV, IBV_WR_RDMA_READ,
-    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_SEND_SOLICITED,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
+    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_WR_SEND_WITH_INV,
 };
 use crate::abi::requests::elements;
 use crate::abi::verbs::{
@@ -37,6 +38,23 @@ const SUPPORTED: u64 = IBV_QP_EX_WITH_RDMA_WRITE
 fn living<'a>(qp: *mut ibv_qp_ex) -> Result<&'a Object<Qp>> {
     // SAFETY: the function was found by the handle.
     unsafe { Object::<Qp>::living(qp.cast()) }
+}
+
+/// Adds a Write or Read: the first of a batch here, a further one by [`add_further`].
+#[inline]
+fn add_first(qp: *mut ibv_qp_ex, opcode: u32, at: Rdma) {
+    if let Ok(object) = living(qp) {
+        let (wr_id, flags) = object.with_abi(|abi| (abi.wr_id, abi.wr_flags));
+        let single = object.body().batch.single();
+        if !single.reach_memory(wr_id, flags, opcode, at) {
+            add_further(qp, at.rkey, at.remote_addr, opcode);
+        }
+    }
+}
+
+#[inline(never)]
+extern "C" fn add_further(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, opcode: u32) {
+    push(qp, opcode, |wr| to_memory(wr, rkey, remote_addr));
 }
 
 /// Adds a request with the name and the flags that the program has put into the struct.
@@ -112,11 +130,11 @@ extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
 }
 
 extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    push(qp, IBV_WR_RDMA_READ, |wr| to_memory(wr, rkey, remote_addr));
+    add_first(qp, IBV_WR_RDMA_READ, Rdma { remote_addr, rkey });
 }
 
 extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    push(qp, IBV_WR_RDMA_WRITE, |wr| to_memory(wr, rkey, remote_addr));
+    add_first(qp, IBV_WR_RDMA_WRITE, Rdma { remote_addr, rkey });
 }
 
 extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, data: u32) {
@@ -127,6 +145,18 @@ extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64,
 }
 
 extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
+    if let Ok(object) = living(qp) {
+        let (wr_id, flags) = object.with_abi(|abi| (abi.wr_id, abi.wr_flags));
+        let is_plain = flags & IBV_SEND_SOLICITED == 0;
+        let single = object.body().batch.single();
+        if !(is_plain && single.send(wr_id, flags, IBV_WR_SEND)) {
+            send_further(qp);
+        }
+    }
+}
+
+#[inline(never)]
+extern "C" fn send_further(qp: *mut ibv_qp_ex) {
     push(qp, IBV_WR_SEND, |_wr| {});
 }
 
@@ -135,6 +165,16 @@ extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
 }
 
 extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    if let Ok(object) = living(qp) {
+        let single = object.body().batch.single();
+        if !single.set_sge(ibv_sge { addr, length, lkey }) {
+            set_further_sge(qp, lkey, addr, length);
+        }
+    }
+}
+
+#[inline(never)]
+extern "C" fn set_further_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     always((), || {
         let sge = ibv_sge { addr, length, lkey };
         living(qp)?.body().batch.set_sge(sge);

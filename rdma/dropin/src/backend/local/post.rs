@@ -18,7 +18,8 @@ use crate::abi::numbers::{
     IBV_WR_SEND_WITH_INV,
 };
 use crate::abi::requests::{Element, RecvList, RecvWr, SendList, SendWr};
-use crate::abi::verbs::Rdma;
+use crate::abi::verbs::{Rdma, ibv_sge};
+use crate::backend::single::Single;
 use crate::backend::{PostFailure, QpPort, SrqPort};
 use crate::entry::Result;
 use crate::lock::Lock;
@@ -66,6 +67,20 @@ impl QpPort for Posts {
         })
     }
 
+    fn post_single(&self, request: &Single) -> Result<()> {
+        let mut sends = self.sends.lock();
+        let mut batch = SendBatch::on(&mut sends);
+        let flags = request.flags() | self.always;
+        let (wr_id, sge) = (WrId(request.wr_id()), element(request.sge()));
+        if request.opcode() == IBV_WR_RDMA_WRITE {
+            return post_write(&mut batch, wr_id, sge, remote(request.rdma()), flags);
+        }
+        if request.opcode() == IBV_WR_SEND {
+            return post_plain_send(&mut batch, wr_id, sge, flags);
+        }
+        post_read(&mut batch, wr_id, sge, remote(request.rdma()), flags)
+    }
+
     fn post_all(&self, list: SendList<'_>) -> Result<()> {
         let requests = list.map(|request| {
             let flags = request.fields().send_flags | self.always;
@@ -91,23 +106,49 @@ impl QpPort for Posts {
 fn post_one(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Result<()> {
     let is_inline = flags & IBV_SEND_INLINE != 0;
     let (wr_id, opcode) = (WrId(request.fields().wr_id), request.fields().opcode);
-    let posted = match request.only_sge() {
-        Some(one) if opcode == IBV_WR_RDMA_WRITE && !is_inline => {
-            let (piece, to) = (Piece::Memory(element(one)), remote(request.rdma()));
-            batch.post_plain(flagged(PlainRequest::write(wr_id, piece, to), flags))
-        }
-        Some(one) if is_plain_send(opcode, flags) && !is_inline => {
-            let piece = Piece::Memory(element(one));
-            batch.post_plain(flagged(PlainRequest::send(wr_id, piece), flags))
-        }
-        Some(one) if opcode == IBV_WR_RDMA_READ && !is_inline => {
-            let (sink, from) = (element(one), remote(request.rdma()));
-            batch.post_plain(flagged(PlainRequest::read(wr_id, sink, from), flags))
-        }
-        Some(_) if is_inline => return post_inline(batch, request, flags),
-        _ => return post_any(batch, request, flags),
+    let Some(sge) = request.only_sge().map(|one| element(one.fields())) else {
+        return post_any(batch, request, flags);
     };
-    posted.map_err(refused)
+    match opcode {
+        _ if is_inline => post_inline(batch, request, flags),
+        IBV_WR_RDMA_WRITE => post_write(batch, wr_id, sge, remote(request.rdma()), flags),
+        IBV_WR_RDMA_READ => post_read(batch, wr_id, sge, remote(request.rdma()), flags),
+        _ if is_plain_send(opcode, flags) => post_plain_send(batch, wr_id, sge, flags),
+        _ => post_any(batch, request, flags),
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "the request is made in its place")]
+fn post_write(
+    batch: &mut SendBatch<'_>,
+    wr_id: WrId,
+    sge: Sge,
+    to: RemoteAddress,
+    flags: u32,
+) -> Result<()> {
+    let request = PlainRequest::write(wr_id, Piece::Memory(sge), to);
+    (batch.post_plain(flagged(request, flags))).map_err(refused)
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as above")]
+fn post_read(
+    batch: &mut SendBatch<'_>,
+    wr_id: WrId,
+    sink: Sge,
+    from: RemoteAddress,
+    flags: u32,
+) -> Result<()> {
+    let request = PlainRequest::read(wr_id, sink, from);
+    (batch.post_plain(flagged(request, flags))).map_err(refused)
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as above")]
+fn post_plain_send(batch: &mut SendBatch<'_>, wr_id: WrId, sge: Sge, flags: u32) -> Result<()> {
+    let request = PlainRequest::send(wr_id, Piece::Memory(sge));
+    (batch.post_plain(flagged(request, flags))).map_err(refused)
 }
 
 /// Posts a request with inline data, which most often are few bytes in one piece.
@@ -160,7 +201,7 @@ fn post_any(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Resul
 fn receive_one(batch: &mut ReceiveBatch<'_>, request: RecvWr<'_>) -> Result<()> {
     let wr_id = WrId(request.fields().wr_id);
     match request.only_sge() {
-        Some(one) => (batch.post_piece(wr_id, element(one))).map_err(refused),
+        Some(one) => (batch.post_piece(wr_id, element(one.fields()))).map_err(refused),
         None => receive_any(batch, request),
     }
 }
@@ -186,8 +227,7 @@ impl SrqPort for SrqPosts {
 }
 
 #[inline]
-fn element(sge: &Element) -> Sge {
-    let sge = sge.fields();
+fn element(sge: ibv_sge) -> Sge {
     Sge {
         stag: Stag(sge.lkey),
         to: sge.addr,
@@ -198,8 +238,8 @@ fn element(sge: &Element) -> Sge {
 #[inline]
 fn elements(sges: Option<&[Element]>) -> Result<Sgl> {
     match sges.ok_or(Errno::EINVAL)? {
-        [one] => Ok(Sgl::from(element(one))),
-        some => Ok(some.iter().map(element).collect()),
+        [one] => Ok(Sgl::from(element(one.fields()))),
+        some => Ok(some.iter().map(|sge| element(sge.fields())).collect()),
     }
 }
 
@@ -238,7 +278,7 @@ fn copied<const N: usize>(request: SendWr<'_>) -> Option<Payload> {
 /// The one piece of memory that a Read or an Atomic Operation places its result into.
 fn sink(request: SendWr<'_>) -> Result<Sge> {
     match request.sges() {
-        Some([one]) if !request.has(IBV_SEND_INLINE) => Ok(element(one)),
+        Some([one]) if !request.has(IBV_SEND_INLINE) => Ok(element(one.fields())),
         Some([]) => Ok(Sge {
             stag: Stag::PLACEHOLDER,
             to: 0,

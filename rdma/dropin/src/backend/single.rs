@@ -1,0 +1,165 @@
+//! Single request of a batch: a Send, Write or Read of one piece of memory, as most batches have.
+//!
+//! Its parts are atomics, so the calls that add them take no lock. Who adds without a turn mixes up parts of requests, and nothing else.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::abi::verbs::{Rdma, ibv_sge};
+
+/// How far a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Stage {
+    /// Nobody has begun one.
+    Closed,
+    /// Nothing is in it.
+    Open,
+    /// The single request is, without data.
+    Named,
+    /// The single request is, with its data.
+    Whole,
+    /// Its requests are in a list elsewhere.
+    Listed,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Single {
+    stage: AtomicU32,
+    opcode: AtomicU32,
+    wr_id: AtomicU64,
+    flags: AtomicU32,
+    rkey: AtomicU32,
+    remote_addr: AtomicU64,
+    addr: AtomicU64,
+    length: AtomicU32,
+    lkey: AtomicU32,
+}
+
+impl Single {
+    /// Begins a batch.
+    #[inline]
+    pub(crate) fn open(&self) {
+        self.reach(Stage::Open);
+    }
+
+    /// Makes it a Send. False if it is not the batch's first request.
+    #[inline]
+    pub(crate) fn send(&self, wr_id: u64, flags: u32, opcode: u32) -> bool {
+        let is_first = self.is_at(Stage::Open);
+        if is_first {
+            self.wr_id.store(wr_id, Ordering::Relaxed);
+            self.flags.store(flags, Ordering::Relaxed);
+            self.opcode.store(opcode, Ordering::Relaxed);
+            self.reach(Stage::Named);
+        }
+        is_first
+    }
+
+    /// Makes it a Write or Read, likewise.
+    #[inline]
+    pub(crate) fn reach_memory(&self, wr_id: u64, flags: u32, opcode: u32, at: Rdma) -> bool {
+        let is_first = self.send(wr_id, flags, opcode);
+        if is_first {
+            self.remote_addr.store(at.remote_addr, Ordering::Relaxed);
+            self.rkey.store(at.rkey, Ordering::Relaxed);
+        }
+        is_first
+    }
+
+    /// Sets its data. False if it has some, or is not the batch's last request.
+    #[inline]
+    pub(crate) fn set_sge(&self, sge: ibv_sge) -> bool {
+        let is_last = self.is_at(Stage::Named);
+        if is_last {
+            self.addr.store(sge.addr, Ordering::Relaxed);
+            self.length.store(sge.length, Ordering::Relaxed);
+            self.lkey.store(sge.lkey, Ordering::Relaxed);
+            self.reach(Stage::Whole);
+        }
+        is_last
+    }
+
+    /// Continues the batch in a list; how far it was.
+    pub(crate) fn list(&self) -> Stage {
+        let stage = Stage::of(self.stage.load(Ordering::Relaxed));
+        if stage != Stage::Closed {
+            self.reach(Stage::Listed);
+        }
+        stage
+    }
+
+    /// Ends the batch. Of two threads that end one, the second finds it closed.
+    ///
+    /// # Errors
+    ///
+    /// How far it was, if that is not a single request that is whole.
+    #[inline]
+    pub(crate) fn close(&self) -> Result<(), Stage> {
+        let number = self.stage.swap(Stage::Closed as u32, Ordering::Relaxed);
+        if number == Stage::Whole as u32 {
+            return Ok(());
+        }
+        Err(Stage::of(number))
+    }
+
+    #[inline]
+    fn is_at(&self, stage: Stage) -> bool {
+        self.stage.load(Ordering::Relaxed) == stage as u32
+    }
+
+    #[inline]
+    fn reach(&self, stage: Stage) {
+        self.stage.store(stage as u32, Ordering::Relaxed);
+    }
+
+    /// The program's name for it.
+    #[inline]
+    pub(crate) fn wr_id(&self) -> u64 {
+        self.wr_id.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn opcode(&self) -> u32 {
+        self.opcode.load(Ordering::Relaxed)
+    }
+
+    /// Where it writes to or reads from, unless it is a Send.
+    #[inline]
+    pub(crate) fn rdma(&self) -> Rdma {
+        Rdma {
+            remote_addr: self.remote_addr.load(Ordering::Relaxed),
+            rkey: self.rkey.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Its data, once they are set.
+    #[inline]
+    pub(crate) fn sge(&self) -> ibv_sge {
+        ibv_sge {
+            addr: self.addr.load(Ordering::Relaxed),
+            length: self.length.load(Ordering::Relaxed),
+            lkey: self.lkey.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Stage {
+    #[inline]
+    fn of(number: u32) -> Self {
+        const KNOWN: [Stage; 5] = [
+            Stage::Closed,
+            Stage::Open,
+            Stage::Named,
+            Stage::Whole,
+            Stage::Listed,
+        ];
+        let known = KNOWN.into_iter().find(|stage| *stage as u32 == number);
+        known.unwrap_or(Self::Closed)
+    }
+}
