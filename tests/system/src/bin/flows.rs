@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 use xwarp::config::{NicConfig, Progress};
+use xwarp::event::{AsyncEvent, EventContext};
 use xwarp::{CompletionQueue, Opcode, QpConfig, QpState, Rnic, RnicConfig};
 use xwarp_test_kit::{End, TIMEOUT, eventually, next_success, pattern_of};
 
@@ -60,6 +61,7 @@ fn ends(arguments: &Arguments, rnic: &Rnic, cq: &CompletionQueue) -> Vec<End> {
     }
     if arguments.serves {
         let mut listener = rnic.listen(arguments.address).expect("a port");
+        println!("listening at {}", arguments.address);
         for end in &mut ends {
             end.accept(&mut listener, b"");
         }
@@ -128,6 +130,9 @@ fn main() {
         std::process::exit(2);
     };
     let rnic = arguments.open();
+    // What ends a connection, for whoever wonders.
+    let tell = |_: &EventContext<'_>, event: &AsyncEvent| eprintln!("{event:?}");
+    rnic.set_event_handler(tell).expect("an RNIC");
     let mut cq = rnic.create_cq(1024).expect("a completion queue");
     let mut ends = ends(&arguments, &rnic, &cq);
     if arguments.serves {

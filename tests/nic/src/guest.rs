@@ -1,0 +1,184 @@
+//! A guest and its two cards.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use xwarp_system_tests::{Exclusive, Finished, LOCK, Running, WorkDir, eventually};
+
+use crate::image::{Image, guest_file};
+
+/// The longest that a command in a guest may take.
+const LIMIT: Duration = Duration::from_mins(4);
+
+/// The kind of both cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Card {
+    /// Intel's 82576, by the driver igb.
+    Igb,
+    /// virtio's, by the driver `virtio_net`.
+    Virtio,
+}
+
+impl Card {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::Igb, Self::Virtio];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Igb => "igb",
+            Self::Virtio => "virtio",
+        }
+    }
+}
+
+/// An end of the cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The guest.
+    A,
+    /// A network namespace in it.
+    B,
+}
+
+impl End {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::A, Self::B];
+
+    /// The interface of its card.
+    pub fn dev(self) -> &'static str {
+        match self {
+            Self::A => "eth0",
+            Self::B => "eth1",
+        }
+    }
+
+    /// Its address.
+    pub fn address(self) -> &'static str {
+        match self {
+            Self::A => "10.9.0.1",
+            Self::B => "10.9.0.2",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::A => "a",
+            Self::B => "b",
+        }
+    }
+}
+
+/// A running guest. It ends with the value.
+pub struct Guest {
+    state: WorkDir,
+    /// Released last.
+    _lock: Exclusive,
+}
+
+impl Guest {
+    /// Boots a guest with two such cards, of so many queues each.
+    pub fn boot(image: &Image, card: Card, queues: usize) -> Self {
+        let lock = Exclusive::wait_for(LOCK);
+        let state = WorkDir::new("nic");
+        let guest = Self { state, _lock: lock };
+        let mut up = lab("up");
+        up.arg(&image.0).arg(card.name()).arg(guest.directory());
+        Running::start(up).finish_within(LIMIT).succeeded();
+        guest.set_queues(queues);
+        guest
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.state.file("lab")
+    }
+
+    /// Gives both cards so many queues, and waits until they have a link.
+    pub fn set_queues(&self, queues: usize) {
+        for end in End::BOTH {
+            let dev = end.dev();
+            // It complains if there are as many already.
+            self.run(end, &format!("ethtool -L {dev} combined {queues} || true"));
+        }
+        self.await_link();
+    }
+
+    /// Waits until both cards have a link. The drivers take theirs down for a second when they begin anew.
+    pub fn await_link(&self) {
+        for end in End::BOTH {
+            let carrier = format!("cat /sys/class/net/{}/carrier", end.dev());
+            eventually("both cards have a link", || {
+                let told = self.start(end, &carrier).finish();
+                told.succeeds() && told.stdout.trim() == "1"
+            });
+        }
+    }
+
+    /// Runs a shell command at an end, which must succeed; what it printed.
+    pub fn run(&self, end: End, command: &str) -> String {
+        self.start(end, command)
+            .finish_within(LIMIT)
+            .succeeded()
+            .stdout
+    }
+
+    /// Begins to run a shell command at an end.
+    pub fn start(&self, end: End, command: &str) -> Running {
+        let mut exec = lab("exec");
+        exec.args(["--timeout", &LIMIT.as_secs().to_string()]);
+        exec.arg(self.directory()).arg(end.name()).arg(command);
+        Running::start(exec)
+    }
+
+    /// Begins a program that was built with this test.
+    pub fn program(&self, end: End, name: &str, arguments: &str) -> Running {
+        self.start(end, &format!("exec {} {arguments}", built(name).display()))
+    }
+
+    /// Runs a program that was built with this test to its end.
+    pub fn run_program(&self, end: End, name: &str, arguments: &str) -> Finished {
+        self.program(end, name, arguments).finish_within(LIMIT)
+    }
+
+    /// Pulls the cable at an end, or puts it back.
+    pub fn set_link(&self, end: End, up: bool) {
+        let mut link = lab("link");
+        link.arg(self.directory()).arg(end.name());
+        link.arg(if up { "up" } else { "down" });
+        Running::start(link).finish().succeeded();
+    }
+
+    /// Takes the card of an end out.
+    pub fn unplug(&self, end: End) {
+        let mut unplug = lab("unplug");
+        unplug.arg(self.directory()).arg(end.name());
+        Running::start(unplug).finish().succeeded();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut down = lab("down");
+        down.arg(self.directory());
+        let ended = Running::start(down).finish();
+        if !std::thread::panicking() {
+            ended.succeeded();
+        }
+    }
+}
+
+/// A command of the script.
+fn lab(command: &str) -> Command {
+    let mut lab = Command::new(guest_file("lab"));
+    lab.arg(command);
+    lab
+}
+
+/// A program that was built in the same profile as this test.
+fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test program's path");
+    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps");
+    let program = Path::new(profile).join(name);
+    assert!(program.exists(), "{name} is not built; run tools/nic");
+    program
+}

@@ -1,0 +1,46 @@
+//! xwarp on network cards, in guests.
+
+mod data;
+mod killed;
+mod links;
+mod steering;
+mod telling;
+
+use std::time::Duration;
+
+use xwarp_nic_tests::{Card, End, Guest, Image};
+use xwarp_system_tests::{Finished, Running};
+
+/// How long a test of `xwarp perf` may take.
+const LIMIT: Duration = Duration::from_mins(4);
+
+/// Runs a test in a guest with each kind of card, of so many queues.
+fn on_each_card(queues: usize, test: impl Fn(Card, &Guest)) {
+    xwarp_test_kit::needs_root!();
+    let Some(image) = Image::find() else { return };
+    for card in Card::ALL {
+        let guest = Guest::boot(&image, card, queues);
+        test(card, &guest);
+    }
+}
+
+/// Begins `xwarp perf write-bw`: its server at B, which listens, and its client at A.
+fn begin_perf(guest: &Guest, options: &str, run: &str) -> (Running, Running) {
+    let (near, far) = (End::A.dev(), End::B.dev());
+    let serve = format!("perf write-bw --dev {far} {options}");
+    let mut server = guest.program(End::B, "xwarp", &serve);
+    server.line("waiting for a client");
+    guest.await_link();
+    let to = End::B.address();
+    let ask = format!("perf write-bw {to} --dev {near} --verify --size 4K {options} {run}");
+    let client = guest.program(End::A, "xwarp", &ask);
+    (server, client)
+}
+
+/// Waits for the end of both, which have done what they should: the client's output.
+fn verified((server, client): (Running, Running)) -> Finished {
+    let client = client.finish_within(LIMIT).succeeded();
+    server.finish_within(LIMIT).succeeded();
+    assert!(client.stdout.contains("every byte as sent"), "{client}");
+    client
+}
