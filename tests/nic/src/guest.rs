@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use xwarp_system_tests::{Exclusive, Finished, LOCK, Running, WorkDir, eventually};
+use xwarp_system_tests::{Exclusive, Finished, Running, WorkDir, eventually};
 
 use crate::image::{Image, guest_file};
 
+/// One guest at a time: it has all processors.
+const LOCK: &str = "/run/xwarp-nic-tests.lock";
 /// The longest that a command in a guest may take.
 const LIMIT: Duration = Duration::from_mins(4);
 

@@ -1,4 +1,4 @@
-//! What guests boot from.
+//! Image that guests boot from.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

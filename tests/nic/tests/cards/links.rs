@@ -1,4 +1,4 @@
-//! What becomes of a link, while data is sent over it.
+//! Link events while data is sent.
 
 use std::time::Duration;
 

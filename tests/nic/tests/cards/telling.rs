@@ -1,4 +1,4 @@
-//! What `xwarp doctor` and `xwarp stat` tell of cards.
+//! Reports of `xwarp doctor` and `xwarp stat` on cards.
 
 use serde_json::Value;
 use xwarp_nic_tests::{Card, End, Guest};
