@@ -20,9 +20,7 @@ fn settings(guest: &Guest, end: End) -> String {
 fn killed_process_leaves_the_interface_as_it_was() {
     on_each_card(4, |card, guest| {
         let before = End::BOTH.map(|end| settings(guest, end));
-        let (server, mut client) =
-            begin_perf(guest, "--engine thread --fix-offloads", "--duration 60");
-        client.line("write-bw");
+        let (server, client) = begin_perf(guest, "--engine thread --fix-offloads", "--duration 60");
         guest.run(End::A, "pkill -9 -o -f 'xwarp perf write-bw 10.9'");
         assert!(!client.finish_within(crate::LIMIT).succeeds());
         assert!(!server.finish_within(crate::LIMIT).succeeds());

@@ -24,7 +24,7 @@ fn on_each_card(queues: usize, test: impl Fn(Card, &Guest)) {
     }
 }
 
-/// Begins `xwarp perf write-bw`: its server at B, which listens, and its client at A.
+/// Begins `xwarp perf write-bw`: its server at B and its client at A, which is connected.
 fn begin_perf(guest: &Guest, options: &str, run: &str) -> (Running, Running) {
     let (near, far) = (End::A.dev(), End::B.dev());
     let serve = format!("perf write-bw --dev {far} {options}");
@@ -33,14 +33,19 @@ fn begin_perf(guest: &Guest, options: &str, run: &str) -> (Running, Running) {
     guest.await_link();
     let to = End::B.address();
     let ask = format!("perf write-bw {to} --dev {near} --verify --size 4K {options} {run}");
-    let client = guest.program(End::A, "xwarp", &ask);
+    let mut client = guest.program(End::A, "xwarp", &ask);
+    client.line("write-bw");
     (server, client)
 }
 
 /// Waits for the end of both, which have done what they should: the client's output.
 fn verified((server, client): (Running, Running)) -> Finished {
-    let client = client.finish_within(LIMIT).succeeded();
-    server.finish_within(LIMIT).succeeded();
-    assert!(client.stdout.contains("every byte as sent"), "{client}");
+    let client = client.finish_within(LIMIT);
+    let server = server.finish_within(LIMIT);
+    let data = client.stdout.contains("every byte as sent");
+    assert!(
+        data && client.succeeds() && server.succeeds(),
+        "{client}\n{server}"
+    );
     client
 }
