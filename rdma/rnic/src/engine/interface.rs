@@ -268,9 +268,9 @@ impl Engine {
 
     /// The NIC is lost, and every connection with it: RNIC Catastrophic Failure.
     pub(super) fn fail(&mut self, reason: &str) {
-        log::error!("the RNIC has failed: {reason}");
         // First of all, so that whoever finds what follows from it finds the reason, too.
         if self.interface.ending.begin_failure() {
+            log::error!("the RNIC has failed: {reason}");
             let failed = AsyncEventKind::Failed {
                 reason: reason.to_owned(),
             };

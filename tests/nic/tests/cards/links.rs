@@ -87,7 +87,7 @@ fn driver_that_is_unloaded_ends_its_rnics() {
         };
         guest.run(End::A, &format!("rmmod {driver}"));
         for said in both_end(running) {
-            assert!(said.contains("is gone"), "{card:?}: {said}");
+            assert!(said.contains("was deleted"), "{card:?}: {said}");
         }
     });
 }
