@@ -64,13 +64,15 @@ fn check_clean(what: &str, capture: &Capture) {
     );
 }
 
-/// tshark remarks on a connection's beginning and end, and on its windows. Its other remarks are on losses and flaws.
+/// tshark remarks on a connection's beginning and end, on its windows, and on our own comments. Its other remarks are on losses and flaws.
 fn is_harmless(remarks: &[String]) -> bool {
     let harmless = [
         "Connection establish",
         "Connection finish",
         "This frame initiates",
         "This frame undergoes",
+        "NIC time",
+        "no NIC time",
         "TCP window update",
         "TCP window specified by the receiver is now completely full",
     ];
