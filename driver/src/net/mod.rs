@@ -22,6 +22,8 @@ mod testbed;
 mod tests;
 mod toeplitz;
 mod watch;
+#[cfg(all(test, not(miri)))]
+mod watching;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
