@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::forward::forward;
 use crate::frame::{Arena, RxFrame, SentFrame, TxFrame};
 use crate::frame_copies::FrameCopies;
 use crate::levels::QueueLevels;
@@ -98,6 +99,8 @@ impl Crossing {
 }
 
 impl PacketIo for Crossing {
+    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, is_looped, readiness, levels);
+
     /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
@@ -118,72 +121,8 @@ impl PacketIo for Crossing {
         self.has_crossed(frame) || self.net.owns(frame)
     }
 
-    fn tx_frame(&mut self) -> Option<TxFrame> {
-        self.net.tx_frame()
-    }
-
-    fn send(&mut self, frame: TxFrame) {
-        self.net.send(frame);
-    }
-
-    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
-        self.net.send_kept(frame)
-    }
-
-    fn keep(&mut self, frame: TxFrame) -> SentFrame {
-        self.net.keep(frame)
-    }
-
-    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
-        self.net.reclaim(sent)
-    }
-
-    fn release(&mut self, sent: SentFrame) {
-        self.net.release(sent);
-    }
-
-    fn tx_free(&self) -> usize {
-        self.net.tx_free()
-    }
-
-    fn rx_frames(&self) -> usize {
-        self.net.rx_frames()
-    }
-
-    fn discard(&mut self, frame: TxFrame) {
-        self.net.discard(frame);
-    }
-
-    fn flush(&mut self) -> Result<(), IoError> {
-        self.net.flush()
-    }
-
-    fn backlog(&self) -> bool {
-        self.net.backlog()
-    }
-
-    fn set_up(&mut self, up: bool) {
-        self.net.set_up(up);
-    }
-
-    fn too_big(&mut self) -> Option<Icmp> {
-        self.net.too_big()
-    }
-
     fn has_looped(&self) -> bool {
         self.inlet.has_any() || self.net.has_looped()
-    }
-
-    fn is_looped(&self, frame: &RxFrame) -> bool {
-        self.net.is_looped(frame)
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.net.readiness()
-    }
-
-    fn levels(&self) -> QueueLevels {
-        self.net.levels()
     }
 
     fn counters(&self) -> IoCounters {

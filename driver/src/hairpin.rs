@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::forward::forward;
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::frame_copies::FrameCopies;
 use crate::levels::QueueLevels;
@@ -46,6 +47,8 @@ fn comes_back(frame: &[u8]) -> bool {
 }
 
 impl PacketIo for Hairpin {
+    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, readiness, levels);
+
     /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
@@ -66,10 +69,6 @@ impl PacketIo for Hairpin {
         self.is_looped(frame) || self.net.owns(frame)
     }
 
-    fn tx_frame(&mut self) -> Option<TxFrame> {
-        self.net.tx_frame()
-    }
-
     fn send(&mut self, frame: TxFrame) {
         if comes_back(&frame) {
             let sent = self.send_kept(frame);
@@ -87,60 +86,12 @@ impl PacketIo for Hairpin {
         self.net.keep(frame)
     }
 
-    fn keep(&mut self, frame: TxFrame) -> SentFrame {
-        self.net.keep(frame)
-    }
-
-    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
-        self.net.reclaim(sent)
-    }
-
-    fn release(&mut self, sent: SentFrame) {
-        self.net.release(sent);
-    }
-
-    fn tx_free(&self) -> usize {
-        self.net.tx_free()
-    }
-
-    fn rx_frames(&self) -> usize {
-        self.net.rx_frames()
-    }
-
-    fn discard(&mut self, frame: TxFrame) {
-        self.net.discard(frame);
-    }
-
-    fn flush(&mut self) -> Result<(), IoError> {
-        self.net.flush()
-    }
-
-    fn backlog(&self) -> bool {
-        self.net.backlog()
-    }
-
-    fn set_up(&mut self, up: bool) {
-        self.net.set_up(up);
-    }
-
-    fn too_big(&mut self) -> Option<Icmp> {
-        self.net.too_big()
-    }
-
     fn has_looped(&self) -> bool {
         self.looped.has_any() || self.net.has_looped()
     }
 
     fn is_looped(&self, frame: &RxFrame) -> bool {
         frame.frame().is_of(self.looped.arena())
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.net.readiness()
-    }
-
-    fn levels(&self) -> QueueLevels {
-        self.net.levels()
     }
 
     fn counters(&self) -> IoCounters {

@@ -12,6 +12,7 @@ mod crossing;
 mod descriptor_set;
 mod digest;
 mod fault;
+mod forward;
 mod frame;
 mod frame_copies;
 mod frame_pool;

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::descriptor_set::DescriptorSet;
+use crate::forward::forward;
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::levels::QueueLevels;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
@@ -62,6 +63,8 @@ impl QueueGroup {
 }
 
 impl PacketIo for QueueGroup {
+    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, backlog);
+
     /// Each queue is asked first in its turn, so that none keeps the others waiting.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let (end, count) = (out.len() + budget, self.receivers.len() + 1);
@@ -85,50 +88,14 @@ impl PacketIo for QueueGroup {
         self.all().any(|queue| queue.owns(frame))
     }
 
-    fn tx_frame(&mut self) -> Option<TxFrame> {
-        self.sender.tx_frame()
-    }
-
-    fn send(&mut self, frame: TxFrame) {
-        self.sender.send(frame);
-    }
-
-    fn send_kept(&mut self, frame: TxFrame) -> SentFrame {
-        self.sender.send_kept(frame)
-    }
-
-    fn keep(&mut self, frame: TxFrame) -> SentFrame {
-        self.sender.keep(frame)
-    }
-
-    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
-        self.sender.reclaim(sent)
-    }
-
-    fn release(&mut self, sent: SentFrame) {
-        self.sender.release(sent);
-    }
-
-    fn tx_free(&self) -> usize {
-        self.sender.tx_free()
-    }
-
     /// Those of the queue that has the fewest: all frames of a connection may come by one queue.
     fn rx_frames(&self) -> usize {
         let each = self.all().map(PacketIo::rx_frames);
         each.min().unwrap_or(0)
     }
 
-    fn discard(&mut self, frame: TxFrame) {
-        self.sender.discard(frame);
-    }
-
     fn flush(&mut self) -> Result<(), IoError> {
         self.all_mut().try_for_each(|queue| queue.flush())
-    }
-
-    fn backlog(&self) -> bool {
-        self.sender.backlog()
     }
 
     fn set_up(&mut self, up: bool) {

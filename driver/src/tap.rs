@@ -15,6 +15,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 use xwarp_bpf::RxMetadata;
 
+use crate::forward::forward;
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::levels::QueueLevels;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
@@ -199,6 +200,8 @@ fn now() -> Duration {
 }
 
 impl PacketIo for Tap {
+    forward!(inner: recycle, owns, tx_frame, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, has_looped, is_looped, readiness, levels, counters);
+
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let before = out.len();
         self.inner.receive(budget, out);
@@ -207,18 +210,6 @@ impl PacketIo for Tap {
             let metadata = frame.take_metadata();
             file.record(frame, time, metadata);
         }
-    }
-
-    fn recycle(&mut self, frame: RxFrame) {
-        self.inner.recycle(frame);
-    }
-
-    fn owns(&self, frame: &RxFrame) -> bool {
-        self.inner.owns(frame)
-    }
-
-    fn tx_frame(&mut self) -> Option<TxFrame> {
-        self.inner.tx_frame()
     }
 
     fn send(&mut self, frame: TxFrame) {
@@ -234,54 +225,6 @@ impl PacketIo for Tap {
     fn keep(&mut self, frame: TxFrame) -> SentFrame {
         self.capture.file().record(&frame, now(), None);
         self.inner.keep(frame)
-    }
-
-    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
-        self.inner.reclaim(sent)
-    }
-
-    fn release(&mut self, sent: SentFrame) {
-        self.inner.release(sent);
-    }
-
-    fn tx_free(&self) -> usize {
-        self.inner.tx_free()
-    }
-
-    fn rx_frames(&self) -> usize {
-        self.inner.rx_frames()
-    }
-
-    fn discard(&mut self, frame: TxFrame) {
-        self.inner.discard(frame);
-    }
-
-    fn flush(&mut self) -> Result<(), IoError> {
-        self.inner.flush()
-    }
-
-    fn backlog(&self) -> bool {
-        self.inner.backlog()
-    }
-
-    fn set_up(&mut self, up: bool) {
-        self.inner.set_up(up);
-    }
-
-    fn too_big(&mut self) -> Option<Icmp> {
-        self.inner.too_big()
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
-    }
-
-    fn levels(&self) -> QueueLevels {
-        self.inner.levels()
-    }
-
-    fn counters(&self) -> IoCounters {
-        self.inner.counters()
     }
 }
 
