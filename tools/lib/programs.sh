@@ -56,15 +56,22 @@ bandwidth_perftest() {
 bandwidth_perf() { bandwidth_xwarp; }
 
 # Half of a round trip, without inline data, which `xwarp perf` does not use.
-latency_perftest() {
-    perftest ib_write_lat -s 64 -n "$trips" -I 0
+latency_of_perftest() { # PROGRAM ARGUMENT...
+    perftest "$@" -s 64 -n "$trips"
     gain "$(column_of_last 5)" "$(units "$trips" 1e6)"
 }
 
-latency_perf() {
-    perf write-lat --size 64 --iterations "$trips" --wait busy
+latency_of_perf() { # TEST
+    perf "$1" --size 64 --iterations "$trips" --wait busy
     gain "$(number p50 <"$work/out" | awk '{ print $1 / 1000 }')" "$(units "$trips" 1e6)"
 }
+
+latency_write_perf() { latency_of_perf write-lat; }
+latency_write_perftest() { latency_of_perftest ib_write_lat -I 0; }
+latency_send_perf() { latency_of_perf send-lat; }
+latency_send_perftest() { latency_of_perftest ib_send_lat -I 0; }
+latency_read_perf() { latency_of_perf read-lat; }
+latency_read_perftest() { latency_of_perftest ib_read_lat; }
 
 # A test of qperf for two seconds: its latency in nanoseconds, or bytes per second, are in `figure` then.
 qperf_of() { # TEST WRAPPER...
@@ -193,7 +200,7 @@ latency_allreduce_rdma() { ranks_by_rdma allreduce 1e6; }
 compared() {
     local figures cpu
     figures="$(spread "$2") $(spread "$3")" cpu="$(spread "$2" 2) $(spread "$3" 2)"
-    printf '%-34s' "$1"
+    printf '%-36s' "$1"
     echo "$figures $cpu" | awk -v better="$4" -v allowed="$5" -v verdict="$verdict" '
         function cell(middle, least, most) { return sprintf("%.3g (%.3g-%.3g)", middle, least, most) }
         { wins = better == "more" ? $4 >= $1 * (1 - allowed) : $4 <= $1 + allowed
@@ -210,14 +217,21 @@ against_tcp() {
     esac
 }
 
+# latency_against_perf MEASURE NAME: a line with `xwarp perf` and perftest.
+latency_against_perf() {
+    take_turns "$1" perf perftest
+    compared "$2" perf perftest less 0.15
+}
+
 # Each group of rows by its name.
 rows_perftest() {
     local verdict='misses the goal'
     heading 'xwarp perf' perftest
     take_turns bandwidth perf perftest
     compared 'write 64 KiB [Gb/s]' perf perftest more 0.03
-    take_turns latency perf perftest
-    compared 'half a round trip 64 B [us]' perf perftest less 0.15
+    latency_against_perf latency_send 'Send 64 B, half a round trip [us]'
+    latency_against_perf latency_read 'Read 64 B, a round trip [us]'
+    latency_against_perf latency_write 'Write 64 B, half a round trip [us]'
     heading 'kernel TCP' RDMA
 }
 
@@ -241,7 +255,7 @@ rows_allreduce() { against_tcp latency_allreduce 'Open MPI Allreduce 8 B'; }
 rows_fio() { against_tcp bandwidth_fio 'fio write: nbd, rdma'; }
 
 heading() { # FIRST SECOND
-    printf '%-34s%24s%24s%8s%10s%10s\n' '' "$1" "$2" ratio CPU CPU
+    printf '%-36s%24s%24s%8s%10s%10s\n' '' "$1" "$2" ratio CPU CPU
 }
 
 groups=(perftest qperf pingpong mpi allreduce fio)

@@ -33,6 +33,11 @@ impl Burst {
         Self { since, last }
     }
 
+    /// A poll is going on: the time that it takes is no gap.
+    pub(crate) fn lasts(&mut self, polls: u32, now: Instant) {
+        self.last = (polls, now);
+    }
+
     /// Looks at the number of polls so far.
     pub(crate) fn see(&mut self, polls: u32, now: Instant) -> Seen {
         let (before, then) = self.last;
@@ -82,6 +87,22 @@ mod tests {
     fn polls_with_a_pause_between_are_none_however_many() {
         // 100 at once, then memory is looked at for 9 µs.
         assert_eq!(first_long(|at| at / 10 * 100), None);
+    }
+
+    #[test]
+    fn poll_that_sends_for_long_is_no_gap() {
+        // One poll in 50 µs, which turns the engine for 48 of them.
+        let start = Instant::now();
+        let mut burst = Burst::new(0, start);
+        let is_long = |at: &u64| {
+            let (polls, now) = (u32::try_from(at / 50).unwrap(), start + micros(*at));
+            let seen = burst.see(polls, now);
+            if at % 50 < 48 {
+                burst.lasts(polls, now);
+            }
+            seen == Seen::IsLong
+        };
+        assert_eq!((1..1000).find(is_long), Some(100));
     }
 
     #[test]

@@ -59,6 +59,15 @@ impl Inline {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `None` while somebody has the engine.
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// A verb.
     pub(crate) fn call<R>(
         &self,
@@ -76,10 +85,8 @@ impl Inline {
 
     /// One turn for a caller that polls, unless somebody turns it now: another thread, or this one, which is in a handler then.
     pub(crate) fn turn(&self) {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+        let Some(mut state) = self.try_lock() else {
+            return;
         };
         if state.turn() > 0 {
             state.wake(&self.bell);
@@ -103,7 +110,7 @@ impl Inline {
         others: &[BorrowedFd<'_>],
         timeout: Duration,
     ) -> io::Result<Paused> {
-        let Some(longest) = self.prepare_sleep()? else {
+        let Some(longest) = self.lock().prepare_sleep(&self.bell)? else {
             return Ok(Paused::Not);
         };
         let timeout = longest.min(timeout);
@@ -115,44 +122,31 @@ impl Inline {
         slept.map(Paused::after_sleep)
     }
 
-    /// One turn for the engine's own thread. If there was nothing to do, spins or sleeps as the policy says, until there is something.
+    /// One turn for the engine's own thread, unless somebody has the engine now. If there was nothing to do, spins or sleeps as the policy says,
+    /// until there is something.
     pub(crate) fn turn_or_sleep_long(&self) -> io::Result<Turned> {
-        if self.lock().runner.is_none() {
+        let Some(mut state) = self.try_lock() else {
+            return Ok(Turned::Elsewhere);
+        };
+        if state.runner.is_none() {
             return Ok(Turned::Ended);
         }
-        let Some(longest) = self.prepare_sleep()? else {
+        let Some(longest) = state.prepare_sleep(&self.bell)? else {
             return Ok(Turned::On);
         };
+        drop(state);
         let slept = sleep_on([self.fd.as_fd()], &[], Some(longest));
         self.lock().end_sleep()?;
         slept.map(|_| Turned::On)
     }
 
-    /// How long ago the last turn began; none at all once the RNIC was closed.
+    /// How long ago the last turn began; no time at all while somebody has the engine, and without end once the RNIC was closed.
     pub(crate) fn idle_time(&self) -> Duration {
-        let state = self.lock();
+        let Some(state) = self.try_lock() else {
+            return Duration::ZERO;
+        };
         let runner = state.runner.as_ref();
         runner.map_or(Duration::MAX, Runner::idle_time)
-    }
-
-    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
-    fn prepare_sleep(&self) -> io::Result<Option<Duration>> {
-        let mut state = self.lock();
-        if state.turn() > 0 {
-            state.wake(&self.bell);
-            return Ok(None);
-        }
-        let Some(runner) = state.runner.as_ref() else {
-            return Ok(None);
-        };
-        if runner.spins() {
-            std::hint::spin_loop();
-            return Ok(None);
-        }
-        let timeout = runner.sleep_timeout().unwrap_or(Duration::MAX);
-        state.arm(true)?;
-        state.sleepers += 1;
-        Ok(Some(timeout))
     }
 
     /// A caller waits no longer, and so turns the engine no longer: others that sleep look anew.
@@ -186,6 +180,25 @@ impl State {
     /// One turn; how much was done.
     fn turn(&mut self) -> usize {
         self.runner.as_mut().map_or(0, Runner::step)
+    }
+
+    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
+    fn prepare_sleep(&mut self, bell: &Doorbell) -> io::Result<Option<Duration>> {
+        if self.turn() > 0 {
+            self.wake(bell);
+            return Ok(None);
+        }
+        let Some(runner) = self.runner.as_mut() else {
+            return Ok(None);
+        };
+        if runner.spins() {
+            std::hint::spin_loop();
+            return Ok(None);
+        }
+        let timeout = runner.sleep_timeout().unwrap_or(Duration::MAX);
+        self.arm(true)?;
+        self.sleepers += 1;
+        Ok(Some(timeout))
     }
 
     /// A verb was called, which may have left something to do. One that has not, such as a query, wakes no event loop: a loop that calls it in
@@ -241,6 +254,8 @@ impl State {
 pub(crate) enum Turned {
     /// It has turned the engine, or slept.
     On,
+    /// Somebody else has the engine now.
+    Elsewhere,
     /// There is no engine any more.
     Ended,
 }

@@ -125,6 +125,7 @@ mod rnic_config;
 mod runner;
 mod showing;
 pub mod sim;
+mod spinning;
 mod spread;
 mod srq;
 mod state_changes;

@@ -9,6 +9,7 @@ use xwarp_driver::{Sleeper, take_only_faults};
 
 use crate::config::WaitMode;
 use crate::hosted::HostedEngine;
+use crate::spinning::Spinning;
 
 /// Something to be done by whoever owns the engine.
 pub(crate) type Command = Box<dyn FnOnce(&mut HostedEngine) + Send>;
@@ -17,7 +18,7 @@ pub(crate) type Command = Box<dyn FnOnce(&mut HostedEngine) + Send>;
 pub(crate) struct Runner {
     engine: HostedEngine,
     origin: Instant,
-    waiting: WaitMode,
+    spinning: Spinning,
     last_work: Instant,
     last_turn: Instant,
 }
@@ -28,7 +29,7 @@ impl Runner {
         Self {
             engine,
             origin: now,
-            waiting,
+            spinning: Spinning::new(waiting),
             last_work: now,
             last_turn: now,
         }
@@ -42,6 +43,7 @@ impl Runner {
         self.last_turn = began;
         if done > 0 {
             self.last_work = began;
+            self.spinning.succeed();
         }
         done
     }
@@ -67,8 +69,9 @@ impl Runner {
     }
 
     /// Whether, after a turn without work, the policy is to turn again rather than to sleep.
-    pub(crate) fn spins(&self) -> bool {
-        spins_after(self.waiting, self.last_work.elapsed())
+    pub(crate) fn spins(&mut self) -> bool {
+        let last_work = self.last_work;
+        self.spinning.goes_on(|| last_work.elapsed())
     }
 
     /// How long a sleep may last; `None`: until something happens.
@@ -103,7 +106,7 @@ impl Runner {
     }
 
     /// After a turn without work: spins or sleeps, as the policy says.
-    fn pause(&self, sleeper: &Sleeper, no_command: impl FnOnce() -> bool) -> io::Result<()> {
+    fn pause(&mut self, sleeper: &Sleeper, no_command: impl FnOnce() -> bool) -> io::Result<()> {
         if self.spins() {
             std::hint::spin_loop();
             return Ok(());
@@ -111,15 +114,6 @@ impl Runner {
         let idle = || no_command() && self.is_idle();
         let others = [self.readiness(), Some(self.searches())];
         sleeper.sleep(others, self.sleep_timeout(), idle)
-    }
-}
-
-/// Whether the engine still spins after it has been idle for so long.
-fn spins_after(waiting: WaitMode, idle: Duration) -> bool {
-    match waiting {
-        WaitMode::Busy => true,
-        WaitMode::Adaptive(limit) => idle < limit,
-        WaitMode::Blocking => false,
     }
 }
 
