@@ -1,4 +1,4 @@
-//! A queue pair in a command's hands: what fails says why, and no wait outlasts Ctrl-C, the connection or a limit.
+//! Queue pairs in a command's hands: what fails says why, and no wait outlasts Ctrl-C, a connection or a limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -28,18 +28,23 @@ pub(crate) const TURN: Duration = Duration::from_secs(3);
 /// How long the other side may take to close.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A queue pair and the completion queue of both its queues.
-pub(crate) struct Connection<'a> {
-    pub(crate) qp: QueuePair,
-    pub(crate) cq: CompletionQueue,
+/// The connection of those who have one.
+pub(crate) const ONLY: usize = 0;
+
+/// The connections with one other side: queue pairs, and the completion queue of all their queues. A connection is named by its
+/// number. The end of one is the end of all.
+pub(crate) struct Connections<'a> {
+    /// In the order of creation.
+    qps: Vec<QueuePair>,
+    cq: CompletionQueue,
     rnic: &'a Rnic,
     interrupted: &'a Interrupted,
     silence_timeout: Duration,
-    /// FPDUs that had come before this connection, if its first message has to come within [`TURN`].
+    /// FPDUs that had come before these connections, if their first message has to come within [`TURN`].
     must_begin: Option<u64>,
     deadline: Option<Deadline>,
-    /// Tells of the connection's end, from the first wait on.
-    changes: Option<StateChanges>,
+    /// Tell of each connection's end, from the first wait on.
+    changes: Vec<StateChanges>,
 }
 
 /// When the run must be over, and what is said if it is not.
@@ -48,32 +53,56 @@ struct Deadline {
     otherwise: String,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> Connections<'a> {
+    /// Connections by these queue pairs, which are in the order of creation.
     pub(crate) fn new(
-        qp: QueuePair,
+        qps: Vec<QueuePair>,
         cq: CompletionQueue,
         rnic: &'a Rnic,
         interrupted: &'a Interrupted,
     ) -> Self {
         Self {
-            qp,
+            qps,
             cq,
             rnic,
             interrupted,
             silence_timeout: SILENCE_TIMEOUT,
             must_begin: None,
             deadline: None,
-            changes: None,
+            changes: Vec::new(),
         }
     }
 
-    /// Connects to a server; its answer.
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.qps.len()
+    }
+
+    /// The queue pair of one.
+    pub(crate) fn qp(&self, which: usize) -> &QueuePair {
+        &self.qps[which]
+    }
+
+    /// The queue pair of one that is to be accepted.
+    pub(crate) fn qp_mut(&mut self, which: usize) -> &mut QueuePair {
+        &mut self.qps[which]
+    }
+
+    /// The connection that a completion is of.
+    pub(crate) fn of(&self, completion: &WorkCompletion) -> usize {
+        // Each completion of this queue is of one of them. Identities are in the order of creation.
+        self.qps.partition_point(|qp| qp.id() < completion.qp)
+    }
+
+    /// Connects one to a server; its answer.
     pub(crate) fn connect(
         &mut self,
+        which: usize,
         server: SocketAddr,
         private_data: &[u8],
     ) -> anyhow::Result<PrivateData> {
-        let mut connecting = (self.qp).begin_connect(server, private_data, CONNECT_TIMEOUT)?;
+        let qp = &mut self.qps[which];
+        let mut connecting = qp.begin_connect(server, private_data, CONNECT_TIMEOUT)?;
         loop {
             if let Some(outcome) = connecting.try_finish() {
                 return Ok(outcome?);
@@ -123,11 +152,12 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Waits for a completion while the connection lives and the user has not had enough, up to [`LOOK`].
+    /// Waits for a completion while the connections live and the user has not had enough, up to [`LOOK`].
     fn wait_alive(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
         // The descriptor comes first: it tells of each end that is not seen here.
-        if self.changes.is_none() {
-            self.changes = Some(self.qp.state_changes()?);
+        if self.changes.is_empty() {
+            let changes = self.qps.iter().map(QueuePair::state_changes);
+            self.changes = changes.collect::<Result<_, _>>()?;
         }
         self.check_alive()?;
         let ends = self.changes.iter().map(AsFd::as_fd);
@@ -135,7 +165,7 @@ impl<'a> Connection<'a> {
         Ok(self.cq.wait_or(&others, LOOK)?)
     }
 
-    /// Waits for `time`, during which the connection is kept alive.
+    /// Waits for `time`, during which the connections are kept alive.
     pub(crate) fn pause(&self, time: Duration) -> anyhow::Result<()> {
         self.rnic.wait_readable(&[self.interrupted.as_fd()], time)?;
         Ok(self.interrupted.check()?)
@@ -157,7 +187,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Check of a wait without completions, now and then. It fails when the user has had enough, the connection has ended, or the other
+    /// Check of a wait without completions, now and then. It fails when the user has had enough, a connection has ended, or the other
     /// side has been silent for too long.
     pub(crate) fn check_going(&self, silence: &mut Silence) -> anyhow::Result<()> {
         self.check_alive()?;
@@ -167,10 +197,10 @@ impl<'a> Connection<'a> {
         SilenceTimeout::of(self).check(silence.so_far(self.rnic)?)
     }
 
-    /// Fails when the user has had enough, the connection has ended, or the run's time is over.
+    /// Fails when the user has had enough, a connection has ended, or the run's time is over.
     pub(crate) fn check_alive(&self) -> anyhow::Result<()> {
         self.interrupted.check()?;
-        if self.qp.state() != QpState::Rts {
+        if self.qps.iter().any(|qp| qp.state() != QpState::Rts) {
             bail!("{}", self.why_ended());
         }
         match &self.deadline {
@@ -179,7 +209,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Why the connection is no more, as far as it was reported.
+    /// Why a connection is no more, as far as it was reported.
     fn why_ended(&self) -> String {
         let mut text = "the other side has closed the connection".to_owned();
         while let Some(event) = self.rnic.events().try_next().ok().flatten() {
@@ -191,16 +221,16 @@ impl<'a> Connection<'a> {
         text
     }
 
-    /// Posts to the send queue; when the connection has ended, says why.
-    pub(crate) fn post_send(&mut self, request: SendRequest) -> anyhow::Result<()> {
-        self.qp
+    /// Posts to the send queue of one; when the connection has ended, says why.
+    pub(crate) fn post_send(&mut self, which: usize, request: SendRequest) -> anyhow::Result<()> {
+        self.qps[which]
             .post_send(request)
             .map_err(|error| self.not_posted(error))
     }
 
-    /// Posts a receive buffer; when the connection has ended, says why.
-    pub(crate) fn post_recv(&mut self, request: RecvRequest) -> anyhow::Result<()> {
-        self.qp
+    /// Posts a receive buffer of one; when the connection has ended, says why.
+    pub(crate) fn post_recv(&mut self, which: usize, request: RecvRequest) -> anyhow::Result<()> {
+        self.qps[which]
             .post_recv(request)
             .map_err(|error| self.not_posted(error))
     }
@@ -214,22 +244,35 @@ impl<'a> Connection<'a> {
 
     /// Closes from this side and waits for the other, which may take its time: what was to be done is done.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
-        self.qp.begin_disconnect()?;
-        self.await_end(CLOSE_TIMEOUT).map(drop)
+        for qp in &mut self.qps {
+            qp.begin_disconnect()?;
+        }
+        self.await_ends(CLOSE_TIMEOUT).map(drop)
     }
 
     /// Waits until the other side has closed.
     pub(crate) fn wait_closed(self, timeout: Duration) -> anyhow::Result<()> {
         ensure!(
-            self.await_end(timeout)?,
+            self.await_ends(timeout)?,
             "the client does not close the connection"
         );
         Ok(())
     }
 
-    /// Waits for the connection's end; false if it does not come in time.
-    fn await_end(&self, timeout: Duration) -> anyhow::Result<bool> {
-        let (since, changes) = (Instant::now(), self.qp.state_changes()?);
+    /// Waits for the end of all connections; false if one does not come in time.
+    fn await_ends(&self, timeout: Duration) -> anyhow::Result<bool> {
+        let since = Instant::now();
+        for qp in &self.qps {
+            if !self.await_end(qp, since, timeout)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for the end of one up to `timeout` from `since`.
+    fn await_end(&self, qp: &QueuePair, since: Instant, timeout: Duration) -> anyhow::Result<bool> {
+        let changes = qp.state_changes()?;
         while !matches!(changes.take(), QpState::Idle | QpState::Error) {
             self.interrupted.check()?;
             let Some(left) = timeout.checked_sub(since.elapsed()) else {
@@ -282,11 +325,11 @@ struct SilenceTimeout<'a> {
 }
 
 impl<'a> SilenceTimeout<'a> {
-    fn of(connection: &Connection<'a>) -> Self {
+    fn of(connections: &Connections<'a>) -> Self {
         Self {
-            rnic: connection.rnic,
-            must_begin: connection.must_begin,
-            timeout: connection.silence_timeout,
+            rnic: connections.rnic,
+            must_begin: connections.must_begin,
+            timeout: connections.silence_timeout,
         }
     }
 
@@ -390,15 +433,29 @@ impl<'a> Clients<'a> {
     /// Waits for the next one.
     pub(crate) fn next(&mut self) -> anyhow::Result<ConnectionRequest> {
         loop {
-            self.interrupted.check()?;
-            if self.are_waiting()?
-                && let Some(request) = self.next.take()
-            {
+            if let Some(request) = self.next_within(Duration::MAX)? {
                 return Ok(request);
             }
+        }
+    }
+
+    /// Waits for the next one up to `timeout`.
+    pub(crate) fn next_within(
+        &mut self,
+        timeout: Duration,
+    ) -> anyhow::Result<Option<ConnectionRequest>> {
+        let since = Instant::now();
+        loop {
+            self.interrupted.check()?;
+            if self.are_waiting()? {
+                return Ok(self.next.take());
+            }
+            let Some(left) = timeout.checked_sub(since.elapsed()) else {
+                return Ok(None);
+            };
             let listeners = self.listeners.iter().map(AsFd::as_fd);
             let all: Vec<_> = listeners.chain([self.interrupted.as_fd()]).collect();
-            self.rnic.wait_readable(&all, Duration::MAX)?;
+            self.rnic.wait_readable(&all, left)?;
         }
     }
 

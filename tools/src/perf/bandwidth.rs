@@ -1,4 +1,4 @@
-//! Bandwidth: as many messages as fit, `depth` of them outstanding.
+//! Bandwidth: as many messages as fit, `depth` of them outstanding on each connection.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,24 @@ use super::Extent;
 use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
 
-/// Receive buffers of no bytes that the client posts for credits and for the final record. Credits come every half `depth`
+/// Receive buffers of no bytes that the client posts on each connection for credits and for the final record. Credits come every half `depth`
 /// messages and at most two `depth`s are under way, so that at most four can wait.
 pub(crate) const CREDIT_RECEIVES: usize = 8;
-/// Messages between two looks at the clock, and two checks that the test goes on.
+/// Messages between two looks at the clock, and of a connection between two checks that the test goes on.
 const CHECKED_MESSAGES: u64 = 64;
 
 /// What a bandwidth run measured.
 pub(crate) struct Run {
-    pub(crate) messages: u64,
+    /// Of each connection.
+    pub(crate) messages: Vec<u64>,
     pub(crate) elapsed: Duration,
+}
+
+impl Run {
+    /// Messages of all connections.
+    pub(crate) fn total(&self) -> u64 {
+        self.messages.iter().sum()
+    }
 }
 
 /// Messages for which the server returns one credit.
@@ -32,45 +40,114 @@ fn send_window(hello: &Hello) -> u64 {
     2 * u64::from(hello.depth) - 1
 }
 
-/// The client's part.
+/// The client's part; where each connection's messages go, in their order.
 pub(crate) fn run(
     peer: &mut Peer<'_>,
     hello: &Hello,
-    remote: RemoteAddress,
+    remotes: &[RemoteAddress],
     extent: Extent,
 ) -> anyhow::Result<Run> {
-    let mut pump = Pump::new(hello, remote);
-    let start = Instant::now();
-    loop {
-        let more = match extent {
-            Extent::Messages(limit) => pump.posted < limit,
-            Extent::Time(limit) => {
-                !pump.posted.is_multiple_of(CHECKED_MESSAGES) || start.elapsed() < limit
-            }
-        };
-        if !more {
-            break;
-        }
-        if pump.may_post() {
-            pump.post(peer)?;
-            continue;
-        }
-        pump.take(peer)?;
-        if pump.completed.is_multiple_of(CHECKED_MESSAGES) {
-            peer.connection.check_alive()?;
-        }
+    let mut load = Load::new(hello, remotes, extent);
+    for which in peer.each() {
+        load.post(peer, which)?;
     }
-    while pump.completed < pump.posted {
-        pump.take(peer)?;
+    while load.unfinished > 0 {
+        load.take(peer)?;
     }
     peer.barrier()?;
     Ok(Run {
-        messages: pump.posted,
-        elapsed: start.elapsed(),
+        elapsed: load.clock.start.elapsed(),
+        messages: load.pumps.iter().map(|pump| pump.posted).collect(),
     })
 }
 
-/// The client's count of a run.
+/// Says when a run is over.
+struct Clock {
+    extent: Extent,
+    start: Instant,
+    /// Questions since the start.
+    asked: u64,
+    is_over: bool,
+}
+
+impl Clock {
+    fn new(extent: Extent) -> Self {
+        Self {
+            extent,
+            start: Instant::now(),
+            asked: 0,
+            is_over: false,
+        }
+    }
+
+    /// Whether a connection that has posted so many messages posts another.
+    fn wants_more(&mut self, posted: u64) -> bool {
+        match self.extent {
+            Extent::Messages(limit) => posted < limit,
+            Extent::Time(limit) => {
+                if self.asked.is_multiple_of(CHECKED_MESSAGES) {
+                    self.is_over = self.start.elapsed() >= limit;
+                }
+                self.asked += u64::from(!self.is_over);
+                !self.is_over
+            }
+        }
+    }
+}
+
+/// What all connections of a client do.
+struct Load<'a> {
+    clock: Clock,
+    pumps: Vec<Pump<'a>>,
+    /// Pumps that have something to post or to complete.
+    unfinished: usize,
+}
+
+impl<'a> Load<'a> {
+    fn new(hello: &'a Hello, remotes: &[RemoteAddress], extent: Extent) -> Self {
+        let pumps = remotes.iter().map(|remote| Pump::new(hello, *remote));
+        Self {
+            clock: Clock::new(extent),
+            pumps: pumps.collect(),
+            unfinished: remotes.len(),
+        }
+    }
+
+    /// Posts as many messages as a connection may have.
+    fn post(&mut self, peer: &mut Peer<'_>, which: usize) -> anyhow::Result<()> {
+        let pump = &mut self.pumps[which];
+        if pump.is_finished {
+            return Ok(());
+        }
+        let mut wants_more = self.clock.wants_more(pump.posted);
+        while wants_more && pump.may_post() {
+            pump.post(peer, which)?;
+            wants_more = self.clock.wants_more(pump.posted);
+        }
+        pump.is_finished = !wants_more && pump.completed == pump.posted;
+        self.unfinished -= usize::from(pump.is_finished);
+        Ok(())
+    }
+
+    /// Takes a completion, of whatever connection, and posts what it makes room for.
+    fn take(&mut self, peer: &mut Peer<'_>) -> anyhow::Result<()> {
+        let completion = peer.connections.completion()?;
+        let which = peer.connections.of(&completion);
+        let pump = &mut self.pumps[which];
+        if completion.opcode == Opcode::Receive {
+            pump.credited += credit_batch(pump.hello);
+            peer.expect_empty(which)?;
+        } else {
+            pump.completed += 1;
+            if pump.completed.is_multiple_of(CHECKED_MESSAGES) {
+                peer.connections.check_alive()?;
+            }
+        }
+        self.post(peer, which)
+    }
+}
+
+/// The client's count of a connection.
 struct Pump<'a> {
     hello: &'a Hello,
     remote: RemoteAddress,
@@ -78,6 +155,8 @@ struct Pump<'a> {
     completed: u64,
     /// Messages that the server has acknowledged with credits (Sends only).
     credited: u64,
+    /// Whether nothing is left to post or to complete.
+    is_finished: bool,
 }
 
 impl<'a> Pump<'a> {
@@ -88,6 +167,7 @@ impl<'a> Pump<'a> {
             posted: 0,
             completed: 0,
             credited: 0,
+            is_finished: false,
         }
     }
 
@@ -98,65 +178,62 @@ impl<'a> Pump<'a> {
     }
 
     /// Posts the next message, from and to the slot whose turn it is.
-    fn post(&mut self, peer: &mut Peer<'_>) -> anyhow::Result<()> {
+    fn post(&mut self, peer: &mut Peer<'_>, which: usize) -> anyhow::Result<()> {
         let offset = self.hello.slot_offset(self.posted);
         let id = WrId(self.posted);
         let remote = RemoteAddress {
             to: self.remote.to + offset,
             ..self.remote
         };
-        let size = self.hello.size;
+        let (size, buffers) = (self.hello.size, peer.buffers(which));
         let request = match self.hello.kind.verb {
-            Verb::Write => SendRequest::write(id, peer.source.local(offset, size), remote),
-            Verb::Read => SendRequest::read(id, peer.sink.local(offset, size), remote),
-            Verb::Send => SendRequest::send(id, peer.source.local(offset, size)),
+            Verb::Write => SendRequest::write(id, buffers.source.local(offset, size), remote),
+            Verb::Read => SendRequest::read(id, buffers.sink.local(offset, size), remote),
+            Verb::Send => SendRequest::send(id, buffers.source.local(offset, size)),
         };
-        peer.connection.post_send(request)?;
+        peer.connections.post_send(which, request)?;
         self.posted += 1;
         Ok(())
-    }
-
-    fn take(&mut self, peer: &mut Peer<'_>) -> anyhow::Result<()> {
-        let completion = peer.connection.completion()?;
-        if completion.opcode == Opcode::Receive {
-            self.credited += credit_batch(self.hello);
-            peer.expect_empty()
-        } else {
-            self.completed += 1;
-            Ok(())
-        }
     }
 }
 
 /// The server's receive buffers for Sends, in the order of the slots.
 pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
-    (0..=send_window(hello)).try_for_each(|message| post_receive(peer, hello, message))
-}
-
-fn post_receive(peer: &mut Peer<'_>, hello: &Hello, message: u64) -> anyhow::Result<()> {
-    let buffer = peer.sink.local(hello.slot_offset(message), hello.size);
-    peer.connection
-        .post_recv(RecvRequest::new(WrId(message), buffer))
-}
-
-/// The server's part in a Send test: keeps receive buffers posted and returns credits, until the client's record comes.
-pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Record> {
-    let mut next = send_window(hello) + 1;
-    let mut received = 0_u64;
-    loop {
-        let completion = peer.connection.completion()?;
-        if completion.opcode != Opcode::Receive {
-            continue;
-        }
-        if Peer::announces_record(&completion) {
-            return peer.record();
-        }
-        received += 1;
-        post_receive(peer, hello, next)?;
-        next += 1;
-        if received.is_multiple_of(credit_batch(hello)) {
-            let credit = SendRequest::send(WrId(received), Sgl::new());
-            peer.connection.post_send(credit.unsignaled())?;
+    for which in peer.each() {
+        for message in 0..=send_window(hello) {
+            post_receive(peer, hello, which, message)?;
         }
     }
+    Ok(())
+}
+
+fn post_receive(
+    peer: &mut Peer<'_>,
+    hello: &Hello,
+    which: usize,
+    message: u64,
+) -> anyhow::Result<()> {
+    let sink = &peer.buffers(which).sink;
+    let buffer = sink.local(hello.slot_offset(message), hello.size);
+    let request = RecvRequest::new(WrId(message), buffer);
+    peer.connections.post_recv(which, request)
+}
+
+/// The server's part in a Send test: keeps receive buffers posted and returns credits, until the client's records come.
+pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
+    let mut received_by = vec![0_u64; peer.connections.count()];
+    peer.receive_records_while(|peer, which, completion| {
+        if completion.opcode != Opcode::Receive {
+            return Ok(());
+        }
+        let received = &mut received_by[which];
+        // As many are posted ahead.
+        post_receive(peer, hello, which, send_window(hello) + 1 + *received)?;
+        *received += 1;
+        if !received.is_multiple_of(credit_batch(hello)) {
+            return Ok(());
+        }
+        let credit = SendRequest::send(WrId(*received), Sgl::new());
+        peer.connections.post_send(which, credit.unsignaled())
+    })
 }

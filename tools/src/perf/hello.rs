@@ -1,18 +1,28 @@
-//! Private data of a test's connection: what client and server tell each other.
+//! Private data of a test's connections: what client and server tell each other.
 
 use std::fmt;
+use std::num::NonZeroU8;
 
 use anyhow::{Context, bail, ensure};
 use xwarp::{RemoteAddress, Stag};
+
+use super::data::Slots;
 
 /// Bytes of a control record: four numbers.
 pub(crate) const RECORD_BYTES: u32 = 32;
 
 const MAGIC: [u8; 4] = *b"XWPF";
-const VERSION: u8 = 1;
-/// Messages that may be outstanding at once.
+/// Of a test over one connection.
+const VERSION_ALONE: u8 = 1;
+/// Of a test over several. A server that knows no such test knows no such version.
+const VERSION_SEVERAL: u8 = 2;
+/// Messages that may be outstanding at once on a connection.
 pub(crate) const DEPTH_LIMIT: u32 = 4096;
-/// Bytes of region area beside the test's buffers: control messages, and rounding to pages.
+/// Connections of a test: those beside the first are told in a byte.
+pub(crate) const QPS_LIMIT: u16 = 256;
+/// Entries that an RNIC's completion queue may have.
+pub(crate) const CQ_LIMIT: usize = 1 << 20;
+/// Bytes of region area beside a connection's buffers: control messages, and rounding to pages.
 const SPARE_BYTES: usize = 256 << 10;
 
 /// What a test does.
@@ -76,20 +86,72 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a client asks for. Bytes: magic, version, kind, verify, 0, size, slots, depth, then the places of [`Places`].
+/// What a client asks for. Each of its connections says the same, but for its places. Bytes: magic, version, kind, verify, connections
+/// beside the first, size, slots, depth, the places of [`Places`], and the run if there are several connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) kind: Kind,
+    pub(crate) connections: Count,
     /// Bytes of a message.
     pub(crate) size: u32,
     /// Buffers of that size, used in turn.
     pub(crate) slots: u32,
-    /// Messages outstanding at once.
+    /// Messages outstanding at once on a connection.
     pub(crate) depth: u32,
     /// Whether buffers are checked at the end.
     pub(crate) verify: bool,
-    /// The client's memory.
+    /// The client's memory for this connection.
     pub(crate) places: Places,
+}
+
+/// Connections of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    One,
+    Several {
+        beside_first: NonZeroU8,
+        /// A random number that other runs do not have.
+        run: u64,
+    },
+}
+
+impl Count {
+    /// From 1 to [`QPS_LIMIT`]. `None` for others.
+    pub(crate) fn new(connections: u16, run: u64) -> Option<Self> {
+        let beside_first = u8::try_from(connections.checked_sub(1)?).ok()?;
+        Some(match NonZeroU8::new(beside_first) {
+            None => Self::One,
+            Some(beside_first) => Self::Several { beside_first, run },
+        })
+    }
+
+    pub(crate) fn get(self) -> usize {
+        1 + usize::from(self.beside_first())
+    }
+
+    fn beside_first(self) -> u8 {
+        match self {
+            Self::One => 0,
+            Self::Several { beside_first, .. } => beside_first.get(),
+        }
+    }
+
+    /// The version that tells of so many.
+    fn version(self) -> u8 {
+        match self {
+            Self::One => VERSION_ALONE,
+            Self::Several { .. } => VERSION_SEVERAL,
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One => f.write_str("1 QP"),
+            Self::Several { .. } => write!(f, "{} QPs", self.get()),
+        }
+    }
 }
 
 /// Memory of one side that the other one accesses.
@@ -102,6 +164,9 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Of both: `STag`, TO.
+    const BYTES: usize = 24;
+
     /// Before the memory is there.
     pub(crate) const NONE: Self = {
         let nowhere = RemoteAddress {
@@ -114,7 +179,6 @@ impl Places {
         }
     };
 
-    /// 12 bytes each: `STag`, TO.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         [self.buffer, self.control]
             .iter()
@@ -154,14 +218,20 @@ impl Places {
         };
         rest.is_empty().then_some(places)
     }
+
+    /// Reads those at the beginning of a hello's rest.
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        let bytes: [u8; Self::BYTES] = take(rest)?;
+        Self::from_bytes(&bytes)
+    }
 }
 
 impl Hello {
     /// Whether a test can be like this.
     fn is_possible(&self) -> bool {
-        let slots_limit = match self.kind.style {
-            Style::Bandwidth => self.depth,
-            Style::Latency => 1,
+        let (slots_limit, connections_limit) = match self.kind.style {
+            Style::Bandwidth => (self.depth, QPS_LIMIT),
+            Style::Latency => (1, 1),
         };
         let size_least = match (self.kind.verb, self.kind.style) {
             // The byte that is waited for.
@@ -171,7 +241,9 @@ impl Hello {
         (1..=DEPTH_LIMIT).contains(&self.depth)
             && (1..=slots_limit).contains(&self.slots)
             && self.size >= size_least
-            && u64::from(self.size) * u64::from(self.slots) <= super::MEMORY_LIMIT
+            && self.connections.get() <= connections_limit.into()
+            && self.cq_entries() <= CQ_LIMIT
+            && self.test_bytes() <= super::MEMORY_LIMIT
             && self.places.have_room_for(self.buffer_bytes())
     }
 
@@ -185,14 +257,34 @@ impl Hello {
         self.kind.verb == Verb::Read || self.kind.style == Style::Latency
     }
 
-    /// Bytes of all buffers.
+    /// Whether another connection's client asks for the same run.
+    pub(crate) fn is_of_run(&self, other: &Self) -> bool {
+        let places = self.places;
+        *self
+            == Self {
+                places,
+                ..other.clone()
+            }
+    }
+
+    /// Entries of a completion queue for all queues.
+    pub(crate) fn cq_entries(&self) -> usize {
+        cq_entries_each(self.depth) * self.connections.get()
+    }
+
+    /// Bytes of all connections' buffers.
+    pub(crate) fn test_bytes(&self) -> u64 {
+        u64::from(self.size) * u64::from(self.slots) * self.connections.get() as u64
+    }
+
+    /// Bytes of a connection's buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         (self.size as usize) * (self.slots as usize)
     }
 
     /// Bytes of region area that one side needs: sources and sinks.
     pub(crate) fn region_bytes(&self) -> usize {
-        2 * self.buffer_bytes() + SPARE_BYTES
+        (2 * self.buffer_bytes() + SPARE_BYTES) * self.connections.get()
     }
 
     /// Where the buffer of message number `message` begins.
@@ -200,42 +292,73 @@ impl Hello {
         message % u64::from(self.slots) * u64::from(self.size)
     }
 
-    /// Size and number of the buffers that `messages` messages have filled.
-    pub(crate) fn full_slots(&self, messages: u64) -> (usize, usize) {
-        let slots = usize::try_from(messages)
-            .unwrap_or(usize::MAX)
-            .min(self.slots as usize);
-        (self.size as usize, slots)
+    /// All buffers of a connection.
+    pub(crate) fn all_slots(&self, connection: usize) -> Slots {
+        Slots {
+            connection,
+            size: self.size as usize,
+            count: self.slots as usize,
+        }
     }
 
-    /// Size and number of the buffers whose last byte is a marker: what is before it.
-    pub(crate) fn marked_slot(&self) -> (usize, usize) {
-        ((self.size as usize).saturating_sub(1), 1)
+    /// No buffer of a connection.
+    pub(crate) fn no_slots(&self, connection: usize) -> Slots {
+        Slots {
+            count: 0,
+            ..self.all_slots(connection)
+        }
+    }
+
+    /// The buffers of a connection that `messages` messages have filled.
+    pub(crate) fn full_slots(&self, connection: usize, messages: u64) -> Slots {
+        let all = self.all_slots(connection);
+        let filled = usize::try_from(messages).unwrap_or(usize::MAX);
+        Slots {
+            count: all.count.min(filled),
+            ..all
+        }
+    }
+
+    /// The buffer of a connection whose last byte is a marker: what is before it.
+    pub(crate) fn marked_slot(&self, connection: usize) -> Slots {
+        Slots {
+            size: (self.size as usize).saturating_sub(1),
+            count: 1,
+            connection,
+        }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend([VERSION, self.kind.to_byte(), u8::from(self.verify), 0]);
+        let kind = self.kind.to_byte();
+        let verify = u8::from(self.verify);
+        let beside_first = self.connections.beside_first();
+        bytes.extend([self.connections.version(), kind, verify, beside_first]);
         for number in [self.size, self.slots, self.depth] {
             bytes.extend(number.to_be_bytes());
         }
         bytes.extend(self.places.to_bytes());
+        if let Count::Several { run, .. } = self.connections {
+            bytes.extend(run.to_be_bytes());
+        }
         bytes
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> anyhow::Result<Self> {
         let mut rest = bytes;
         let head = take(&mut rest).context("the client is no xwarp perf")?;
-        let (kind, verify) = read_head(head)?;
+        let (kind, verify, beside_first) = read_head(head)?;
         let mut number = || take(&mut rest).map(u32::from_be_bytes);
         let numbers = (number(), number(), number());
         let (Some(size), Some(slots), Some(depth)) = numbers else {
             bail!("the client's request is cut off");
         };
-        let places =
-            Places::from_bytes(rest).context("the client's request is cut off, or too long")?;
+        let places = Places::take(&mut rest).context("the client's request is cut off")?;
+        let connections = read_count(beside_first, rest)
+            .context("the client's request is cut off, or too long")?;
         let hello = Self {
             kind,
+            connections,
             size,
             slots,
             depth,
@@ -250,20 +373,38 @@ impl Hello {
     }
 }
 
-/// Which test it is, and whether data are compared.
-fn read_head(head: [u8; 8]) -> anyhow::Result<(Kind, bool)> {
+/// Entries of a completion queue for the queues of one connection: more than can complete before it is polled.
+pub(crate) fn cq_entries_each(depth: u32) -> usize {
+    8 * depth as usize + 64
+}
+
+/// Which test it is, whether data are compared, and how many connections there are beside the first.
+fn read_head(head: [u8; 8]) -> anyhow::Result<(Kind, bool, Option<NonZeroU8>)> {
     ensure!(head[..4] == MAGIC, "the client is no xwarp perf");
     ensure!(
-        head[4] == VERSION,
+        matches!(head[4], VERSION_ALONE | VERSION_SEVERAL),
         "the client is an xwarp perf of another version"
     );
     let Some(kind) = Kind::from_byte(head[5]) else {
         bail!("the client asks for a test that is not known here");
     };
-    match (head[6], head[7]) {
-        (flag @ (0 | 1), 0) => Ok((kind, flag == 1)),
+    let beside_first = NonZeroU8::new(head[7]);
+    let several = head[4] == VERSION_SEVERAL;
+    match head[6] {
+        flag @ (0 | 1) if beside_first.is_some() == several => Ok((kind, flag == 1, beside_first)),
         _ => bail!("the client asks for something that is not known here"),
     }
+}
+
+/// The connections, with what is left of a request: the run, if there are several.
+fn read_count(beside_first: Option<NonZeroU8>, rest: &[u8]) -> Option<Count> {
+    Some(match beside_first {
+        None => rest.is_empty().then_some(Count::One)?,
+        Some(beside_first) => Count::Several {
+            beside_first,
+            run: u64::from_be_bytes(rest.try_into().ok()?),
+        },
+    })
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -283,6 +424,7 @@ mod tests {
             verb: Verb::Send,
             style: Style::Latency,
         },
+        connections: Count::One,
         size: 0x0102,
         slots: 1,
         depth: 4,
@@ -312,24 +454,99 @@ mod tests {
         assert_eq!(Hello::from_bytes(&BYTES).unwrap(), HELLO);
     }
 
+    /// The request for a bandwidth test over 8 connections.
+    fn several() -> Vec<u8> {
+        let mut bytes = BYTES.to_vec();
+        bytes[4..8].copy_from_slice(&[2, 2, 1, 7]);
+        bytes.extend([1, 2, 3, 4, 5, 6, 7, 8]);
+        bytes
+    }
+
+    #[test]
+    fn request_for_several_connections_is_these_bytes() {
+        let kind = Kind {
+            verb: Verb::Send,
+            style: Style::Bandwidth,
+        };
+        let hello = Hello {
+            kind,
+            connections: Count::new(8, 0x0102_0304_0506_0708).unwrap(),
+            ..HELLO
+        };
+        assert_eq!(hello.to_bytes(), several());
+        assert_eq!(Hello::from_bytes(&several()).unwrap(), hello);
+    }
+
+    #[test]
+    fn connections_of_a_run_differ_in_their_places_only() {
+        let first = Hello::from_bytes(&several()).unwrap();
+        let changed = |at: usize| {
+            let mut bytes = several();
+            bytes[at] ^= 1;
+            Hello::from_bytes(&bytes).unwrap().is_of_run(&first)
+        };
+        assert!(first.is_of_run(&first) && changed(23) && changed(43));
+        for at in [6, 7, 11, 19, 44, 51] {
+            assert!(!changed(at), "{at}");
+        }
+    }
+
+    #[test]
+    fn connections_are_from_1_to_256() {
+        let count = |connections| Count::new(connections, 0).map(Count::get);
+        assert_eq!([0, 257].map(count), [None; 2]);
+        assert_eq!([1, 2, 256].map(count), [1, 2, 256].map(Some));
+    }
+
     #[test]
     fn request_that_is_cut_off_or_too_long_is_refused() {
-        for len in 0..44 {
-            assert!(Hello::from_bytes(&BYTES[..len]).is_err(), "{len}");
+        for request in [BYTES.to_vec(), several()] {
+            for len in 0..request.len() {
+                assert!(Hello::from_bytes(&request[..len]).is_err(), "{len}");
+            }
+            assert!(Hello::from_bytes(&[&request[..], &[0]].concat()).is_err());
         }
-        assert!(Hello::from_bytes(&[&BYTES[..], &[0]].concat()).is_err());
     }
 
     /// Bytes in the place of others.
     type Changes<'a> = &'a [(usize, &'a [u8])];
 
-    /// The request with some bytes changed.
-    fn changed(changes: Changes<'_>) -> anyhow::Result<Hello> {
-        let mut bytes = BYTES;
+    /// A request with some bytes changed.
+    fn with(mut bytes: Vec<u8>, changes: Changes<'_>) -> anyhow::Result<Hello> {
         for (at, change) in changes {
             bytes[*at..at + change.len()].copy_from_slice(change);
         }
         Hello::from_bytes(&bytes)
+    }
+
+    /// The request for one connection with some bytes changed.
+    fn changed(changes: Changes<'_>) -> anyhow::Result<Hello> {
+        with(BYTES.to_vec(), changes)
+    }
+
+    #[test]
+    fn several_connections_are_refused_where_they_cannot_be() {
+        const ALL: (usize, &[u8]) = (7, &[255]);
+        let refused: [(&str, Changes<'_>); 6] = [
+            ("the version of one", &[(4, &[1])]),
+            ("a version that is unknown", &[(4, &[3])]),
+            ("none beside the first", &[(7, &[0])]),
+            ("a latency test", &[(5, &[0x12])]),
+            ("8 times 128 MiB and a little", &[(8, &[8, 0, 0, 1])]),
+            (
+                "completions of 2^23 messages",
+                &[ALL, (16, &[0, 0, 0x10, 0])],
+            ),
+        ];
+        for (what, changes) in refused {
+            assert!(with(several(), changes).is_err(), "{what}");
+        }
+        for (what, changes) in [
+            ("8 times 128 MiB", &[(8, &[8, 0, 0, 0][..])][..]),
+            ("256 connections", &[ALL]),
+        ] {
+            assert!(with(several(), changes).is_ok(), "{what}");
+        }
     }
 
     #[test]
@@ -402,16 +619,21 @@ mod tests {
             numbers in (number(), few(), few()),
             buffer in (any::<u32>(), offset()),
             control in (any::<u32>(), offset()),
+            several in prop_oneof![Just(None), any::<(u8, u64)>().prop_map(Some)],
         ) -> Vec<u8> {
-            let mut bytes = BYTES[..5].to_vec();
-            bytes.push(kind);
-            bytes.extend(flags);
+            let mut bytes = BYTES[..4].to_vec();
+            let [verify, reserved] = flags;
+            match several {
+                None => bytes.extend([1, kind, verify, reserved]),
+                Some((beside_first, _)) => bytes.extend([2, kind, verify, beside_first]),
+            }
             let (size, slots, depth) = numbers;
             bytes.extend([size, slots, depth].iter().flat_map(|number| number.to_be_bytes()));
             for (stag, to) in [buffer, control] {
                 bytes.extend(stag.to_be_bytes());
                 bytes.extend(to.to_be_bytes());
             }
+            bytes.extend(several.iter().flat_map(|(_, run)| run.to_be_bytes()));
             bytes
         }
     }
@@ -422,15 +644,15 @@ mod tests {
         fn what_is_accepted_can_be_run(bytes in request(), message: u64) {
             let Ok(hello) = Hello::from_bytes(&bytes) else { return Ok(()) };
             prop_assert_eq!(hello.to_bytes(), bytes);
-            prop_assert!(hello.region_bytes() as u64 <= 2 * crate::perf::MEMORY_LIMIT + SPARE_BYTES as u64);
+            let spare = (SPARE_BYTES * hello.connections.get()) as u64;
+            prop_assert!(hello.region_bytes() as u64 <= 2 * crate::perf::MEMORY_LIMIT + spare);
+            prop_assert!(hello.cq_entries() <= CQ_LIMIT && hello.connections.get() <= 256);
             prop_assert!(hello.slots <= DEPTH_LIMIT && hello.depth <= DEPTH_LIMIT);
             let end = hello.slot_offset(message) + u64::from(hello.size);
             prop_assert!(end <= hello.buffer_bytes() as u64);
             prop_assert!(hello.places.buffer.to.checked_add(end).is_some());
-            let (size, slots) = hello.full_slots(message);
-            prop_assert!(size * slots <= hello.buffer_bytes());
-            let (size, slots) = hello.marked_slot();
-            prop_assert!(size * slots <= hello.buffer_bytes());
+            prop_assert!(hello.full_slots(0, message).bytes() <= hello.buffer_bytes());
+            prop_assert!(hello.marked_slot(0).bytes() <= hello.buffer_bytes());
         }
 
         #[test]

@@ -8,7 +8,7 @@ use xwarp::{Opcode, RecvRequest, RemoteAddress, SendRequest, WrId};
 use super::Extent;
 use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
-use crate::connection::Silence;
+use crate::connection::{ONLY, Silence};
 
 /// The longest latency that is told from longer ones.
 const LONGEST: Duration = Duration::from_mins(1);
@@ -78,14 +78,14 @@ fn one_round(
             await_marker(peer, hello, round).map(|_| ())
         }
         Verb::Read => {
-            let sink = peer.sink.local(0, hello.size);
-            peer.connection
-                .post_send(SendRequest::read(WrId(round), sink, remote))?;
-            peer.connection.completion().map(|_| ())
+            let sink = peer.buffers(ONLY).sink.local(0, hello.size);
+            peer.connections
+                .post_send(ONLY, SendRequest::read(WrId(round), sink, remote))?;
+            peer.connections.completion().map(|_| ())
         }
         Verb::Send => {
             send(peer, hello, round)?;
-            while peer.connection.completion()?.opcode != Opcode::Receive {}
+            while peer.connections.completion()?.opcode != Opcode::Receive {}
             post_receive(peer, hello)
         }
     }
@@ -99,11 +99,14 @@ fn write_marked(
     round: u64,
 ) -> anyhow::Result<()> {
     let last = hello.size as usize - 1;
-    peer.source.bytes().write(last, &[marker(round)])?;
-    let source = peer.source.local(0, hello.size);
+    peer.buffers(ONLY)
+        .source
+        .bytes()
+        .write(last, &[marker(round)])?;
+    let source = peer.buffers(ONLY).source.local(0, hello.size);
     // Where the answer is there at the first look, nobody polls: a completion for each would fill the queues.
     let request = SendRequest::write(WrId(round), source, remote).unsignaled();
-    peer.connection.post_send(request)
+    peer.connections.post_send(ONLY, request)
 }
 
 fn marker(round: u64) -> u8 {
@@ -114,18 +117,21 @@ fn marker(round: u64) -> u8 {
 /// TCP delivers in order and the last byte is placed last.
 fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
     let mut last = [0];
-    peer.sink.bytes().read(hello.size as usize - 1, &mut last)?;
+    peer.buffers(ONLY)
+        .sink
+        .bytes()
+        .read(hello.size as usize - 1, &mut last)?;
     Ok(last[0] == marker(round))
 }
 
 /// Turns the engine until the other side's message of this round is here; false if its record came instead.
 fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
     if round.is_multiple_of(CHECKED_ROUNDS) {
-        peer.connection.check_alive()?;
+        peer.connections.check_alive()?;
     }
     let (mut idle, mut silence) = (0, Silence::default());
     while !marker_is(peer, hello, round)? {
-        if let Some(completion) = peer.connection.try_completion()? {
+        if let Some(completion) = peer.connections.try_completion()? {
             if Peer::announces_record(&completion) {
                 return Ok(false);
             }
@@ -134,7 +140,7 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
         idle += 1;
         if idle == IDLE_LOOKS {
             idle = 0;
-            peer.connection.check_going(&mut silence)?;
+            peer.connections.check_going(&mut silence)?;
         }
         std::hint::spin_loop();
     }
@@ -142,9 +148,9 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
 }
 
 fn send(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<()> {
-    let source = peer.source.local(0, hello.size);
+    let source = peer.buffers(ONLY).source.local(0, hello.size);
     let request = SendRequest::send(WrId(round), source).unsignaled();
-    peer.connection.post_send(request)
+    peer.connections.post_send(ONLY, request)
 }
 
 /// Buffers for the other side's Sends, all the same memory: one message is under way at a time.
@@ -153,17 +159,18 @@ pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Resul
 }
 
 fn post_receive(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
-    let buffer = peer.sink.local(0, hello.size);
-    peer.connection.post_recv(RecvRequest::new(WrId(0), buffer))
+    let buffer = peer.buffers(ONLY).sink.local(0, hello.size);
+    peer.connections
+        .post_recv(ONLY, RecvRequest::new(WrId(0), buffer))
 }
 
 /// The server's part in a Send test: sends a message back for each, until the client's record comes.
-pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Record> {
+pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     let mut round = 0;
     loop {
-        let completion = peer.connection.completion()?;
+        let completion = peer.connections.completion()?;
         if Peer::announces_record(&completion) {
-            return peer.record();
+            return Ok(vec![peer.record(ONLY)?]);
         }
         if completion.opcode == Opcode::Receive {
             round += 1;
@@ -174,11 +181,11 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
 }
 
 /// The server's part in a Write test: writes a message back for each that it sees, until the client's record comes.
-pub(crate) fn serve_writes(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Record> {
+pub(crate) fn serve_writes(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     let mut round = 1;
     while await_marker(peer, hello, round)? {
         write_marked(peer, hello, hello.places.buffer, round)?;
         round += 1;
     }
-    peer.record()
+    Ok(vec![peer.record(ONLY)?])
 }

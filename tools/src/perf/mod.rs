@@ -1,7 +1,7 @@
 //! `xwarp perf`: bandwidth and latency between two hosts.
 //!
 //! Without HOST it is the server, which serves one client and ends; with HOST it is the client, which measures and prints. What
-//! the client wants is told to the server in the private data of the connection; the server's buffers come back the same way.
+//! the client wants is told to the server in the private data of each connection; the server's buffers come back the same way.
 
 mod bandwidth;
 mod client;
@@ -12,9 +12,10 @@ mod peer;
 mod report;
 mod server;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use xwarp::RnicConfig;
 use xwarp::cm::MpaConfig;
@@ -26,7 +27,7 @@ use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
 use crate::size::{parse_bytes, parse_count, parse_duration};
-use hello::{DEPTH_LIMIT, Hello, Kind, Places, Style, Verb};
+use hello::{Count, DEPTH_LIMIT, Hello, Kind, Places, QPS_LIMIT, Style, Verb};
 
 /// Where a server listens unless told otherwise, as perftest does.
 const DEFAULT_PORT: u16 = 18515;
@@ -38,7 +39,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
 /// How long the other side may take to compare its buffers with what was sent.
 const COMPARE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of memory that a test's buffers may take on each side.
+/// Bytes of memory that the buffers of a test may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
 /// Bytes that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
 /// `cycle_buffer`. So what is measured is the network, not memory.
@@ -73,15 +74,18 @@ pub(crate) struct PerfArgs {
     /// Bytes of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     size: Option<u64>,
-    /// Messages to send [default: 10000]
+    /// Messages to send on each connection [default: 10000]
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
     /// Time to send for, for example 5s, instead of a number of messages; what is under way then may take 5 s more
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
-    /// Messages outstanding at once (bandwidth)
+    /// Messages outstanding at once on each connection (bandwidth)
     #[arg(long, default_value_t = 64, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     depth: u32,
+    /// Connections, whose completions come to one queue (bandwidth)
+    #[arg(long, default_value_t = 1, value_parser = parse_count::<u16>, allow_hyphen_values = true)]
+    qps: u16,
     /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent
     #[arg(long)]
     verify: bool,
@@ -219,15 +223,18 @@ impl PerfArgs {
     /// What a client asks of the server. Messages in flight have a buffer each if they are to be compared.
     fn hello(&self, kind: Kind, buffer_each: bool) -> anyhow::Result<Hello> {
         let size = self.checked_size(kind)?;
+        let connections = self.checked_connections(kind)?;
         let slots = match kind.style {
             Style::Latency => 1,
             Style::Bandwidth => {
-                let room = if buffer_each { MEMORY_LIMIT } else { CYCLE };
+                let each = MEMORY_LIMIT / u64::from(self.qps);
+                let room = if buffer_each { each } else { CYCLE };
                 u64::from(self.depth).min(room / size.max(1)).max(1)
             }
         };
         Ok(Hello {
             kind,
+            connections,
             size: u32::try_from(size)?,
             slots: u32::try_from(slots)?,
             depth: self.depth,
@@ -243,7 +250,7 @@ impl PerfArgs {
             Style::Latency => 64,
         });
         ensure!(
-            size <= MEMORY_LIMIT,
+            size.saturating_mul(self.qps.into()) <= MEMORY_LIMIT,
             "--size {size} is too large: the buffers of a test may take {MEMORY_LIMIT} bytes"
         );
         ensure!(self.depth > 0, "--depth must be at least 1");
@@ -261,6 +268,22 @@ impl PerfArgs {
             "write-lat needs --size of at least 1: the byte that is waited for"
         );
         Ok(size)
+    }
+
+    /// How many connections there are, of a run that is no other. Fails if they cannot be.
+    fn checked_connections(&self, kind: Kind) -> anyhow::Result<Count> {
+        let (qps, depth) = (usize::from(self.qps), self.depth);
+        ensure!(
+            self.qps <= 1 || kind.style == Style::Bandwidth,
+            "{kind} measures one connection: leave --qps {qps} out"
+        );
+        let entries = qps * hello::cq_entries_each(depth);
+        ensure!(
+            entries <= hello::CQ_LIMIT,
+            "--qps {qps} with --depth {depth} is too large: one completion queue serves all connections; use a smaller one of them"
+        );
+        Count::new(self.qps, RandomState::new().build_hasher().finish())
+            .with_context(|| format!("--qps must be from 1 to {QPS_LIMIT}"))
     }
 
     fn extent(&self) -> Extent {
@@ -358,6 +381,7 @@ mod tests {
             ("--size", "-1K", "is not a size"),
             ("--iterations", "-1", "is not a possible count"),
             ("--depth", "-1", "is not a possible count"),
+            ("--qps", "-1", "is not a possible count"),
             ("--port", "-1", "is not in 0..=65535"),
         ] {
             let error = parse(&[option, value]).err().unwrap().to_string();
@@ -365,6 +389,43 @@ mod tests {
             assert!(error.starts_with(&value), "{error}");
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn connections_that_cannot_be_are_refused_in_words() {
+        let bandwidth = Style::Bandwidth;
+        for (style, words, said) in [
+            (bandwidth, "--qps 0", "--qps must be from 1 to 256"),
+            (bandwidth, "--qps 257", "--qps must be from 1 to 256"),
+            (bandwidth, "--qps 256 --depth 4096", "one completion queue"),
+            (bandwidth, "--qps 5 --size 256M", "--size 268435456 is too"),
+            (
+                Style::Latency,
+                "--qps 2",
+                "write-lat measures one connection",
+            ),
+        ] {
+            let kind = Kind {
+                verb: Verb::Write,
+                style,
+            };
+            let args = parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
+            let error = args.hello(kind, true).unwrap_err().to_string();
+            assert!(error.contains(said), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn connections_share_the_memory_of_a_test() {
+        let kind = Kind {
+            verb: Verb::Write,
+            style: Style::Bandwidth,
+        };
+        let hello = |words: &[&str]| parse(words).unwrap().hello(kind, true).unwrap();
+        let size = ["--size", "16M"];
+        assert_eq!(hello(&size).slots, 64);
+        let several = hello(&[&size[..], &["--qps", "8"]].concat());
+        assert_eq!((several.slots, several.connections.get()), (8, 8));
     }
 
     #[test]

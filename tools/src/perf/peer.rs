@@ -1,29 +1,34 @@
-//! One end of a test: connection, buffers, control records.
+//! One side of a test: connections, their buffers, control records.
 //!
 //! A control record is written into the other side's memory, followed by a Send of no bytes that asks for an event. So it fits
 //! into any receive buffer, and is there when the event is (RFC 5040 §5.5).
 
 use xwarp::work::{Operation, Payload, Sgl};
 use xwarp::{
-    Access, MemoryRegion, Opcode, QpConfig, RecvRequest, RemoteAddress, Rnic, SendRequest, Sge,
-    Stag, WorkCompletion, WrId,
+    Access, MemoryRegion, Opcode, ProtectionDomain, QpConfig, RecvRequest, RemoteAddress, Rnic,
+    SendRequest, Sge, Stag, WorkCompletion, WrId,
 };
 
 use super::data;
 use super::hello::{Hello, Places, RECORD_BYTES};
-use crate::connection::Connection;
+use crate::connection::Connections;
 use crate::signals::Interrupted;
 
 /// Work request ids that no message of a test has.
 const CONTROL_WR: WrId = WrId(u64::MAX);
 const BARRIER_WR: WrId = WrId(u64::MAX - 1);
 
-/// What one side tells the other at the end of a test.
+/// What one side tells the other about a connection at the end of a test.
 pub(crate) type Record = [u64; 4];
 
-/// A connection with its buffers.
+/// Connections with their buffers.
 pub(crate) struct Peer<'a> {
-    pub(crate) connection: Connection<'a>,
+    pub(crate) connections: Connections<'a>,
+    buffers: Vec<Buffers>,
+}
+
+/// The memory of one connection.
+pub(crate) struct Buffers {
     /// What is sent, written from or read from.
     pub(crate) source: MemoryRegion,
     /// What is received, written or read into.
@@ -32,89 +37,21 @@ pub(crate) struct Peer<'a> {
     inbox: MemoryRegion,
 }
 
-impl<'a> Peer<'a> {
-    /// Sets up one end for a test, not yet connected.
-    pub(crate) fn new(
-        rnic: &'a Rnic,
-        hello: &Hello,
-        interrupted: &'a Interrupted,
-    ) -> anyhow::Result<Self> {
-        let pd = rnic.allocate_pd()?;
-        let depth = hello.depth as usize;
-        let cq = rnic.create_cq(8 * depth + 64)?;
-        let config = QpConfig::default()
-            .send_depth(2 * depth + 8)
-            .recv_depth(2 * depth + 32);
-        let bytes = hello.buffer_bytes();
+impl Buffers {
+    /// With so many bytes to send from, and as many to receive into.
+    fn new(pd: &ProtectionDomain, bytes: usize) -> anyhow::Result<Self> {
+        let record = RECORD_BYTES as usize;
+        let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         Ok(Self {
-            connection: Connection::new(pd.create_qp(&config, &cq, &cq)?, cq, rnic, interrupted),
             source: pd.allocate(bytes, Access::LOCAL_READ | Access::REMOTE_READ)?,
-            sink: pd.allocate(bytes, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
-            outbox: pd.allocate(RECORD_BYTES as usize, Access::LOCAL_READ)?,
-            inbox: pd.allocate(
-                RECORD_BYTES as usize,
-                Access::LOCAL_WRITE | Access::REMOTE_WRITE,
-            )?,
+            sink: pd.allocate(bytes, written)?,
+            outbox: pd.allocate(record, Access::LOCAL_READ)?,
+            inbox: pd.allocate(record, written)?,
         })
     }
 
-    /// Fills what is sent from here.
-    pub(crate) fn fill(&self, hello: &Hello, interrupted: &Interrupted) -> anyhow::Result<()> {
-        let (size, slots) = (hello.size as usize, hello.slots as usize);
-        data::fill(self.source.bytes(), size, slots, interrupted)
-    }
-
-    /// What the other side may access; `readable` says whether it reads or writes the test's buffer.
-    pub(crate) fn places(&self, readable: bool) -> Places {
-        let buffer = if readable { &self.source } else { &self.sink };
-        Places {
-            buffer: buffer.remote(0),
-            control: self.inbox.remote(0),
-        }
-    }
-
-    /// Posts a receive buffer of no bytes, for a control record or a credit.
-    pub(crate) fn expect_empty(&mut self) -> anyhow::Result<()> {
-        self.connection
-            .post_recv(RecvRequest::new(CONTROL_WR, Sgl::new()))
-    }
-
-    /// Hands a record to the other side.
-    pub(crate) fn send_record(
-        &mut self,
-        record: Record,
-        inbox: RemoteAddress,
-    ) -> anyhow::Result<()> {
-        let bytes: Vec<u8> = record
-            .iter()
-            .flat_map(|number| number.to_be_bytes())
-            .collect();
-        self.outbox.bytes().write(0, &bytes)?;
-        let write = SendRequest::write(CONTROL_WR, self.outbox.local(0, RECORD_BYTES), inbox);
-        self.connection.post_send(write.unsignaled())?;
-        let event = Operation::Send {
-            payload: Payload::default(),
-            solicited: true,
-            invalidate: None,
-        };
-        self.connection
-            .post_send(SendRequest::new(CONTROL_WR, event).unsignaled())?;
-        Ok(())
-    }
-
-    /// True if `completion` says that a record has come.
-    pub(crate) fn announces_record(completion: &WorkCompletion) -> bool {
-        completion.opcode == Opcode::Receive && completion.solicited
-    }
-
-    /// Waits for a record, passing over completions of the test.
-    pub(crate) fn receive_record(&mut self) -> anyhow::Result<Record> {
-        while !Self::announces_record(&self.connection.completion()?) {}
-        self.record()
-    }
-
     /// The record that has come.
-    pub(crate) fn record(&self) -> anyhow::Result<Record> {
+    fn record(&self) -> anyhow::Result<Record> {
         let mut bytes = [0; RECORD_BYTES as usize];
         self.inbox.bytes().read(0, &mut bytes)?;
         let mut record = Record::default();
@@ -122,6 +59,127 @@ impl<'a> Peer<'a> {
             *number = u64::from_be_bytes(*chunk);
         }
         Ok(record)
+    }
+}
+
+impl<'a> Peer<'a> {
+    /// Sets up one side for a test, not yet connected.
+    pub(crate) fn new(
+        rnic: &'a Rnic,
+        hello: &Hello,
+        interrupted: &'a Interrupted,
+    ) -> anyhow::Result<Self> {
+        let pd = rnic.allocate_pd()?;
+        let depth = hello.depth as usize;
+        let cq = rnic.create_cq(hello.cq_entries())?;
+        let config = QpConfig::default()
+            .send_depth(2 * depth + 8)
+            .recv_depth(2 * depth + 32);
+        let (mut qps, mut buffers) = (Vec::new(), Vec::new());
+        for _ in 0..hello.connections.get() {
+            qps.push(pd.create_qp(&config, &cq, &cq)?);
+            buffers.push(Buffers::new(&pd, hello.buffer_bytes())?);
+        }
+        Ok(Self {
+            connections: Connections::new(qps, cq, rnic, interrupted),
+            buffers,
+        })
+    }
+
+    /// The connections' numbers.
+    pub(crate) fn each(&self) -> std::ops::Range<usize> {
+        0..self.buffers.len()
+    }
+
+    /// The memory of a connection.
+    pub(crate) fn buffers(&self, which: usize) -> &Buffers {
+        &self.buffers[which]
+    }
+
+    /// Fills what is sent from here.
+    pub(crate) fn fill(&self, hello: &Hello, interrupted: &Interrupted) -> anyhow::Result<()> {
+        let mut numbered = self.buffers.iter().enumerate();
+        numbered.try_for_each(|(which, buffers)| {
+            data::fill(buffers.source.bytes(), hello.all_slots(which), interrupted)
+        })
+    }
+
+    /// What the other side may access of a connection; `readable` says whether it reads or writes the test's buffer.
+    pub(crate) fn places(&self, which: usize, readable: bool) -> Places {
+        let buffers = &self.buffers[which];
+        let buffer = if readable {
+            &buffers.source
+        } else {
+            &buffers.sink
+        };
+        Places {
+            buffer: buffer.remote(0),
+            control: buffers.inbox.remote(0),
+        }
+    }
+
+    /// Posts a receive buffer of no bytes, for a control record or a credit.
+    pub(crate) fn expect_empty(&mut self, which: usize) -> anyhow::Result<()> {
+        let request = RecvRequest::new(CONTROL_WR, Sgl::new());
+        self.connections.post_recv(which, request)
+    }
+
+    /// Hands a connection's record to the other side.
+    pub(crate) fn send_record(
+        &mut self,
+        which: usize,
+        record: Record,
+        inbox: RemoteAddress,
+    ) -> anyhow::Result<()> {
+        let bytes: Vec<u8> = record
+            .iter()
+            .flat_map(|number| number.to_be_bytes())
+            .collect();
+        let outbox = &self.buffers[which].outbox;
+        outbox.bytes().write(0, &bytes)?;
+        let write = SendRequest::write(CONTROL_WR, outbox.local(0, RECORD_BYTES), inbox);
+        self.connections.post_send(which, write.unsignaled())?;
+        let event = Operation::Send {
+            payload: Payload::default(),
+            solicited: true,
+            invalidate: None,
+        };
+        let event = SendRequest::new(CONTROL_WR, event).unsignaled();
+        self.connections.post_send(which, event)
+    }
+
+    /// True if `completion` says that a record has come.
+    pub(crate) fn announces_record(completion: &WorkCompletion) -> bool {
+        completion.opcode == Opcode::Receive && completion.solicited
+    }
+
+    /// Waits for the records of all connections, passing over completions of the test.
+    pub(crate) fn receive_records(&mut self) -> anyhow::Result<Vec<Record>> {
+        self.receive_records_while(|_, _, _| Ok(()))
+    }
+
+    /// Waits for the records of all connections. `serve` has the other completions, each with its connection.
+    pub(crate) fn receive_records_while(
+        &mut self,
+        mut serve: impl FnMut(&mut Self, usize, &WorkCompletion) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<Record>> {
+        let mut records = vec![None; self.connections.count()];
+        let mut missing = records.len();
+        while missing > 0 {
+            let completion = self.connections.completion()?;
+            let which = self.connections.of(&completion);
+            if !Self::announces_record(&completion) {
+                serve(self, which, &completion)?;
+            } else if records[which].replace(self.record(which)?).is_none() {
+                missing -= 1;
+            }
+        }
+        Ok(records.into_iter().flatten().collect())
+    }
+
+    /// The record of a connection that has come.
+    pub(crate) fn record(&self, which: usize) -> anyhow::Result<Record> {
+        self.buffers[which].record()
     }
 
     /// Waits until all that was posted has been placed at the other side: a Read of no bytes is answered only then
@@ -137,9 +195,14 @@ impl<'a> Peer<'a> {
             stag: nowhere,
             to: 0,
         };
-        self.connection
-            .post_send(SendRequest::read(BARRIER_WR, sink, remote))?;
-        while self.connection.completion()?.wr_id != BARRIER_WR {}
+        for which in self.each() {
+            let read = SendRequest::read(BARRIER_WR, sink, remote);
+            self.connections.post_send(which, read)?;
+        }
+        let mut missing = self.connections.count();
+        while missing > 0 {
+            missing -= usize::from(self.connections.completion()?.wr_id == BARRIER_WR);
+        }
         Ok(())
     }
 }

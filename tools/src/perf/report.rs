@@ -17,10 +17,10 @@ pub(crate) enum Measured {
 }
 
 impl Measured {
-    /// Messages that the client sent or read.
-    pub(crate) fn messages(&self) -> u64 {
+    /// Messages that the client sent or read on a connection.
+    pub(crate) fn messages_of(&self, which: usize) -> u64 {
         match self {
-            Self::Bandwidth(run) => run.messages,
+            Self::Bandwidth(run) => run.messages[which],
             Self::Latency(run) => run.messages,
         }
     }
@@ -55,8 +55,9 @@ pub(crate) fn print_setup(
         Style::Latency => String::new(),
     };
     print_line!(
-        "{}  RC  1 QP{depth}  {rnic}  {}  engine {}",
+        "{}  RC  {}{depth}  {rnic}  {}  engine {}",
         hello.kind,
+        hello.connections,
         mpa_text(qp),
         args.engine_text()
     )
@@ -65,13 +66,14 @@ pub(crate) fn print_setup(
 /// The server's line about its client: how they are connected.
 pub(crate) fn print_client(
     client: SocketAddr,
+    hello: &Hello,
     qp: &QueuePair,
     args: &PerfArgs,
 ) -> Result<(), OutputError> {
     if args.json {
         return Ok(());
     }
-    print_line!("client {client}  {}", mpa_text(qp))
+    print_line!("client {client}  {}  {}", hello.connections, mpa_text(qp))
 }
 
 /// What MPA start-up has settled.
@@ -80,7 +82,7 @@ fn mpa_text(qp: &QueuePair) -> String {
         .map_or_else(|| "not connected".to_owned(), |it| it.to_string())
 }
 
-/// What the connection really was, for the JSON report.
+/// What the connections really were, for the JSON report.
 pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_json::Value {
     let nic = rnic.info().map(|info| {
         json!({
@@ -89,7 +91,8 @@ pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_
             "xdp_mode": info.mode.to_string(),
             "program_found": info.program_found,
             "af_xdp_mode": if info.zero_copy { "zero copy" } else { "copy" },
-            "queues": 1,
+            "queues": info.queues.served.len(),
+            "engines": info.engines,
         })
     });
     let mpa = qp.connection().map(|it| {
@@ -136,7 +139,7 @@ fn gigabits(hello: &Hello, run: &bandwidth::Run) -> f64 {
 /// Millions of messages per second.
 #[expect(clippy::cast_precision_loss, reason = "2^53 messages are years")]
 fn message_rate(run: &bandwidth::Run) -> f64 {
-    run.messages as f64 / run.elapsed.as_secs_f64() / 1e6
+    run.total() as f64 / run.elapsed.as_secs_f64() / 1e6
 }
 
 fn print_bandwidth(hello: &Hello, run: &bandwidth::Run, data: &str) -> Result<(), OutputError> {
@@ -150,7 +153,7 @@ fn print_bandwidth(hello: &Hello, run: &bandwidth::Run, data: &str) -> Result<()
     print_line!(
         "{:>10} {:>12} {:>12.2} {:>14.3}  {data}",
         hello.size,
-        run.messages,
+        run.total(),
         gigabits(hello, run),
         message_rate(run)
     )
@@ -200,6 +203,7 @@ pub(crate) fn print_json(
         "test": hello.kind.to_string(),
         "bytes": hello.size,
         "depth": hello.depth,
+        "qps": hello.connections.get(),
         "setup": setup,
         "verified_bytes": verified,
         "tcp_segments_retransmitted": retransmitted,
@@ -212,7 +216,7 @@ pub(crate) fn print_json(
 fn result_json(hello: &Hello, measured: &Measured) -> serde_json::Value {
     match measured {
         Measured::Bandwidth(run) => json!({
-            "messages": run.messages,
+            "messages": run.total(),
             "seconds": run.elapsed.as_secs_f64(),
             "gigabits_per_second": gigabits(hello, run),
             "million_messages_per_second": message_rate(run),

@@ -1,13 +1,13 @@
 //! The server: waits for one client, plays its part of the test, checks the data, ends.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail, ensure};
 use xwarp::Rnic;
 use xwarp::cm::ConnectionRequest;
 
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
 use super::{COMPARE_TIMEOUT, PerfArgs, bandwidth, data, latency, report};
-use crate::connection::{CLOSE_TIMEOUT, Clients, fpdus_heard};
+use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN, fpdus_heard};
 use crate::output::OutputError;
 use crate::signals::Interrupted;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(
                 continue;
             }
         };
-        match serve(rnic, request, &hello, args, interrupted) {
+        match serve(rnic, &mut clients, request, &hello, args, interrupted) {
             Err(error) if !error.is::<OutputError>() && fpdus_heard(rnic)? == heard => {
                 interrupted.check()?;
                 log::warn!("{client} has not begun its test: {error:#}");
@@ -56,54 +56,108 @@ fn check_request(
     largest: &Hello,
 ) -> anyhow::Result<Hello> {
     let hello = Hello::from_bytes(request.private_data())?;
-    anyhow::ensure!(
+    ensure!(
         hello.kind == kind,
         "this server runs {kind}, not {}; start both sides with the same test",
         hello.kind
     );
-    anyhow::ensure!(
+    ensure!(
         hello.region_bytes() <= largest.region_bytes(),
-        "this server has room for buffers of {} bytes, not {}; start it with the same --size and --depth",
-        largest.buffer_bytes(),
-        hello.buffer_bytes()
+        "this server has room for buffers of {} bytes, not {}; start it with the same --size, --depth and --qps",
+        largest.test_bytes(),
+        hello.test_bytes()
     );
     Ok(hello)
 }
 
+/// Serves the test of the client whose first connection is requested.
 fn serve(
     rnic: &Rnic,
+    clients: &mut Clients<'_>,
     request: ConnectionRequest,
     hello: &Hello,
     args: &PerfArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = set_up(rnic, hello, interrupted)?;
-    peer.connection.must_begin(fpdus_heard(rnic)?);
+    peer.connections.must_begin(fpdus_heard(rnic)?);
     if hello.server_sends() {
         peer.fill(hello, interrupted)?;
     }
     post_receives(&mut peer, hello)?;
     let remote = request.remote();
-    let places: Places = peer.places(hello.kind.verb == Verb::Read);
-    request
-        .accept(&mut peer.connection.qp, &places.to_bytes())
-        .with_context(|| format!("the connection from {remote} was lost"))?;
-    report::print_client(remote, &peer.connection.qp, args)?;
-    let [messages, ..] = match (hello.kind.verb, hello.kind.style) {
-        (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(&mut peer, hello)?,
-        (Verb::Send, Style::Latency) => latency::serve_sends(&mut peer, hello)?,
-        (Verb::Write, Style::Latency) => latency::serve_writes(&mut peer, hello)?,
-        (Verb::Write, Style::Bandwidth) | (Verb::Read, _) => peer.receive_record()?,
-    };
-    let verdict = check(&peer, hello, messages, interrupted)?;
-    peer.send_record(verdict, hello.places.control)?;
+    let places = accept_all(&mut peer, clients, request, hello)?;
+    report::print_client(remote, hello, peer.connections.qp(ONLY), args)?;
+    let records = run_test(&mut peer, hello)?;
+    for (which, ([messages, ..], places)) in records.into_iter().zip(places).enumerate() {
+        let verdict = check(&peer, hello, which, messages, interrupted)?;
+        peer.send_record(which, verdict, places.control)?;
+    }
     // The client compares its buffers before it closes.
     let timeout = if hello.verify {
         COMPARE_TIMEOUT
     } else {
         CLOSE_TIMEOUT
     };
-    peer.connection.wait_closed(timeout)
+    peer.connections.wait_closed(timeout)
+}
+
+/// Accepts a client's connections, of which the first is requested; its memory for each. Others are told to come again.
+fn accept_all(
+    peer: &mut Peer<'_>,
+    clients: &mut Clients<'_>,
+    first: ConnectionRequest,
+    hello: &Hello,
+) -> anyhow::Result<Vec<Places>> {
+    let client = first.remote().ip();
+    let mut places = vec![hello.places];
+    accept(peer, 0, first, hello)?;
+    while places.len() < peer.connections.count() {
+        let Some(request) = clients.next_within(TURN)? else {
+            bail!(
+                "it wants {}, but after {} of them it has not connected another one for {} s",
+                hello.connections,
+                places.len(),
+                TURN.as_secs()
+            );
+        };
+        let further = Hello::from_bytes(request.private_data());
+        let of_run = further.ok().filter(|further| further.is_of_run(hello));
+        match of_run.filter(|_| request.remote().ip() == client) {
+            Some(further) => {
+                accept(peer, places.len(), request, hello)?;
+                places.push(further.places);
+            }
+            None => turn_away(
+                request,
+                &anyhow!("this server is busy with another client; try again"),
+            ),
+        }
+    }
+    Ok(places)
+}
+
+fn accept(
+    peer: &mut Peer<'_>,
+    which: usize,
+    request: ConnectionRequest,
+    hello: &Hello,
+) -> anyhow::Result<()> {
+    let remote = request.remote();
+    let places: Places = peer.places(which, hello.kind.verb == Verb::Read);
+    request
+        .accept(peer.connections.qp_mut(which), &places.to_bytes())
+        .with_context(|| format!("the connection from {remote} was lost"))
+}
+
+/// The server's part, until the client's records have come.
+fn run_test(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
+    match (hello.kind.verb, hello.kind.style) {
+        (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(peer, hello),
+        (Verb::Send, Style::Latency) => latency::serve_sends(peer, hello),
+        (Verb::Write, Style::Latency) => latency::serve_writes(peer, hello),
+        (Verb::Write, Style::Bandwidth) | (Verb::Read, _) => peer.receive_records(),
+    }
 }
 
 /// The buffers for what the client sends first.
@@ -111,11 +165,13 @@ fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(peer, hello),
         (Verb::Send, Style::Latency) => latency::post_receives(peer, hello),
-        (Verb::Write | Verb::Read, _) => peer.expect_empty(),
+        (Verb::Write | Verb::Read, _) => {
+            (peer.each()).try_for_each(|which| peer.expect_empty(which))
+        }
     }
 }
 
-/// One end for a test. Zeroing gigabytes takes its time; a program of our own goes with the process, and with it what it steers.
+/// One side for a test. Zeroing gigabytes takes its time; a program of our own goes with the process, and with it what it steers.
 fn set_up<'a>(
     rnic: &'a Rnic,
     hello: &Hello,
@@ -128,24 +184,25 @@ fn set_up<'a>(
     interrupted.at_once_during(make)?
 }
 
-/// Whether this side holds what was sent to it: bytes checked, and where the first wrong one is.
+/// Whether this side holds what was sent to it on a connection: bytes checked, and where the first wrong one is.
 fn check(
     peer: &Peer<'_>,
     hello: &Hello,
+    which: usize,
     messages: u64,
     interrupted: &Interrupted,
 ) -> anyhow::Result<Record> {
     if !hello.verify {
         return Ok([0; 4]);
     }
-    let (size, slots) = match (hello.kind.verb, hello.kind.style) {
-        (Verb::Read, _) => (0, 0),
-        (Verb::Write, Style::Latency) => hello.marked_slot(),
-        (Verb::Write | Verb::Send, _) => hello.full_slots(messages),
+    let slots = match (hello.kind.verb, hello.kind.style) {
+        (Verb::Read, _) => hello.no_slots(which),
+        (Verb::Write, Style::Latency) => hello.marked_slot(which),
+        (Verb::Write | Verb::Send, _) => hello.full_slots(which, messages),
     };
-    let wrong = data::first_wrong(peer.sink.bytes(), size, slots, interrupted)?;
-    Ok(match wrong {
-        None => [(size * slots) as u64, 0, 0, 0],
+    let sink = peer.buffers(which).sink.bytes();
+    Ok(match data::first_wrong(sink, slots, interrupted)? {
+        None => [slots.bytes() as u64, 0, 0, 0],
         Some((slot, at)) => [0, 1, slot as u64, at as u64],
     })
 }

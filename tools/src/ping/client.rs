@@ -9,6 +9,7 @@ use xwarp::{MemoryRegion, Rnic};
 use super::ends::End;
 use super::place::Place;
 use super::{PingArgs, text};
+use crate::connection::ONLY;
 use crate::output::{OutputError, print_line};
 use crate::signals::Interrupted;
 
@@ -19,7 +20,7 @@ pub(crate) fn run(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut end = End::new(rnic, interrupted)?;
-    end.connection.connect(server, &[])?;
+    end.connections.connect(ONLY, server, &[])?;
     if !args.quiet {
         print_line!("ping {server}  {} B  {rnic}", args.size)?;
     }
@@ -32,7 +33,7 @@ pub(crate) fn run(
     };
     outcome?;
     printed?;
-    end.connection.close()
+    end.connections.close()
 }
 
 /// All pings; `times` holds how long each took, also when one fails.
@@ -87,7 +88,7 @@ fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
 fn pause(end: &End<'_>, args: &PingArgs, number: u64, began: Instant) -> anyhow::Result<()> {
     let interval = args.interval.filter(|_| number + 1 < args.count);
     let left = interval.and_then(|interval| interval.checked_sub(began.elapsed()));
-    end.connection.pause(left.unwrap_or_default())
+    end.connections.pause(left.unwrap_or_default())
 }
 
 fn micros(duration: Duration) -> f64 {

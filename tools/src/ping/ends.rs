@@ -8,7 +8,7 @@ use xwarp::{
 
 use super::LARGEST;
 use super::place::{PLACE_BYTES, Place};
-use crate::connection::Connection;
+use crate::connection::{Connections, ONLY};
 use crate::signals::Interrupted;
 
 /// Names of work requests.
@@ -19,7 +19,7 @@ const DEPTH: usize = 8;
 
 /// One end of a ping.
 pub(crate) struct End<'a> {
-    pub(crate) connection: Connection<'a>,
+    pub(crate) connections: Connections<'a>,
     /// The message: read or written by the server, in the client's memory or from its own.
     pub(crate) data: MemoryRegion,
     /// A second one at the client: where the message comes back to.
@@ -43,7 +43,7 @@ impl<'a> End<'a> {
         let both =
             Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let mut end = Self {
-            connection: Connection::new(qp, cq, rnic, interrupted),
+            connections: Connections::new(vec![qp], cq, rnic, interrupted),
             data: pd.allocate(LARGEST as usize, both)?,
             echo: pd.allocate(LARGEST as usize, both)?,
             outbox: pd.allocate(PLACE_BYTES as usize, Access::LOCAL_READ)?,
@@ -55,14 +55,15 @@ impl<'a> End<'a> {
 
     fn post_receive(&mut self) -> anyhow::Result<()> {
         let buffer = self.inbox.local(0, PLACE_BYTES);
-        self.connection.post_recv(RecvRequest::new(RECEIVE, buffer))
+        self.connections
+            .post_recv(ONLY, RecvRequest::new(RECEIVE, buffer))
     }
 
     /// Sends a place. The server's "go ahead" is one, too, whose content means nothing.
     pub(crate) fn send(&mut self, place: Place) -> anyhow::Result<()> {
         self.outbox.bytes().write(0, &place.to_bytes())?;
         let request = SendRequest::send(SEND, self.outbox.local(0, PLACE_BYTES));
-        self.connection.post_send(request)?;
+        self.connections.post_send(ONLY, request)?;
         self.await_opcode(Opcode::Send).map(|_| ())
     }
 
@@ -79,7 +80,7 @@ impl<'a> End<'a> {
         mut may_wait: impl FnMut(Duration) -> anyhow::Result<()>,
     ) -> anyhow::Result<Place> {
         loop {
-            let completion = self.connection.completion_while(&mut may_wait)?;
+            let completion = self.connections.completion_while(&mut may_wait)?;
             if completion.opcode == Opcode::Receive {
                 return self.received(completion);
             }
@@ -95,14 +96,14 @@ impl<'a> End<'a> {
 
     /// Posts a Read or Write and waits until it is complete.
     pub(crate) fn carry_out(&mut self, request: SendRequest, opcode: Opcode) -> anyhow::Result<()> {
-        self.connection.post_send(request)?;
+        self.connections.post_send(ONLY, request)?;
         self.await_opcode(opcode).map(|_| ())
     }
 
     /// The two sides take turns, so the next completion is the one waited for, but for a Send's that comes after its answer.
     fn await_opcode(&mut self, opcode: Opcode) -> anyhow::Result<WorkCompletion> {
         loop {
-            let completion = self.connection.completion()?;
+            let completion = self.connections.completion()?;
             if completion.opcode == opcode {
                 return Ok(completion);
             }

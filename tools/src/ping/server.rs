@@ -9,7 +9,7 @@ use xwarp::{Opcode, QpState, Rnic, SendRequest, WrId};
 use super::ends::End;
 use super::place::Place;
 use super::{LARGEST, PingArgs};
-use crate::connection::{CLOSE_TIMEOUT, Clients, TURN};
+use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN};
 use crate::output::{OutputError, print_line};
 use crate::peer_text;
 use crate::signals::Interrupted;
@@ -67,7 +67,7 @@ impl Service<'_, '_> {
         let client = self.client;
         let mut end = End::new(rnic, interrupted)?;
         request
-            .accept(&mut end.connection.qp, &[])
+            .accept(end.connections.qp_mut(ONLY), &[])
             .with_context(|| format!("the connection from {client} was lost"))?;
         while let Some(source) = self.next_message(&mut end)? {
             let message = echo(&mut end, source)
@@ -77,7 +77,7 @@ impl Service<'_, '_> {
                 print_line!("{client}  {message}")?;
             }
         }
-        end.connection.wait_closed(CLOSE_TIMEOUT)?;
+        end.connections.wait_closed(CLOSE_TIMEOUT)?;
         ensure!(self.pings > 0, "connected, and closed without a ping");
         Ok(print_line!("{client}: {} pings", self.pings)?)
     }
@@ -94,7 +94,12 @@ impl Service<'_, '_> {
         });
         match message {
             Ok(place) => Ok(Some(place)),
-            Err(_) if matches!(end.connection.qp.state(), QpState::Closing | QpState::Idle) => {
+            Err(_)
+                if matches!(
+                    end.connections.qp(ONLY).state(),
+                    QpState::Closing | QpState::Idle
+                ) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -108,23 +108,31 @@ fn signal_ends_a_server_in_the_middle_of_a_run() {
     works(&setup);
 }
 
-/// Which runs one side is killed in, and who has attached the program.
-const KILLED: [(Way, &str); 5] = [
-    (Way::Itself, "write-bw"),
-    (Way::Itself, "read-lat"),
-    (Way::Itself, "send-lat"),
-    (Way::Itself, "write-lat"),
-    (Way::IpLink, "send-bw"),
+/// Which runs one side is killed in, over how many connections, and who has attached the program.
+const KILLED: [(Way, &str, u64); 6] = [
+    (Way::Itself, "write-bw", 1),
+    (Way::Itself, "write-bw", 8),
+    (Way::Itself, "read-lat", 1),
+    (Way::Itself, "send-lat", 1),
+    (Way::Itself, "write-lat", 1),
+    (Way::IpLink, "send-bw", 8),
 ];
+
+fn endless_over(test: &'static str, qps: u64) -> Case {
+    Case {
+        qps,
+        ..endless(test)
+    }
+}
 
 /// The kernel of the server's host resets what it knows nothing of, as soon as it is sent anything.
 #[test]
 fn client_notices_that_the_server_was_killed() {
     needs_root!();
     let hosts = Hosts::new();
-    for (way, test) in KILLED {
+    for (way, test, qps) in KILLED {
         let setup = Setup::new(&hosts, way, Mode::Native);
-        let (mut server, client) = setup.begin(&endless(test));
+        let (mut server, client) = setup.begin(&endless_over(test, qps));
         server.signal(Signal::SIGKILL);
         server.finish().killed_by(Signal::SIGKILL);
         says_that_the_other_has_gone(test, &client.finish_within(LOSS_LIMIT).refused(&[]));
@@ -140,9 +148,9 @@ fn client_notices_that_the_server_was_killed() {
 fn server_notices_that_the_client_was_killed() {
     needs_root!();
     let hosts = Hosts::new();
-    for (way, test) in KILLED {
+    for (way, test, qps) in KILLED {
         let setup = Setup::new(&hosts, way, Mode::Native);
-        let (server, mut client) = setup.begin(&endless(test));
+        let (server, mut client) = setup.begin(&endless_over(test, qps));
         client.signal(Signal::SIGKILL);
         client.finish().killed_by(Signal::SIGKILL);
         says_that_the_other_has_gone(test, &server.finish_within(LOSS_LIMIT).refused(&[]));

@@ -157,7 +157,7 @@ fn server_of_another_test_turns_the_client_away_and_waits_for_the_next() {
     let words = [
         "refused the test",
         "room for buffers of",
-        "the same --size and --depth",
+        "the same --size, --depth and --qps",
     ];
     client_fails(&hosts, "write-bw --size 1M 10.77.0.2", &words);
     server.still_runs();

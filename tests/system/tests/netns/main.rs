@@ -2,6 +2,7 @@
 
 mod attaching;
 mod channels;
+mod connections;
 mod doctoring;
 mod ending;
 mod event_loops;

@@ -158,6 +158,14 @@ fn command_verifies_its_data_over_several_queues() {
         for test in ["write-bw", "read-bw", "send-lat"] {
             setup.measure(&Case::new(test));
         }
+        let measured = setup.measure(&Case {
+            qps: 8,
+            depth: 2,
+            both: "--engine thread --engines 2".to_owned(),
+            ..Case::new("send-bw")
+        });
+        assert_eq!(measured.number("/setup/nic/queues"), u64::from(QUEUES));
+        assert_eq!(measured.number("/setup/nic/engines"), 2);
     }
 }
 
