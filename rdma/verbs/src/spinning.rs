@@ -1,7 +1,7 @@
 //! Spinning before a sleep: whether it pays, by what the last spins have brought.
 //!
-//! A spin is in vain when the work comes only after it, as where the peer takes long, or where the processor that has to bring the work is the one
-//! that spins. After each such spin twice as many sleeps begin at once, up to a limit; then a spin is tried again.
+//! A spin is in vain when the work comes only after it. So it is where the peer takes long, and where the processor that has to bring the work
+//! is the one that spins. After each such spin twice as many sleeps begin at once, up to a limit. Then a spin is tried again.
 
 use std::time::Duration;
 

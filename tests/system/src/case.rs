@@ -196,8 +196,7 @@ impl Case {
         format!("{test} --size {size} --depth {depth} --qps {qps} --verify {min_rto} {both}")
     }
 
-    /// Whether a receive ring may be too small: the windows of several connections are more than it takes where the host has to wait for a
-    /// processor.
+    /// Whether a receive ring may be too small. The windows of several connections are more than it takes while the host waits for a processor.
     fn may_lose(&self) -> bool {
         self.qps > 1
     }
