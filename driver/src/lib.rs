@@ -6,6 +6,7 @@
 mod atomic;
 pub mod attach;
 mod board;
+mod busy_poll;
 mod checksum;
 mod crc;
 mod crossing;
@@ -46,6 +47,7 @@ mod xsk;
 
 pub use atomic::AtomicAccessError;
 pub use board::{BoardError, StateBoard};
+pub use busy_poll::{BusyPollError, InterruptDeferral, Polling};
 pub use checksum::checksum_sum;
 pub use crc::crc32c_function;
 pub use crossing::{Crossing, Inlet};

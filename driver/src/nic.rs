@@ -13,6 +13,7 @@ use xwarp_bpf::Buffers;
 
 use crate::attach::{self, AttachError, Attachment, Lasting, XdpMode};
 use crate::board::StateBoard;
+use crate::busy_poll::{self, BusyPollError, Polling};
 use crate::net::{
     self, Interface, InterfaceError, InterfaceWatch, LinkLayer, MacAddr, NetlinkError,
     Notifications, Watched,
@@ -58,6 +59,9 @@ pub struct NicConfig {
     pub region_bytes: usize,
     /// A pcapng file to write every frame to.
     pub capture: Option<PathBuf>,
+    /// How engines learn that frames have arrived. Busy polling changes two settings of the device until the interface is closed. If the
+    /// process is killed they stay, unless somebody else puts them back, as the command `xwarp` does.
+    pub polling: Polling,
 }
 
 impl Interface {
@@ -95,6 +99,7 @@ impl Default for NicConfig {
             frames: 4096,
             region_bytes: 64 << 20,
             capture: None,
+            polling: Polling::Interrupts,
         }
     }
 }
@@ -156,6 +161,13 @@ impl NicConfig {
         self.capture = capture;
         self
     }
+
+    /// Sets how engines learn that frames have arrived.
+    #[must_use]
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = polling;
+        self
+    }
 }
 
 /// What was opened, as it really is.
@@ -182,6 +194,8 @@ pub struct NicInfo {
     pub program_found: bool,
     /// True if the program has the driver tell each frame's hash and time of arrival, for the capture.
     pub rx_metadata: bool,
+    /// How engines learn that frames have arrived.
+    pub polling: Polling,
 }
 
 impl NicInfo {
@@ -212,6 +226,9 @@ impl fmt::Display for NicInfo {
         write!(f, "  MTU {}", self.mtu)?;
         if self.rx_metadata {
             f.write_str("  RX metadata")?;
+        }
+        if self.polling == Polling::Busy {
+            write!(f, "  {}", self.polling)?;
         }
         Ok(())
     }
@@ -263,6 +280,9 @@ pub enum NicError {
     /// The AF_XDP socket of the queue could not be opened.
     #[error(transparent)]
     Queue(#[from] OpenQueueError),
+    /// The interface cannot be polled, which was demanded.
+    #[error(transparent)]
+    BusyPoll(#[from] BusyPollError),
     /// The XDP program could not be told what to steer.
     #[error(transparent)]
     Steering(#[from] SteeringError),
@@ -301,6 +321,7 @@ impl Nic {
     /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::NoEthernet`], [`NicError::NoSuchQueues`]: the interface is unknown or does not suit.
     /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
     /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
+    /// - [`NicError::BusyPoll`]: the interface cannot be polled, which was demanded.
     /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
     /// - [`NicError::Capture`]: the capture file cannot be written.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
@@ -309,14 +330,13 @@ impl Nic {
         let notifications = Notifications::begin()?;
         let interface = net::interface_by_name(name)?;
         check_interface(&interface)?;
-        let queues = config.queues.of(&interface)?;
+        let queues = served(&interface, config)?;
         let engines = config.engines.unwrap_or_else(processors);
         check_descriptors(descriptors(&queues, engines))?;
         let (memory, regions) = Memory::create(&wanted(&interface, config), &queues, engines)?;
         // The program first: its mode says whether there can be zero copy. A process that has the interface has its program, too.
         let attachment = attach(&interface, config, &queues)?;
-        let (mode, zero_copy) = (attachment.mode(), config.zero_copy);
-        let open = OpenQueues::open(&interface, mode, zero_copy, memory)?;
+        let open = open_queues(&interface, config, attachment.mode(), memory)?;
         let watched = watched(&interface, &attachment);
         let info = describe(interface, queues, &attachment, &open);
         let steering = Steering::begin(attachment, &open)?;
@@ -334,6 +354,15 @@ impl Nic {
             watch: InterfaceWatch::new(notifications, watched),
         })
     }
+}
+
+/// The queues that are served, which can be polled if that is wanted.
+fn served(interface: &Interface, config: &NicConfig) -> Result<ServedQueues, NicError> {
+    let queues = config.queues.of(interface)?;
+    if config.polling == Polling::Busy {
+        busy_poll::check(interface, queues.served.clone())?;
+    }
+    Ok(queues)
 }
 
 /// What is watched of an interface.
@@ -363,6 +392,20 @@ fn attach(
         })?;
     }
     Ok(attachment)
+}
+
+/// Binds the queues, beneath a program that is attached in this mode.
+fn open_queues(
+    interface: &Interface,
+    config: &NicConfig,
+    mode: XdpMode,
+    memory: Memory,
+) -> Result<OpenQueues, NicError> {
+    let mut open = OpenQueues::open(interface, mode, config.zero_copy, memory)?;
+    if config.polling == Polling::Busy {
+        open.poll_busily(interface)?;
+    }
+    Ok(open)
 }
 
 /// The sizes of its rings. Those of the driver count where frames may be its own buffers.
@@ -536,6 +579,7 @@ fn describe(
         mode: attachment.mode(),
         program_found: attachment.found(),
         rx_metadata: attachment.describes(),
+        polling: open.polling(),
     }
 }
 

@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use crate::attach::XdpMode;
+use crate::busy_poll::{BusyPollError, InterruptDeferral, Polling};
 use crate::net::Interface;
 use crate::packet_io::PacketIo;
 use crate::queue_group::QueueGroup;
@@ -179,6 +181,7 @@ impl Memory {
 pub(crate) struct OpenQueues {
     /// Those of each engine, with their numbers. The first of each sends.
     engines: Vec<Vec<(u32, XdpIo)>>,
+    polling: Polling,
 }
 
 impl OpenQueues {
@@ -205,7 +208,26 @@ impl OpenQueues {
         let engines = memory.engines.into_iter().map(engine);
         Ok(Self {
             engines: engines.collect::<Result<_, OpenQueueError>>()?,
+            polling: Polling::Interrupts,
         })
+    }
+
+    /// Polls the driver of `interface` instead of taking its interrupts, which it defers until the queues are dropped.
+    pub(crate) fn poll_busily(&mut self, interface: &Interface) -> Result<(), BusyPollError> {
+        let refused = |error: &io::Error| BusyPollError::refused(&interface.name, error);
+        let deferral = InterruptDeferral::of(interface).map_err(|error| refused(&error))?;
+        let deferral = Arc::new(deferral);
+        for (_, queue) in self.engines.iter_mut().flatten() {
+            queue.poll_busily(&deferral)?;
+        }
+        deferral.begin().map_err(|error| refused(&error))?;
+        self.polling = Polling::Busy;
+        Ok(())
+    }
+
+    /// How their engines learn that frames have arrived.
+    pub(crate) fn polling(&self) -> Polling {
+        self.polling
     }
 
     fn all(&self) -> impl Iterator<Item = &(u32, XdpIo)> {

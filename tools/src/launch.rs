@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use xwarp_driver::net;
 
-use crate::offloads;
+use crate::guard;
 use crate::output::complain;
 
 /// Names the interfaces to the library.
@@ -69,7 +69,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
 /// The program takes this process's place, so that the guards wait for its end.
 fn fix_offloads(named: Option<&str>) -> anyhow::Result<()> {
     let named = named.context("--fix-offloads changes named interfaces: name them with --dev")?;
-    names(named).try_for_each(offloads::fix)
+    let change = guard::Change {
+        fix_offloads: true,
+        ..guard::Change::default()
+    };
+    names(named).try_for_each(|dev| guard::begin(dev, change))
 }
 
 /// The interfaces in a list.

@@ -6,11 +6,11 @@
 mod connection;
 mod device;
 mod doctor;
+mod guard;
 mod host;
 mod interface;
 mod launch;
 mod nic_args;
-mod offloads;
 mod output;
 mod peer_text;
 mod perf;
@@ -51,9 +51,9 @@ enum Command {
     Stat(stat::StatArgs),
     /// Check whether an interface can carry an RNIC, and say what would mend or better it; changes nothing
     Doctor(doctor::DoctorArgs),
-    /// Keep offloads off until a process has ended
-    #[command(name = offloads::GUARD, hide = true)]
-    GuardOffloads(offloads::GuardArgs),
+    /// Put settings of an interface back when a process has ended
+    #[command(name = guard::GUARD, hide = true)]
+    Guard(guard::GuardArgs),
     /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`
     Object(interface::ObjectArgs),
 }
@@ -81,7 +81,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Detach(args) => interface::detach(args),
         Command::Status(args) => interface::status(args),
         Command::Stat(args) => stat::run(args),
-        Command::GuardOffloads(args) => offloads::guard(args),
+        Command::Guard(args) => guard::guard(args),
         Command::Object(args) => interface::object(args),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use xwarp::config::{NicConfig, Queues, ZeroCopy};
+use xwarp::config::{NicConfig, Polling, Queues, ZeroCopy};
 
+use crate::guard::{self, Change};
 use crate::interface::ModeArg;
-use crate::offloads;
 
 /// How a command opens its interface.
 #[derive(Args)]
@@ -18,7 +18,7 @@ pub(crate) struct NicArgs {
     #[arg(long)]
     zero_copy: bool,
     /// Copy frames between kernel and program, even if the driver has zero copy
-    #[arg(long, conflicts_with = "zero_copy")]
+    #[arg(long, conflicts_with_all = ["zero_copy", "busy_poll"])]
     copy: bool,
     /// Serve so many receive queues, or those from A to B; without it, all that the interface has
     #[arg(long, value_name = "N|A-B", value_parser = parse_queues, default_value = "all", hide_default_value = true)]
@@ -26,9 +26,8 @@ pub(crate) struct NicArgs {
     /// Share the queues among so many engines at most, where each has a thread; without it, as many as there are queues and processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     engines: Option<u16>,
-    /// Switch offloads off that leave frames unfinished, until the process ends, however it does
-    #[arg(long)]
-    fix_offloads: bool,
+    #[command(flatten)]
+    change: Change,
     /// Write every frame to this pcapng file
     #[arg(long)]
     capture: Option<PathBuf>,
@@ -37,10 +36,7 @@ pub(crate) struct NicArgs {
 impl NicArgs {
     /// What is changed of the interface before it is opened.
     pub(crate) fn prepare(&self, dev: &str) -> anyhow::Result<()> {
-        if self.fix_offloads {
-            offloads::fix(dev)?;
-        }
-        Ok(())
+        guard::begin(dev, self.change)
     }
 
     pub(crate) fn config(&self, region_bytes: usize) -> NicConfig {
@@ -49,11 +45,17 @@ impl NicArgs {
             (false, true) => ZeroCopy::Never,
             (false, false) => ZeroCopy::Try,
         };
+        let polling = if self.change.busy_poll {
+            Polling::Busy
+        } else {
+            Polling::Interrupts
+        };
         NicConfig::default()
             .mode(self.mode.map(Into::into))
             .zero_copy(zero_copy)
             .queues(self.queues)
             .engines(self.engines.map(usize::from))
+            .polling(polling)
             .region_bytes(region_bytes)
             .capture(self.capture.clone())
     }

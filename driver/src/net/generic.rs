@@ -115,6 +115,14 @@ impl Attributes {
         Ok(Self::parse(attributes))
     }
 
+    /// These, as the kernel would tell them.
+    #[cfg(test)]
+    pub(super) fn of(told: &[DefaultNla]) -> Self {
+        let mut bytes = vec![0; told.buffer_len()];
+        told.emit(&mut bytes);
+        Self::parse(&bytes)
+    }
+
     /// As far as they can be read.
     fn parse(bytes: &[u8]) -> Self {
         let attributes = NlasIterator::new(bytes).map_while(Result::ok);

@@ -2,10 +2,12 @@
 //! is joined in memory of its own, as the protocols want it in one piece.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use super::bind::{OpenQueueError, Target};
 use super::joined::Joiner;
 use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
+use crate::busy_poll::{BusyPollError, InterruptDeferral};
 use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::levels::QueueLevels;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
@@ -47,6 +49,14 @@ impl XdpIo {
     /// Whether frames are the driver's own buffers.
     pub(crate) fn has_zero_copy(&self) -> bool {
         self.rings.has_zero_copy()
+    }
+
+    /// Polls the driver at each [`flush`](PacketIo::flush) from now on.
+    pub(crate) fn poll_busily(
+        &mut self,
+        deferral: &Arc<InterruptDeferral>,
+    ) -> Result<(), BusyPollError> {
+        self.rings.poll_busily(deferral)
     }
 
     fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {

@@ -2,13 +2,16 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bind::{OpenQueueError, Target, bind};
 use super::receive_chunks::ReceiveChunks;
 use super::rows::{Row, Rows};
 use super::stall::{FillRing, FillWatch, StallWatch, Stand};
+use crate::busy_poll::{BusyPollError, InterruptDeferral};
 use crate::frame::{Foreign, Frame, NotLent, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
 use crate::levels::QueueLevels;
@@ -64,6 +67,8 @@ pub(super) struct Rings {
     zero_copy: bool,
     shared: RingSet,
     socket: Socket,
+    /// Set while each call polls the driver.
+    polling: Option<Arc<InterruptDeferral>>,
     /// `None` if the kernel refused them, or another queue has them.
     icmp: Option<IcmpSockets>,
 }
@@ -97,6 +102,7 @@ impl Rings {
             zero_copy,
             shared: memory.rings,
             socket: memory.socket,
+            polling: None,
             icmp: open_icmp(target),
         };
         rings.lend_spare();
@@ -141,9 +147,16 @@ impl Rings {
         self.refilled = true;
     }
 
-    /// Tells a driver of chunks in the fill ring that waits for being told. A driver that copies never does.
+    /// Tells a driver of chunks in the fill ring that waits for being told, and polls it if that is wanted. A driver that copies never waits.
     fn wake_receiver(&mut self) -> Result<(), IoError> {
-        if !self.up || !self.shared.fill.needs_wakeup() {
+        if !self.up {
+            return Ok(());
+        }
+        // A call that sends has polled already.
+        if self.polling.is_some() && self.in_flight == 0 {
+            self.tell_receiver()?;
+        }
+        if !self.shared.fill.needs_wakeup() {
             return Ok(());
         }
         let now = Instant::now();
@@ -159,6 +172,10 @@ impl Rings {
         self.last_refill = Some(now);
         self.refilled = false;
         self.watch_fill_ring(now);
+        self.tell_receiver()
+    }
+
+    fn tell_receiver(&self) -> Result<(), IoError> {
         self.socket.receive().map_err(|source| IoError::Receive {
             interface: self.interface.clone(),
             source,
@@ -184,6 +201,25 @@ impl Rings {
 
     pub(super) fn has_zero_copy(&self) -> bool {
         self.zero_copy
+    }
+
+    /// Polls the driver at each [`flush`](Self::flush) from now on, where the device defers its interrupts.
+    pub(super) fn poll_busily(
+        &mut self,
+        deferral: &Arc<InterruptDeferral>,
+    ) -> Result<(), BusyPollError> {
+        if !self.zero_copy {
+            return Err(BusyPollError::NoZeroCopy {
+                interface: self.interface.clone(),
+            });
+        }
+        let polls = self.socket.poll_busily();
+        if !polls.map_err(|error| BusyPollError::refused(&self.interface, &error))? {
+            let why = io::Error::other("it knows of no NAPI instance to poll");
+            return Err(BusyPollError::refused(&self.interface, &why));
+        }
+        self.polling = Some(Arc::clone(deferral));
+        Ok(())
     }
 
     /// Takes the chunk back that was received into.
@@ -330,7 +366,7 @@ impl Rings {
             return Ok(());
         }
         self.produce_tx();
-        if self.up && self.shared.tx.needs_wakeup() {
+        if self.up && (self.shared.tx.needs_wakeup() || self.polling.is_some()) {
             self.socket.transmit().map_err(|source| IoError::Transmit {
                 interface: self.interface.clone(),
                 source,

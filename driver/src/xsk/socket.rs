@@ -17,6 +17,11 @@ const MAX_TX_SKB_BUDGET: c_int = 9;
 /// So many it takes if nobody says.
 const TX_BATCH_SIZE: u32 = 32;
 
+/// Microseconds that a blocking call would poll (`SO_BUSY_POLL`). xwarp's calls never block, and poll once; 0 would switch that off.
+const BUSY_POLL_TIME: c_int = 20;
+/// Frames of one poll at most (`SO_BUSY_POLL_BUDGET`): as many as when the kernel polls for itself.
+const BUSY_POLL_BUDGET: c_int = 64;
+
 /// Memory that is to be registered as UMEM.
 pub(crate) struct UmemArea {
     pub(crate) address: u64,
@@ -59,6 +64,8 @@ unsafe impl OptionValue for libc::xdp_mmap_offsets {}
 unsafe impl OptionValue for libc::xdp_statistics {}
 // SAFETY: it is made of numbers.
 unsafe impl OptionValue for libc::xdp_options {}
+// SAFETY: it is a number.
+unsafe impl OptionValue for u32 {}
 
 impl Socket {
     pub(crate) fn open() -> io::Result<Self> {
@@ -80,7 +87,7 @@ impl Socket {
             flags: 0,
             tx_metadata_len: 0,
         };
-        self.set(libc::XDP_UMEM_REG, &registration)
+        self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
     }
 
     /// Makes the four rings, of `entries` each, and maps them.
@@ -91,9 +98,9 @@ impl Socket {
             libc::XDP_RX_RING,
             libc::XDP_TX_RING,
         ] {
-            self.set(ring, &entries)?;
+            self.set(libc::SOL_XDP, ring, &entries)?;
         }
-        let lies: libc::xdp_mmap_offsets = self.get(libc::XDP_MMAP_OFFSETS)?;
+        let lies: libc::xdp_mmap_offsets = self.get(libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
         let rx = Place::new(libc::XDP_PGOFF_RX_RING.cast_unsigned(), &lies.rx)?;
         let tx = Place::new(libc::XDP_PGOFF_TX_RING.cast_unsigned(), &lies.tx)?;
         let fill = Place::new(libc::XDP_UMEM_PGOFF_FILL_RING, &lies.fr)?;
@@ -125,7 +132,7 @@ impl Socket {
         if entries < TX_BATCH_SIZE {
             return Ok(());
         }
-        match self.set(MAX_TX_SKB_BUDGET, &entries) {
+        match self.set(libc::SOL_XDP, MAX_TX_SKB_BUDGET, &entries) {
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
             set => set,
         }
@@ -172,29 +179,45 @@ impl Socket {
 
     /// Whether the bound socket's frames are the driver's own buffers (`XDP_OPTIONS_ZEROCOPY`).
     pub(crate) fn has_zero_copy(&self) -> io::Result<bool> {
-        let options: libc::xdp_options = self.get(libc::XDP_OPTIONS)?;
+        let options: libc::xdp_options = self.get(libc::SOL_XDP, libc::XDP_OPTIONS)?;
         Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
     /// What the kernel has counted since the socket was opened.
     pub(crate) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
-        self.get(libc::XDP_STATISTICS)
+        self.get(libc::SOL_XDP, libc::XDP_STATISTICS)
     }
 
-    fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
+    /// Has each call of [`transmit`](Self::transmit) and [`receive`](Self::receive) poll the NAPI instance of the bound queue, which takes no
+    /// interrupts meanwhile (preferred busy polling, Linux 5.11). `false`: the kernel knows of no instance to poll.
+    pub(crate) fn poll_busily(&self) -> io::Result<bool> {
+        for (option, value) in [
+            (libc::SO_PREFER_BUSY_POLL, 1),
+            (libc::SO_BUSY_POLL, BUSY_POLL_TIME),
+            (libc::SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
+        ] {
+            self.set(libc::SOL_SOCKET, option, &value)?;
+        }
+        // Older kernels tell the socket its instance when it sends.
+        self.transmit()?;
+        let instance: u32 = self.get(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?;
+        Ok(instance != 0)
+    }
+
+    fn set<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
         let (start, len) = (ptr::from_ref(value).cast(), len_of(value));
         let fd = self.fd.as_raw_fd();
         // SAFETY: the kernel reads `len` bytes, which are the value's own.
-        let set = unsafe { libc::setsockopt(fd, libc::SOL_XDP, option, start, len) };
+        let set = unsafe { libc::setsockopt(fd, level, option, start, len) };
         Ok(Errno::result(set).map(drop)?)
     }
 
-    fn get<T: OptionValue>(&self, option: c_int) -> io::Result<T> {
+    fn get<T: OptionValue>(&self, level: c_int, option: c_int) -> io::Result<T> {
         let mut value = MaybeUninit::<T>::zeroed();
         let mut len = len_of(&value);
         let (fd, start) = (self.fd.as_raw_fd(), value.as_mut_ptr().cast());
         // SAFETY: the kernel writes at most `len` bytes, which are the value's own, and the length.
-        let got = unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, start, &raw mut len) };
+        let got = unsafe { libc::getsockopt(fd, level, option, start, &raw mut len) };
         Errno::result(got)?;
         if len < len_of(&value) {
             return Err(io::Error::new(

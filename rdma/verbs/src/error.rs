@@ -9,8 +9,8 @@ use xwarp_rnic::queues::WorkQueue;
 pub use xwarp_driver::attach::{AttachError, ProgramError};
 pub use xwarp_driver::net::{InterfaceError, NeighbourError, NetlinkError, PortError, RouteError};
 pub use xwarp_driver::{
-    AtomicAccessError, CaptureError, CopyError, NicError, NoSuchQueues, OpenQueueError,
-    OutOfBounds, RawPartsError, RegionAreaFull, SteeringError, TapError, UmemError,
+    AtomicAccessError, BusyPollError, CaptureError, CopyError, NicError, NoSuchQueues,
+    OpenQueueError, OutOfBounds, RawPartsError, RegionAreaFull, SteeringError, TapError, UmemError,
 };
 pub use xwarp_iwarp::TermCode;
 pub use xwarp_iwarp::mpa::StartupError;

@@ -3,6 +3,8 @@
 mod netdev;
 mod sysfs;
 
+use std::path::PathBuf;
+
 use super::Interface;
 use super::ethtool::{self, Channels, DriverRings, Ethtool, Rss};
 use super::netlink::NetlinkError;
@@ -29,6 +31,8 @@ pub struct Hardware {
     pub xdp: Option<XdpFeatures>,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
+    /// Queues that receive and send by one NAPI instance, and so can be polled.
+    pub polled: Vec<u32>,
     /// The memory node that the device is at, where there are several.
     pub node: Option<u32>,
 }
@@ -45,6 +49,7 @@ impl Hardware {
             driver: directory.as_ref().and_then(Directory::driver),
             xdp: netdev::xdp_features(interface.index)?,
             interrupts: sysfs::served(&interrupts(interface.index, directory.as_ref())?),
+            polled: netdev::queues_of_one_napi(interface.index)?,
             node: directory.as_ref().and_then(Directory::node),
             ..Self::default()
         };
@@ -69,6 +74,16 @@ pub(crate) fn zero_copy_rings(index: u32) -> Result<Option<DriverRings>, Netlink
         Some(features) if features.has(XdpFeature::ZeroCopy) => ethtool::driver_rings(index),
         _ => Ok(None),
     }
+}
+
+/// Queues of `interface` that both receive and send by one NAPI instance, as far as the kernel tells.
+pub(crate) fn queues_of_one_napi(interface: &Interface) -> Result<Vec<u32>, NetlinkError> {
+    netdev::queues_of_one_napi(interface.index)
+}
+
+/// The directory of `interface` in sysfs, if that is mounted for its network namespace.
+pub(crate) fn directory(interface: &Interface) -> Option<PathBuf> {
+    Directory::of(interface).map(Directory::into_path)
 }
 
 /// The memory node that the device of `interface` is at, where there are several.

@@ -7,7 +7,8 @@ use crate::net::netlink::NetlinkError;
 
 /// Commands.
 const DEVICE_GET: u8 = 1;
-/// Since Linux 6.8.
+/// Since Linux 6.8, both.
+const QUEUE_GET: u8 = 10;
 const NAPI_GET: u8 = 11;
 
 /// Attributes of a device.
@@ -16,6 +17,13 @@ const XDP_FEATURES: u16 = 3;
 const ZERO_COPY_SEGMENTS: u16 = 4;
 const RX_METADATA: u16 = 5;
 const TX_METADATA: u16 = 6;
+/// Attributes of a queue, and those of its types that receive and send.
+const QUEUE_ID: u16 = 1;
+const QUEUE_DEVICE: u16 = 2;
+const QUEUE_TYPE: u16 = 3;
+const QUEUE_NAPI: u16 = 4;
+const RECEIVES: u32 = 0;
+const SENDS: u32 = 1;
 /// Attributes of a NAPI instance.
 const NAPI_DEVICE: u16 = 1;
 const NAPI_IRQ: u16 = 3;
@@ -99,16 +107,74 @@ pub(super) fn interrupts(index: u32) -> Result<Vec<u32>, NetlinkError> {
         return Ok(Vec::new());
     };
     let question = vec![number(NAPI_DEVICE, index)];
-    let instances = match family.dump(NAPI_GET, question) {
-        Err(error) if matches!(error.refusal(), Some(Errno::EOPNOTSUPP | Errno::EINVAL)) => {
-            return Ok(Vec::new());
-        }
-        answer => answer?,
-    };
+    let instances = if_known(family.dump(NAPI_GET, question))?;
     let mut interrupts: Vec<u32> = (instances.iter())
         .filter_map(|napi| napi.number(NAPI_IRQ)?.try_into().ok())
         .collect();
     interrupts.sort_unstable();
     interrupts.dedup();
     Ok(interrupts)
+}
+
+/// Queues of interface `index` that both receive and send by one NAPI instance. Before Linux 6.8 none are known.
+pub(super) fn queues_of_one_napi(index: u32) -> Result<Vec<u32>, NetlinkError> {
+    let Some(mut family) = Family::open("netdev")? else {
+        return Ok(Vec::new());
+    };
+    let all = if_known(family.dump(QUEUE_GET, vec![number(QUEUE_DEVICE, index)]))?;
+    Ok(shared(&all))
+}
+
+/// The queues that both receive and send by one NAPI instance.
+fn shared(all: &[Attributes]) -> Vec<u32> {
+    let napi = |kind: u32| {
+        let of_kind = move |queue: &&Attributes| queue.number(QUEUE_TYPE) == Some(kind.into());
+        let place = |queue: &Attributes| Some((queue.number(QUEUE_ID)?, queue.number(QUEUE_NAPI)?));
+        all.iter().filter(of_kind).filter_map(place)
+    };
+    let both = napi(RECEIVES).filter(|(_, instance)| *instance != 0);
+    let both = both.filter(|place| napi(SENDS).any(|other| other == *place));
+    both.filter_map(|(queue, _)| queue.try_into().ok())
+        .collect()
+}
+
+/// A table, or an empty one if this kernel does not know it.
+fn if_known(
+    answer: Result<Vec<Attributes>, NetlinkError>,
+) -> Result<Vec<Attributes>, NetlinkError> {
+    match answer {
+        Err(error) if matches!(error.refusal(), Some(Errno::EOPNOTSUPP | Errno::EINVAL)) => {
+            Ok(Vec::new())
+        }
+        answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(kind: u32, id: u32, napi: Option<u32>) -> Attributes {
+        let mut told = vec![number(QUEUE_ID, id), number(QUEUE_TYPE, kind)];
+        told.extend(napi.map(|instance| number(QUEUE_NAPI, instance)));
+        Attributes::of(&told)
+    }
+
+    /// As igb with paired queues tells them, virtio, a driver with one instance for each direction, and one that has none.
+    #[test]
+    fn queue_is_shared_whose_instance_receives_and_sends() {
+        let all = [
+            queue(RECEIVES, 0, Some(8193)),
+            queue(RECEIVES, 1, Some(8194)),
+            queue(RECEIVES, 2, Some(8195)),
+            queue(RECEIVES, 3, Some(0)),
+            queue(RECEIVES, 4, None),
+            queue(SENDS, 0, Some(8193)),
+            queue(SENDS, 1, None),
+            queue(SENDS, 2, Some(8194)),
+            queue(SENDS, 3, Some(0)),
+            queue(SENDS, 4, None),
+        ];
+        assert_eq!(shared(&all), [0]);
+    }
 }

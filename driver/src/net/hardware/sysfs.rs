@@ -26,6 +26,10 @@ impl Directory {
         ours.then_some(directory)
     }
 
+    pub(super) fn into_path(self) -> PathBuf {
+        self.0
+    }
+
     fn read(&self, file: &str) -> Option<String> {
         let said = fs::read_to_string(self.0.join(file)).ok()?;
         Some(said.trim().to_owned())

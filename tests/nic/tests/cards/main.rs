@@ -3,6 +3,7 @@
 mod data;
 mod killed;
 mod links;
+mod polling;
 mod steering;
 mod telling;
 

@@ -21,6 +21,7 @@ mod metadata;
 mod offloads;
 mod opened;
 mod pinging;
+mod polling;
 mod printing;
 mod queues;
 mod refusing;

@@ -79,7 +79,7 @@ fn peer_with_fixed_offloads_is_understood_and_has_them_back_afterwards() {
 
 /// The guard of a process, if it has one.
 fn guard_of(process: u32) -> Option<Pid> {
-    let wanted = format!("guard-offloads\0--stays\0{process}\0");
+    let wanted = format!("guard-interface\0--stays\0{process}\0");
     let all = std::fs::read_dir("/proc").expect("a /proc");
     let mut numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let number = numbers.find(|number: &i32| {

@@ -1,4 +1,4 @@
-//! The guard: changes the offloads of an interface, and puts them back when the process that it guards has ended.
+//! The guard: changes the offloads of an interface, and puts all settings back when the process that it guards has ended.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,12 +13,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nix::unistd::{dup2_stderr, setsid};
 use xwarp_driver::net::{self, Interface};
-use xwarp_driver::{process_end, sleep_on};
+use xwarp_driver::{InterruptDeferral, process_end, sleep_on};
 
-use super::{DONE, FAILED, GUARD};
+use super::{BUSY_POLL, Change, DONE, FAILED, FIX_OFFLOADS, GUARD};
 use crate::output::print_line;
 
-/// How long the guard of a process that has ended may take to put the offloads back.
+/// How long the guard of a process that has ended may take to put everything back.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDOVER_PAUSE: Duration = Duration::from_millis(5);
 /// Packets are joined before an XDP program in generic mode sees them.
@@ -32,6 +32,8 @@ pub(crate) struct GuardArgs {
     process: u32,
     /// Its network interface
     dev: String,
+    #[command(flatten)]
+    change: Change,
     /// This is the guard itself, not the process that starts it
     #[arg(long)]
     stays: bool,
@@ -43,6 +45,7 @@ pub(crate) fn guard(args: &GuardArgs) -> anyhow::Result<()> {
         let own = std::env::current_exe()?;
         Command::new(own)
             .args([GUARD, "--stays", &args.process.to_string(), &args.dev])
+            .args(args.change.options())
             .stdin(Stdio::null())
             .current_dir("/")
             .spawn()?;
@@ -71,12 +74,15 @@ fn let_go_of_readers() -> io::Result<()> {
     Ok(())
 }
 
-/// Offloads that are off, and the process that wants them off.
+/// What is changed, and the process that wants it.
 struct Guarded {
     interface: Interface,
+    /// Offloads that are off.
     off: Vec<String>,
+    /// How interrupts were deferred before. The process itself changes that, once it knows that it can.
+    deferral: Option<InterruptDeferral>,
     end: OwnedFd,
-    /// Nobody else changes the offloads of the interface for a process.
+    /// Nobody else changes the interface for a process.
     _only: UnixDatagram,
 }
 
@@ -85,22 +91,31 @@ impl Guarded {
         let interface = net::interface_by_name(&args.dev)?;
         let end = process_end(args.process).context("cannot watch the process")?;
         let only = only_guard(&interface)?;
-        let mut names = JOINING.to_vec();
-        if interface.kind.as_deref() == Some("veth") {
-            names.push(UNFINISHED);
-        }
-        let off = net::switch_offloads_off(interface.index, &names)?;
+        let Change {
+            fix_offloads,
+            busy_poll,
+        } = args.change;
+        let deferral = busy_poll.then(|| InterruptDeferral::of(&interface));
+        let deferral = deferral.transpose()?;
+        let off = if fix_offloads {
+            switch_off(&interface)?
+        } else {
+            Vec::new()
+        };
         Ok(Self {
             interface,
             off,
+            deferral,
             end,
             _only: only,
         })
     }
 
-    /// Waits for the end of the process, and puts the offloads back.
+    /// Waits for the end of the process, and puts everything back.
     fn wait(self) -> anyhow::Result<()> {
         while !sleep_on([], &[self.end.as_fd()], None)? {}
+        // Whether it could be is logged.
+        drop(self.deferral);
         let Interface { index, name, .. } = &self.interface;
         net::switch_offloads_on(*index, &self.off).with_context(|| {
             let off = self.off.join(" ");
@@ -109,16 +124,27 @@ impl Guarded {
     }
 }
 
-/// The right to change the offloads of an interface: an address of its network namespace that one process has at a time.
+/// Switches offloads off that leave frames unfinished; which.
+fn switch_off(interface: &Interface) -> anyhow::Result<Vec<String>> {
+    let mut names = JOINING.to_vec();
+    if interface.kind.as_deref() == Some("veth") {
+        names.push(UNFINISHED);
+    }
+    Ok(net::switch_offloads_off(interface.index, &names)?)
+}
+
+/// The right to change an interface for a process: an address of its network namespace that one process has at a time.
 fn only_guard(interface: &Interface) -> anyhow::Result<UnixDatagram> {
-    let name = format!("xwarp-offloads-{}", interface.index);
+    let name = format!("xwarp-guard-{}", interface.index);
     let address = SocketAddr::from_abstract_name(name)?;
     let deadline = Instant::now() + HANDOVER_TIMEOUT;
     loop {
         match UnixDatagram::bind_addr(&address) {
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error.into()),
             Err(_) if Instant::now() >= deadline => {
-                bail!("another process has them fixed: end it, or do without --fix-offloads")
+                bail!(
+                    "another process has them changed: end it, or do without {FIX_OFFLOADS} and {BUSY_POLL}"
+                )
             }
             Err(_) => thread::sleep(HANDOVER_PAUSE),
             Ok(only) => return Ok(only),
