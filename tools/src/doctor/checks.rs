@@ -2,7 +2,7 @@
 
 use xwarp_bpf::Buffers;
 use xwarp_driver::attach::Status;
-use xwarp_driver::net::{LinkLayer, XdpFeature, XdpFeatures};
+use xwarp_driver::net::{Interrupt, LinkLayer, XdpFeature, XdpFeatures};
 
 use super::Facts;
 use super::finding::Finding;
@@ -20,7 +20,7 @@ const HUGE_PAGE: u64 = 2 << 20;
 
 /// All of them, in the order in which they are told.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
-    let each: [fn(&Facts) -> Finding; 17] = [
+    let each: [fn(&Facts) -> Finding; 18] = [
         kernel,
         privileges,
         interface,
@@ -37,6 +37,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
         locked_memory,
         huge_pages,
         interrupts,
+        busy_polling,
         memory_node,
     ];
     each.into_iter().map(|check| check(facts)).collect()
@@ -331,10 +332,39 @@ fn interrupts(facts: &Facts) -> Finding {
         .iter()
         .map(|interrupt| format!("{} on {}", interrupt.number, interrupt.processors))
         .collect();
-    Finding::pass(
-        "interrupts",
-        format!("{} (number on processors)", each.join(", ")),
-    )
+    let says = format!("{} (number on processors)", each.join(", "));
+    if facts.interface.rx_queues > 1
+        && facts.host.processors > 1
+        && let Some((busy, last)) = crowded(list)
+    {
+        let (says, other) = (
+            format!("{says}: one processor serves all queues"),
+            u32::from(busy == 0),
+        );
+        return Finding::warn("interrupts", says)
+            .mended_by(format!("echo {other} > /proc/irq/{last}/smp_affinity_list"));
+    }
+    Finding::pass("interrupts", says)
+}
+
+/// The processor that serves all of several interrupts, and the last one of these.
+fn crowded(all: &[Interrupt]) -> Option<(u32, u32)> {
+    let (last, others) = all.split_last()?;
+    let processor = last.processors.parse().ok()?;
+    let same = |other: &Interrupt| other.processors == last.processors;
+    (!others.is_empty() && others.iter().all(same)).then_some((processor, last.number))
+}
+
+/// Instances that receive and send can be polled by an engine.
+fn busy_polling(facts: &Facts) -> Finding {
+    let (about, polled) = ("busy polling", facts.hardware.polled.len());
+    let all = facts.interface.rx_queues as usize;
+    let says = match polled {
+        0 => "the kernel names no queue that receives and sends by one NAPI instance".to_owned(),
+        _ if polled < all => format!("possible at {polled} of {all} queues (--busy-poll --queues)"),
+        _ => "possible (--busy-poll): it saves interrupts while an engine spins".to_owned(),
+    };
+    Finding::pass(about, says)
 }
 
 fn memory_node(facts: &Facts) -> Finding {

@@ -1,6 +1,7 @@
 //! Kernel, capabilities and memory limits, as `xwarp doctor` looks at them.
 
 use std::fs;
+use std::num::NonZero;
 
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -35,6 +36,8 @@ pub(super) struct Host {
     pub(super) huge_pages: Option<u64>,
     /// Whether the kernel makes huge pages of shared memory for who asks.
     pub(super) makes_huge_pages: bool,
+    /// Processors that this process may use.
+    pub(super) processors: usize,
 }
 
 impl Host {
@@ -54,6 +57,7 @@ impl Host {
                 .and_then(|count| count.trim().parse().ok()),
             makes_huge_pages: fs::read_to_string(SHARED_HUGE_PAGES)
                 .is_ok_and(|setting| makes_huge_pages(&setting)),
+            processors: std::thread::available_parallelism().map_or(1, NonZero::get),
         })
     }
 
@@ -83,6 +87,7 @@ impl Host {
             group_leaves: None,
             huge_pages: Some(0),
             makes_huge_pages: false,
+            processors: 4,
         }
     }
 

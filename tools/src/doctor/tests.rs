@@ -228,6 +228,49 @@ fn interrupts_and_node_are_told() {
 }
 
 #[test]
+fn one_processor_for_all_queues_is_complained_of() {
+    let mut found = facts();
+    found.interface.rx_queues = 2;
+    let on = |processors: [&str; 2]| {
+        let each = (40..)
+            .zip(processors)
+            .map(|(number, processors)| Interrupt {
+                number,
+                processors: processors.to_owned(),
+            });
+        each.collect()
+    };
+    for (processors, other) in [(["0", "0"], 1), (["3", "3"], 0)] {
+        found.hardware.interrupts = on(processors);
+        let remedy = format!("echo {other} > /proc/irq/41/smp_affinity_list");
+        assert_eq!(complaint(&found), (Verdict::Warn, "interrupts", remedy));
+    }
+    for processors in [["0", "1"], ["0-3", "0-3"]] {
+        found.hardware.interrupts = on(processors);
+        assert_eq!(complaints(&found), []);
+    }
+    found.hardware.interrupts = on(["0", "0"]);
+    found.host.processors = 1;
+    assert_eq!(complaints(&found), [], "there is no other");
+}
+
+#[test]
+fn queues_that_can_be_polled_are_told() {
+    let mut found = facts();
+    found.interface.rx_queues = 2;
+    for (polled, says) in [
+        (vec![], "names no queue"),
+        (vec![1], "at 1 of 2 queues"),
+        (vec![0, 1], "possible (--busy-poll)"),
+    ] {
+        found.hardware.polled = polled;
+        let all = checks::all(&found);
+        let told = all.iter().any(|finding| finding.says.contains(says));
+        assert!(told, "{says}: {all:?}");
+    }
+}
+
+#[test]
 fn zero_copy_that_is_named_and_refused_is_complained_of() {
     let mut found = facts();
     found.zero_copy = Ok(false);
