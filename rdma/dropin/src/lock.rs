@@ -4,6 +4,7 @@
 //! has told its caller.
 
 use std::cell::UnsafeCell;
+use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,8 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Somebody has it, and others may sleep.
 const AWAITED: u32 = 2;
+/// Nobody gets it any more: the value has ended.
+const ENDED: u32 = 3;
 
 /// See the module.
 pub(crate) struct Lock<T> {
@@ -51,27 +54,47 @@ impl<T> Lock<T> {
     #[cold]
     fn wait(&self) -> Held<'_, T> {
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
-            let no_timeout = ptr::null::<libc::timespec>();
-            let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-            // SAFETY: the word is an atomic of 32 bits that lives, and there is no timeout. Errors only make the loop go round again.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.state.as_ptr(),
-                    operation,
-                    AWAITED,
-                    no_timeout,
-                )
-            };
+            self.sleep();
         }
         Held(self)
     }
 
+    /// Likewise; `None` once the value has ended.
     #[cold]
-    fn wake_one(&self) {
+    fn wait_unless_ended(&self) -> Option<Held<'_, T>> {
+        let awaited = |state| (state != ENDED).then_some(AWAITED);
+        loop {
+            let seen = (self.state).fetch_update(Ordering::Acquire, Ordering::Acquire, awaited);
+            match seen {
+                Ok(FREE) => return Some(Held(self)),
+                Ok(_) => self.sleep(),
+                Err(_ended) => return None,
+            }
+        }
+    }
+
+    /// Sleeps until whoever has it leaves it.
+    fn sleep(&self) {
+        let no_timeout = ptr::null::<libc::timespec>();
+        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word is an atomic of 32 bits that lives, and there is no timeout. After an error the caller looks again.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.state.as_ptr(),
+                operation,
+                AWAITED,
+                no_timeout,
+            )
+        };
+    }
+
+    /// Wakes up to so many who sleep.
+    #[cold]
+    fn wake(&self, most: i32) {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the word is an atomic of 32 bits that lives.
-        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, 1) };
+        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, most) };
     }
 }
 
@@ -87,6 +110,41 @@ impl Lock<()> {
     #[inline]
     pub(crate) fn leave(&self) {
         drop(Held(self));
+    }
+}
+
+/// A lock whose value ends before the lock does. That it has ended costs whoever finds the lock free nothing: it never is again.
+pub(crate) struct Mortal<T>(Lock<ManuallyDrop<T>>);
+
+impl<T> Mortal<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Lock::new(ManuallyDrop::new(value)))
+    }
+
+    /// Waits until nobody else has it; `None` if the value has ended.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<Held<'_, ManuallyDrop<T>>> {
+        self.0.try_lock().or_else(|| self.0.wait_unless_ended())
+    }
+
+    /// Ends the value, once nobody has it.
+    pub(crate) fn end(&self) {
+        let Some(mut held) = self.lock() else {
+            return;
+        };
+        // SAFETY: this is the last time that somebody has the lock, so nobody uses the value again.
+        let value = unsafe { ManuallyDrop::take(&mut held) };
+        mem::forget(held);
+        self.0.state.store(ENDED, Ordering::Release);
+        // Others may sleep even if nobody came since: whoever was woken last has not taken it yet, to wake the next when it is left.
+        self.0.wake(i32::MAX);
+        drop(value);
+    }
+}
+
+impl<T> Drop for Mortal<T> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -112,7 +170,7 @@ impl<T> Drop for Held<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.0.state.swap(FREE, Ordering::Release) == AWAITED {
-            self.0.wake_one();
+            self.0.wake(1);
         }
     }
 }
@@ -121,6 +179,7 @@ impl<T> Drop for Held<'_, T> {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
     use std::thread;
 
     #[test]
@@ -156,6 +215,41 @@ mod tests {
             drop(held);
         });
         assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn value_that_ends_is_dropped_once_and_nobody_gets_it() {
+        let value = Arc::new(());
+        let lock = Mortal::new(Arc::clone(&value));
+        assert!(lock.lock().is_some_and(|held| Arc::ptr_eq(&held, &value)));
+        assert_eq!(Arc::strong_count(&value), 2);
+        lock.end();
+        assert_eq!(Arc::strong_count(&value), 1);
+        assert!(lock.lock().is_none());
+        drop(lock);
+        assert_eq!(Arc::strong_count(&value), 1);
+        drop(Mortal::new(Arc::clone(&value)));
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    /// Whoever ends it may have taken it just after it was left, before the one who was woken could.
+    #[test]
+    fn all_who_wait_for_a_value_that_ends_are_woken() {
+        for _ in 0..1000 {
+            let lock = Mortal::new(0);
+            let held = lock.lock().expect("it has not ended");
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| drop(lock.lock()));
+                }
+                while lock.0.state.load(Ordering::Relaxed) != AWAITED {
+                    thread::yield_now();
+                }
+                drop(held);
+                lock.end();
+            });
+            assert!(lock.lock().is_none());
+        }
     }
 
     #[test]

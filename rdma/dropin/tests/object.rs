@@ -307,6 +307,11 @@ fn program_of_c_makes_objects_on_an_interface_and_ends_them() {
 }
 
 #[test]
+fn closed_rnic_keeps_no_descriptor_though_its_objects_memory_is_kept() {
+    run_on_an_interface("descriptors");
+}
+
+#[test]
 fn program_of_c_is_told_of_link_down_and_link_up() {
     run_on_an_interface("link");
 }

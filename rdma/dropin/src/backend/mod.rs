@@ -7,7 +7,9 @@ pub(crate) mod connections;
 mod local;
 pub(crate) mod single;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+use nix::errno::Errno;
 
 use crate::abi::requests::{RecvList, SendList};
 use crate::abi::verbs::ibv_wc;
@@ -77,7 +79,7 @@ pub(crate) struct Memory {
 /// How a reregistration has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReregisterFailure {
-    pub(crate) errno: nix::errno::Errno,
+    pub(crate) errno: Errno,
     /// There is no region any more.
     pub(crate) is_lost: bool,
 }
@@ -209,7 +211,7 @@ pub(crate) type Notice = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct PostFailure {
     /// Requests before the one that was refused.
     pub(crate) posted: usize,
-    pub(crate) errno: nix::errno::Errno,
+    pub(crate) errno: Errno,
 }
 
 /// Posts to a queue pair, from any thread.
@@ -282,4 +284,20 @@ pub(crate) trait Backend: Connections + Send + Sync {
     /// Makes a queue pair in Error fit for another connection.
     fn reset_qp(&self, qp: QpHandle) -> Result<()>;
     fn destroy_qp(&self, qp: QpHandle) -> Result<()>;
+}
+
+/// An RNIC as its objects know it. Its device alone keeps it: memory of destroyed objects, and objects that a program leaves, do not have one that
+/// is closed keep its descriptors.
+#[derive(Clone)]
+pub(crate) struct BackendRef(Weak<dyn Backend>);
+
+impl BackendRef {
+    pub(crate) fn new(backend: &Arc<dyn Backend>) -> Self {
+        Self(Arc::downgrade(backend))
+    }
+
+    /// The RNIC; EIO if it is closed.
+    pub(crate) fn get(&self) -> Result<Arc<dyn Backend>> {
+        self.0.upgrade().ok_or(Errno::EIO)
+    }
 }

@@ -17,7 +17,7 @@ use super::resolving::bind_if_new;
 use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
 use crate::backend::connections::{ConnectOrder, Depths, Failure, News, Told};
-use crate::backend::{self, Backend, QpHandle};
+use crate::backend::{self, Backend, BackendRef, QpHandle};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
 use crate::verbs::device::{self, Device};
@@ -33,14 +33,10 @@ fn told(id: &Arc<Id>) -> Told {
 }
 
 /// What tells a listening identifier of peers.
-fn told_of_peers(id: &Arc<Id>, device: &Arc<Object<Device>>, backend: &Arc<dyn Backend>) -> Told {
-    let (id, device, backend) = (
-        Arc::downgrade(id),
-        Arc::clone(device),
-        Arc::downgrade(backend),
-    );
+fn told_of_peers(id: &Arc<Id>, device: &Arc<Object<Device>>, backend: &BackendRef) -> Told {
+    let (id, device, backend) = (Arc::downgrade(id), Arc::clone(device), backend.clone());
     Arc::new(move |news| {
-        let (News::Request(request), Some(backend)) = (news, backend.upgrade()) else {
+        let News::Request(request) = news else {
             return;
         };
         // Who is not heard is rejected.
@@ -196,7 +192,7 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     match begun {
         Ok(local) => {
             state.set_source(id, local);
-            state.connection = Some((backend, qp));
+            state.connection = Some((BackendRef::new(&backend), qp));
             Ok(())
         }
         Err(errno) => {
@@ -215,7 +211,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
     state.backlog = Backlog::of(backlog);
     for port in &state.ports {
         let told = told_of_peers(id, &port.device, &port.backend);
-        port.backend.listen(port.handle, told)?;
+        port.backend.get()?.listen(port.handle, told)?;
     }
     log::info!("listening on {:?}", state.source);
     state.phase = Phase::Listening;
@@ -234,10 +230,10 @@ fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     let private_data =
         param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len));
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
-    let (backend, request) = offered.answer();
+    let (backend, request) = offered.answer()?;
     backend.accept(request, qp, wanted, &private_data, told(id))?;
     state.phase = Phase::Connected;
-    state.connection = Some((backend, qp));
+    state.connection = Some((BackendRef::new(&backend), qp));
     qp::show_state(id, IBV_QPS_RTS);
     let note = Note {
         depths: wanted,
@@ -251,7 +247,7 @@ fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
     let mut state = id.body().state();
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
     state.phase = Phase::Ended;
-    let (backend, request) = offered.answer();
+    let (backend, request) = offered.answer()?;
     backend.reject(request, private_data)
 }
 
@@ -263,7 +259,7 @@ fn disconnect(id: &Arc<Id>) -> Result<()> {
         (state.connection.clone(), was_connected)
     };
     let (backend, qp) = connection.ok_or(Errno::EINVAL)?;
-    match backend.disconnect(qp) {
+    match backend.get()?.disconnect(qp) {
         Err(Errno::EINVAL) if was_connected => Ok(()),
         other => other,
     }

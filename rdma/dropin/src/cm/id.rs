@@ -20,7 +20,7 @@ use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
 use crate::backend::connections::{Depths, PortHandle};
-use crate::backend::{Backend, Happening, QpHandle, Source};
+use crate::backend::{Backend, BackendRef, Happening, QpHandle, Source};
 use crate::entry::{Result, lock};
 use crate::object::{Kind, Object};
 use crate::verbs::context::Context;
@@ -228,7 +228,7 @@ pub(super) enum Phase {
 /// A port that an identifier is bound to.
 pub(super) struct Port {
     pub(super) device: Arc<Object<Device>>,
-    pub(super) backend: Arc<dyn Backend>,
+    pub(super) backend: BackendRef,
     pub(super) handle: PortHandle,
 }
 
@@ -254,7 +254,7 @@ pub(super) struct State {
     /// Depths that the peer has asked for, as this side has them.
     pub(super) offered_depths: Option<Depths>,
     /// Whose connection it is.
-    pub(super) connection: Option<(Arc<dyn Backend>, QpHandle)>,
+    pub(super) connection: Option<(BackendRef, QpHandle)>,
     /// What queue pairs of its requests are made with.
     pub(super) wanted: Option<Wanted>,
     /// Which of the send queue's and the receive queue's completion queues were made for it.

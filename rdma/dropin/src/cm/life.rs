@@ -53,14 +53,15 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     drop(state);
     // Without the lock: all of these wait for others who may want it.
     for port in ports {
-        if let Err(errno) = port.backend.unbind(port.handle) {
+        let backend = port.backend.get();
+        if let Err(errno) = backend.and_then(|it| it.unbind(port.handle)) {
             log::debug!("a port is gone already: {errno}");
         }
     }
     drop(offered);
     if let Some((backend, qp)) = connection {
         // There is nothing to close if the peer has closed, or if the queue pair is destroyed.
-        let _ = backend.disconnect(qp);
+        let _ = backend.get().and_then(|it| it.disconnect(qp));
     }
     drop(channel.body().take_back(&id));
     release_event(&id);

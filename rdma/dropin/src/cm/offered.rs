@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
 use crate::backend::connections::{Request, RequestHandle};
+use crate::backend::{Backend, BackendRef};
+use crate::entry::Result;
 use crate::object::Object;
 use crate::verbs::device::Device;
 
@@ -11,7 +12,7 @@ use crate::verbs::device::Device;
 pub(super) struct Offered {
     request: Request,
     device: Arc<Object<Device>>,
-    backend: Arc<dyn Backend>,
+    backend: BackendRef,
     answered: bool,
 }
 
@@ -19,12 +20,12 @@ impl Offered {
     pub(super) fn new(
         request: Request,
         device: &Arc<Object<Device>>,
-        backend: &Arc<dyn Backend>,
+        backend: &BackendRef,
     ) -> Self {
         Self {
             request,
             device: Arc::clone(device),
-            backend: Arc::clone(backend),
+            backend: backend.clone(),
             answered: false,
         }
     }
@@ -38,9 +39,13 @@ impl Offered {
     }
 
     /// Takes it to answer it.
-    pub(super) fn answer(mut self) -> (Arc<dyn Backend>, RequestHandle) {
+    pub(super) fn answer(mut self) -> Result<(Arc<dyn Backend>, RequestHandle)> {
         self.answered = true;
-        (Arc::clone(&self.backend), self.request.handle)
+        Ok((self.backend.get()?, self.request.handle))
+    }
+
+    fn reject(&self) -> Result<()> {
+        self.backend.get()?.reject(self.request.handle, &[])
     }
 }
 
@@ -48,7 +53,7 @@ impl Drop for Offered {
     fn drop(&mut self) {
         // A peer that is gone needs no answer.
         if !self.answered
-            && let Err(errno) = self.backend.reject(self.request.handle, &[])
+            && let Err(errno) = self.reject()
         {
             log::debug!("a peer that was not answered has gone: {errno}");
         }

@@ -13,6 +13,7 @@ use super::id::{CmId, Id, Note, Phase, Port, State};
 use super::life::complete;
 use super::numbers::EventKind;
 use crate::abi::cm::rdma_cm_id;
+use crate::backend::BackendRef;
 use crate::entry::{Result, always, sets_status};
 use crate::object::Object;
 
@@ -33,7 +34,7 @@ pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
         let (handle, bound) = backend.bind(wanted)?;
         state.ports.push(Port {
             device,
-            backend,
+            backend: BackendRef::new(&backend),
             handle,
         });
         let port = bound.first().map_or(0, SocketAddr::port);
@@ -56,7 +57,7 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
                     number = bound.first().map_or(number, SocketAddr::port);
                     state.ports.push(Port {
                         device: Arc::clone(&device),
-                        backend: Arc::clone(&backend),
+                        backend: BackendRef::new(&backend),
                         handle,
                     });
                 }

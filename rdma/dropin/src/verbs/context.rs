@@ -8,14 +8,14 @@ use super::device::{Device, tell_failure};
 use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, verbs_context};
-use crate::backend::{Backend, Source};
+use crate::backend::{Backend, BackendRef, Source};
 use crate::entry::{Result, on_panic, sets_status};
 use crate::object::{Kind, Object};
 
 /// A context.
 pub(crate) struct Context {
     device: Arc<Object<Device>>,
-    backend: OnceLock<Arc<dyn Backend>>,
+    backend: OnceLock<BackendRef>,
     /// Asynchronous events of its objects.
     events: Arc<Events>,
     /// What happens to the device.
@@ -42,10 +42,10 @@ impl Context {
     /// Its RNIC, which is opened if it is not open yet.
     pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
         if let Some(backend) = self.backend.get() {
-            return Ok(Arc::clone(backend));
+            return backend.get();
         }
-        let backend = self.device().backend()?;
-        Ok(Arc::clone(self.backend.get_or_init(|| backend)))
+        let backend = BackendRef::new(&self.device().backend()?);
+        self.backend.get_or_init(|| backend).get()
     }
 }
 

@@ -11,14 +11,14 @@ use super::turn::Turn;
 use super::watched::Watched;
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
-use crate::backend::{Backend, CqHandle, CqPort, Notice, Source, limits};
+use crate::backend::{BackendRef, CqHandle, CqPort, Notice, Source, limits};
 use crate::entry::{Result, always, returns, sets};
 use crate::object::{Kind, Object};
 
 /// A completion queue.
 pub(crate) struct Cq {
     context: Arc<Object<Context>>,
-    backend: Arc<dyn Backend>,
+    backend: BackendRef,
     handle: CqHandle,
     port: Box<dyn CqPort>,
     channel: Option<Arc<Object<Channel>>>,
@@ -78,7 +78,7 @@ pub(crate) fn create(
     abi.cq.handle = handle.0;
     let body = Cq {
         context,
-        backend,
+        backend: BackendRef::new(&backend),
         handle,
         port,
         channel: on,
@@ -130,7 +130,7 @@ fn notice(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Notice {
 pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
     let body = cq.body();
-    body.backend.destroy_cq(body.handle)?;
+    body.backend.get()?.destroy_cq(body.handle)?;
     let targets = body.context.body().device().targets();
     targets.remove(Source::Cq(body.handle));
     if let Some(channel) = &body.channel {
@@ -143,7 +143,8 @@ pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
 fn resize(cq: *mut ibv_cq, entries: c_int) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
     let wanted = usize::try_from(entries).map_err(|_negative| Errno::EINVAL)?;
-    cq.body().backend.resize_cq(cq.body().handle, wanted)?;
+    let backend = cq.body().backend.get()?;
+    backend.resize_cq(cq.body().handle, wanted)?;
     cq.with_abi(|abi| abi.cq.cqe = entries);
     Ok(())
 }

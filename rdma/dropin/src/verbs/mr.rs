@@ -106,7 +106,7 @@ pub(crate) fn register(
         offset: if is_zero_based { 0 } else { iova },
         read_only: !rights.local_write,
     };
-    let (backend, domain) = (pd.body().backend(), pd.body().handle());
+    let (backend, domain) = (pd.body().backend()?, pd.body().handle());
     let (handle, stag) = backend.reg_mr(domain, memory, rights)?;
     let abi = ibv_mr {
         context: Object::handle(pd.body().context()),
@@ -126,7 +126,8 @@ pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
     let mr = Object::<Mr>::find(mr)?;
     let state = lock(&mr.body().state).clone();
     if !state.is_lost {
-        state.pd.body().backend().dereg_mr(mr.body().handle)?;
+        let backend = state.pd.body().backend()?;
+        backend.dereg_mr(mr.body().handle)?;
     }
     mr.destroy()
 }
@@ -195,6 +196,7 @@ fn reregister(mr: *mut ibv_mr, change: &Change) -> std::result::Result<(), (c_in
     let mut state = lock(&mr.body().state);
     let (new, memory) = change.apply(&state).map_err(refused)?;
     let (backend, pd) = (new.pd.body().backend(), new.pd.body().handle());
+    let backend = backend.map_err(refused)?;
     let made = backend.rereg_mr(mr.body().handle, pd, memory, new.rights);
     let stag = made.map_err(|failure| {
         state.is_lost |= failure.is_lost;

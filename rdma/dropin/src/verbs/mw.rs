@@ -35,7 +35,7 @@ fn allocate(pd: *mut ibv_pd, kind: u32) -> Result<*mut ibv_mw> {
         return Err(Errno::EINVAL);
     }
     let pd = Object::<Pd>::find(pd)?;
-    let (handle, rkey) = pd.body().backend().alloc_mw(pd.body().handle())?;
+    let (handle, rkey) = pd.body().backend()?.alloc_mw(pd.body().handle())?;
     let abi = ibv_mw {
         context: Object::handle(pd.body().context()),
         pd: Object::handle(&pd),
@@ -119,7 +119,8 @@ pub(super) extern "C" fn bind_mw(
 pub(super) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     returns(|| {
         let mw = Object::<Mw>::find(mw)?;
-        mw.body().pd.body().backend().dealloc_mw(mw.body().handle)?;
+        let backend = mw.body().pd.body().backend()?;
+        backend.dealloc_mw(mw.body().handle)?;
         mw.destroy()
     })
 }

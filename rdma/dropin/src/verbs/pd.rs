@@ -8,14 +8,14 @@ use nix::errno::Errno;
 
 use super::context::Context;
 use crate::abi::verbs::{ibv_context, ibv_pd};
-use crate::backend::{Backend, PdHandle};
+use crate::backend::{Backend, BackendRef, PdHandle};
 use crate::entry::{Result, returns, sets};
 use crate::object::{Kind, Object};
 
 /// A protection domain.
 pub(crate) struct Pd {
     context: Arc<Object<Context>>,
-    backend: Arc<dyn Backend>,
+    backend: BackendRef,
     handle: PdHandle,
     /// The domain that this is another name of.
     original: Option<Arc<Object<Pd>>>,
@@ -35,8 +35,8 @@ impl Pd {
         &self.context
     }
 
-    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
-        &self.backend
+    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
+        self.backend.get()
     }
 
     pub(crate) fn handle(&self) -> PdHandle {
@@ -55,7 +55,7 @@ pub(crate) fn allocate(context: *mut ibv_context) -> Result<*mut ibv_pd> {
     };
     let body = Pd {
         context,
-        backend,
+        backend: BackendRef::new(&backend),
         handle,
         original: None,
         names: AtomicUsize::new(0),
@@ -69,7 +69,7 @@ pub(super) fn name_again(pd: &Arc<Object<Pd>>) -> *mut ibv_pd {
     body.names.fetch_add(1, Ordering::Relaxed);
     let body = Pd {
         context: Arc::clone(&body.context),
-        backend: Arc::clone(&body.backend),
+        backend: body.backend.clone(),
         handle: body.handle,
         original: Some(Arc::clone(pd)),
         names: AtomicUsize::new(0),
@@ -84,7 +84,7 @@ pub(crate) fn deallocate(pd: *mut ibv_pd) -> Result<()> {
         return Err(Errno::EBUSY);
     }
     let Some(original) = &pd.body().original else {
-        pd.body().backend.dealloc_pd(pd.body().handle)?;
+        pd.body().backend()?.dealloc_pd(pd.body().handle)?;
         return pd.destroy();
     };
     pd.destroy()?;

@@ -49,7 +49,7 @@ impl Qp {
         self.pd.body()
     }
 
-    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
         self.pd().backend()
     }
 
@@ -152,7 +152,7 @@ pub(crate) fn create(
     };
     let mut abi = abi_of(&wanted, &parts);
     fill(&mut abi);
-    let made = parts.pd.body().backend().create_qp(&request)?;
+    let made = parts.pd.body().backend()?.create_qp(&request)?;
     (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0, made.number);
     let attributes = QpAttributes::new(*wanted.cap, request.all_signaled);
     Ok(parts.publish(&abi, made, attributes))
@@ -199,7 +199,7 @@ fn abi_of(wanted: &Wanted<'_>, parts: &Parts) -> ibv_qp_ex {
 pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
-    body.backend().destroy_qp(body.handle)?;
+    body.backend()?.destroy_qp(body.handle)?;
     let targets = body.pd().context().body().device().targets();
     targets.remove(Source::Qp(body.handle()));
     body.watched.end();
@@ -211,7 +211,7 @@ pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<(
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
     let mut attributes = lock(&body.attributes);
-    let state = attributes.modify(&**body.backend(), body.handle, attr, mask)?;
+    let state = attributes.modify(&*body.backend()?, body.handle, attr, mask)?;
     drop(attributes);
     qp.with_abi(|abi| abi.qp_base.state = state);
     match state {
@@ -226,7 +226,7 @@ fn query(qp: *mut ibv_qp) -> Result<(ibv_qp_attr, ibv_qp_init_attr)> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
     let attributes = lock(&body.attributes);
-    let attr = attributes.query(&**body.backend(), body.handle)?;
+    let attr = attributes.query(&*body.backend()?, body.handle)?;
     let mut init = ibv_qp_init_attr::zeroed();
     qp.with_abi(|abi| {
         abi.qp_base.state = attr.qp_state;

@@ -69,7 +69,7 @@ pub(crate) fn create(
     if !(1..=limits().depth).contains(&sizes.depth) || sizes.sge > limits().sge {
         return Err(Errno::EINVAL);
     }
-    let (handle, port) = pd.body().backend().create_srq(pd.body().handle(), sizes)?;
+    let (handle, port) = pd.body().backend()?.create_srq(pd.body().handle(), sizes)?;
     attr.max_sge = attr.max_sge.max(1);
     let context = pd.body().context();
     let watched = Watched::new(context.body().events(), false);
@@ -95,7 +95,7 @@ pub(crate) fn create(
 pub(crate) fn destroy(srq: *mut ibv_srq) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;
     let (body, pd) = (srq.body(), srq.body().pd.body());
-    pd.backend().destroy_srq(body.handle)?;
+    pd.backend()?.destroy_srq(body.handle)?;
     let targets = pd.context().body().device().targets();
     targets.remove(Source::Srq(body.handle));
     body.watched.end();
@@ -104,7 +104,7 @@ pub(crate) fn destroy(srq: *mut ibv_srq) -> Result<()> {
 
 fn modify(srq: *mut ibv_srq, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;
-    let (handle, backend) = (srq.body().handle, srq.body().pd.body().backend());
+    let (handle, backend) = (srq.body().handle, srq.body().pd.body().backend()?);
     if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -118,7 +118,7 @@ fn modify(srq: *mut ibv_srq, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
 
 fn query(srq: *mut ibv_srq) -> Result<ibv_srq_attr> {
     let srq = Object::<Srq>::find(srq)?;
-    let backend = srq.body().pd.body().backend();
+    let backend = srq.body().pd.body().backend()?;
     let sizes = backend.query_srq(srq.body().handle)?;
     let number = |size| u32::try_from(size).unwrap_or(u32::MAX);
     Ok(ibv_srq_attr {

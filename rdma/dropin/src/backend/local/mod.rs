@@ -6,6 +6,7 @@ mod errors;
 mod link;
 mod memory;
 mod notices;
+mod owned;
 mod poll;
 mod post;
 mod queue_pairs;
@@ -36,6 +37,7 @@ use errors::Numbered;
 use link::Link;
 use memory::Region;
 use notices::{Events, Notices};
+use owned::Owned;
 use poll::Cq;
 use post::SrqPosts;
 use queue_pairs::QueuePairs;
@@ -60,8 +62,8 @@ struct Local {
     pds: Table<ProtectionDomain>,
     regions: Table<Region>,
     windows: Table<MemoryWindow>,
-    cqs: Table<Arc<Cq>>,
-    srqs: Table<Arc<SrqPosts>>,
+    cqs: Table<Owned<Cq>>,
+    srqs: Table<Owned<SrqPosts>>,
     qps: Arc<QueuePairs>,
     ports: Table<Port>,
     /// Peers that wait for an answer.
@@ -287,7 +289,7 @@ impl Backend for Local {
         let queue = made.map_err(|error| error.errno())?;
         let id = queue.id();
         let port = Arc::new(Cq::new(queue, &self.qps));
-        let cq = CqHandle(self.cqs.insert(Arc::clone(&port))?);
+        let cq = CqHandle(self.cqs.insert(Owned::new(&port))?);
         self.notices.add_cq(id, cq, notice);
         Ok((cq, Box::new(port)))
     }
@@ -319,7 +321,7 @@ impl Backend for Local {
         })?;
         let id = queue.id();
         let port = Arc::new(SrqPosts(Lock::new(Some(queue))));
-        let srq = SrqHandle(self.srqs.insert(Arc::clone(&port))?);
+        let srq = SrqHandle(self.srqs.insert(Owned::new(&port))?);
         self.notices.add_srq(id, srq);
         Ok((srq, port))
     }

@@ -8,6 +8,7 @@ use xwarp::error::TermCode;
 use xwarp::{CompletionQueue, CompletionStatus, Opcode, WorkCompletion};
 
 use super::errors::Numbered;
+use super::owned::HasQueue;
 use super::queue_pairs::QueuePairs;
 use crate::abi::numbers::{
     IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FATAL_ERR, IBV_WC_FETCH_ADD, IBV_WC_GENERAL_ERR,
@@ -33,6 +34,13 @@ impl Cq {
             queue: Lock::new(Some(queue)),
             qps: Arc::downgrade(qps),
         }
+    }
+}
+
+impl HasQueue for Cq {
+    fn let_go(&self) {
+        let queue = self.queue.lock().take();
+        drop(queue);
     }
 }
 

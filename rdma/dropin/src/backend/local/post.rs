@@ -1,5 +1,7 @@
 //! Work requests of C become those of xwarp, one after the other while a list is posted.
 
+use std::sync::Arc;
+
 use nix::errno::Errno;
 use xwarp::error::PostError;
 use xwarp::memory::{Bind, MemoryOperation};
@@ -11,6 +13,7 @@ use xwarp::{RecvRequest, RemoteAddress, SendRequest, Sge, SharedReceiveQueue, St
 
 use super::errors::Numbered;
 use super::memory::window_access;
+use super::owned::HasQueue;
 use crate::abi::numbers::{
     IBV_ACCESS_ZERO_BASED, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
@@ -22,13 +25,13 @@ use crate::abi::verbs::{Rdma, ibv_sge};
 use crate::backend::single::Single;
 use crate::backend::{PostFailure, QpPort, SrqPort};
 use crate::entry::Result;
-use crate::lock::Lock;
+use crate::lock::{Lock, Mortal};
 
-/// The posting ends of a queue pair.
+/// The posting ends of a queue pair, until that is destroyed.
 pub(super) struct Posts {
-    sends: Lock<SendQueue>,
+    sends: Mortal<SendQueue>,
     /// None if the receive queue is shared.
-    recvs: Option<Lock<ReceiveQueue>>,
+    recvs: Option<Mortal<ReceiveQueue>>,
     /// Flags that each work request has.
     always: u32,
 }
@@ -39,10 +42,24 @@ pub(super) struct SrqPosts(pub(super) Lock<Option<SharedReceiveQueue>>);
 impl Posts {
     pub(super) fn new(sends: SendQueue, recvs: Option<ReceiveQueue>, all_signaled: bool) -> Self {
         Self {
-            sends: Lock::new(sends),
-            recvs: recvs.map(Lock::new),
+            sends: Mortal::new(sends),
+            recvs: recvs.map(Mortal::new),
             always: if all_signaled { IBV_SEND_SIGNALED } else { 0 },
         }
+    }
+}
+
+impl HasQueue for Posts {
+    fn let_go(&self) {
+        self.sends.end();
+        self.recvs.iter().for_each(Mortal::end);
+    }
+}
+
+impl HasQueue for SrqPosts {
+    fn let_go(&self) {
+        let queue = self.0.lock().take();
+        drop(queue);
     }
 }
 
@@ -57,9 +74,15 @@ fn post_each<W>(list: impl Iterator<Item = W>, mut post: impl FnMut(W) -> Result
     Ok(())
 }
 
-impl QpPort for Posts {
+/// What posting to a queue that is no more ends in.
+const GONE: PostFailure = PostFailure {
+    posted: 0,
+    errno: Errno::EINVAL,
+};
+
+impl QpPort for Arc<Posts> {
     fn post_send(&self, list: SendList<'_>) -> Posted {
-        let mut sends = self.sends.lock();
+        let mut sends = self.sends.lock().ok_or(GONE)?;
         let mut batch = SendBatch::on(&mut sends);
         post_each(list, |request| {
             let flags = request.fields().send_flags | self.always;
@@ -68,7 +91,7 @@ impl QpPort for Posts {
     }
 
     fn post_single(&self, request: &Single) -> Result<()> {
-        let mut sends = self.sends.lock();
+        let mut sends = self.sends.lock().ok_or(GONE.errno)?;
         let mut batch = SendBatch::on(&mut sends);
         let flags = request.flags() | self.always;
         let (wr_id, sge) = (WrId(request.wr_id()), element(request.sge()));
@@ -87,15 +110,13 @@ impl QpPort for Posts {
             send(request, flags)
         });
         let requests = requests.collect::<Result<Vec<_>>>()?;
-        self.sends.lock().post_all(requests).map_err(refused)
+        let mut sends = self.sends.lock().ok_or(GONE.errno)?;
+        sends.post_all(requests).map_err(refused)
     }
 
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
-        let nothing = PostFailure {
-            posted: 0,
-            errno: Errno::EINVAL,
-        };
-        let mut recvs = self.recvs.as_ref().ok_or(nothing)?.lock();
+        let recvs = self.recvs.as_ref().ok_or(GONE)?;
+        let mut recvs = recvs.lock().ok_or(GONE)?;
         let mut batch = ReceiveBatch::on(&mut recvs);
         post_each(list, |request| receive_one(&mut batch, request))
     }
@@ -214,11 +235,7 @@ fn receive_any(batch: &mut ReceiveBatch<'_>, request: RecvWr<'_>) -> Result<()> 
 impl SrqPort for SrqPosts {
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
         let mut queue = self.0.lock();
-        let nothing = PostFailure {
-            posted: 0,
-            errno: Errno::EINVAL,
-        };
-        let queue = queue.as_mut().ok_or(nothing)?;
+        let queue = queue.as_mut().ok_or(GONE)?;
         post_each(list, |request| {
             let posted = queue.post_recv(recv(request)?);
             posted.map_err(refused)

@@ -1,6 +1,6 @@
 //! Queue pairs, by number and by identity.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
@@ -10,6 +10,7 @@ use xwarp::error::TermCode;
 use xwarp::{QpConfig, QpState, QueuePair};
 
 use super::errors::Numbered;
+use super::owned::Owned;
 use super::post::Posts;
 use super::table::Table;
 use crate::backend::connections::Depths;
@@ -18,8 +19,14 @@ use crate::entry::{Result, lock};
 
 /// All queue pairs of an RNIC.
 pub(super) struct QueuePairs {
-    table: Table<QueuePair>,
+    table: Table<Entry>,
     handles: Mutex<FxHashMap<QpId, QpHandle>>,
+}
+
+/// A queue pair and what posts to it.
+struct Entry {
+    qp: QueuePair,
+    posts: Owned<Posts>,
 }
 
 /// How a queue pair is created. Programs of InfiniBand register the sink of a Read without a remote right. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may send first (RFC 6581).
@@ -53,12 +60,14 @@ impl QueuePairs {
         let id = qp.id();
         let path = qp.take_data_path().map_err(|_never| Errno::EINVAL)?;
         let (sends, recvs) = path.split();
-        let handle = QpHandle(self.table.insert(qp)?);
+        let port = Arc::new(Posts::new(sends, recvs, all_signaled));
+        let posts = Owned::new(&port);
+        let handle = QpHandle(self.table.insert(Entry { qp, posts })?);
         lock(&self.handles).insert(id, handle);
         Ok(NewQp {
             handle,
             number: id.number(),
-            port: Box::new(Posts::new(sends, recvs, all_signaled)),
+            port: Box::new(port),
         })
     }
 
@@ -68,7 +77,7 @@ impl QueuePairs {
         qp: QpHandle,
         verb: impl FnOnce(&mut QueuePair) -> Result<R>,
     ) -> Result<R> {
-        self.table.with(qp.0, verb)
+        self.table.with(qp.0, |entry| verb(&mut entry.qp))
     }
 
     pub(super) fn handle_of(&self, id: QpId) -> Option<QpHandle> {
@@ -129,11 +138,12 @@ impl QueuePairs {
 
     pub(super) fn destroy(&self, qp: QpHandle) -> Result<()> {
         let mut identity = None;
-        self.table.destroy(qp.0, |qp| {
+        self.table.destroy(qp.0, |Entry { qp, posts }| {
             let id = qp.id();
             let ended = (qp.destroy()).map_err(|refused| {
-                let kept = refused.object;
-                (refused.error.errno(), Some(kept))
+                let qp = *refused.object;
+                let kept = Entry { qp, posts };
+                (refused.error.errno(), Some(Box::new(kept)))
             });
             identity = ended.is_ok().then_some(id);
             ended
