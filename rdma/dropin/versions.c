@@ -7,10 +7,3 @@ int query_gid_type_of_59(void *context, unsigned char port, unsigned int index, 
 {
     return ibv_query_gid_type(context, port, index, type);
 }
-
-/* The Rust part has no destructors. */
-void xwarp_tell_what_is_left(void);
-
-__attribute__((destructor)) static void leave(void) {
-    xwarp_tell_what_is_left();
-}

@@ -1,5 +1,5 @@
-//! Leftovers at a program's exit, on standard error: objects that it has never destroyed, and descriptors that no closed RNIC should have.
-//! `XWARP_STATS` asks for them.
+//! Leftovers at a program's exit, on standard error: objects that it has never destroyed, and descriptors that the library has made and not
+//! closed. `XWARP_STATS` asks for them.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -10,18 +10,25 @@ use crate::entry::always;
 use crate::lists;
 use crate::logging::statistics_are_wanted;
 use crate::object;
+use crate::verbs::event_queue;
 
 /// How many there are of each kind.
 type Counts = BTreeMap<&'static str, usize>;
 
+/// What counts events of an object's, and much else.
+const EVENTFD: &str = "eventfd";
+
+/// Whether the library has made a descriptor: `descriptors.c` keeps that in mind.
+type IsOurs = extern "C" fn(c_int) -> c_int;
+
 /// Prints one line for either. The object's destructor calls it: after those of libraries such as libfabric, which destroy objects there, and when
 /// all RNICs are closed.
 #[unsafe(no_mangle)]
-pub extern "C" fn xwarp_tell_what_is_left() {
+pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
         if statistics_are_wanted() {
             eprintln!("xwarp: never destroyed: {}", list(&objects()));
-            eprintln!("xwarp: never closed: {}", list(&descriptors()));
+            eprintln!("xwarp: never closed: {}", list(&descriptors(is_ours)));
         }
         Ok(())
     });
@@ -45,34 +52,57 @@ fn objects() -> Counts {
     counts
 }
 
-/// Descriptors of kinds that an RNIC has and that programs do not open themselves.
-fn descriptors() -> Counts {
+/// Open descriptors that the library has made, and those of kinds that an RNIC has and that programs do not open themselves. Those of objects that
+/// live are left out, which are told as objects, and those that a thread of the program sleeps on.
+fn descriptors(is_ours: IsOurs) -> Counts {
     let mut counts = Counts::new();
     let Ok(open) = fs::read_dir("/proc/self/fd") else {
         return counts;
     };
     for entry in open.flatten() {
-        if let Some(kind) = kind_of(&entry.path()) {
+        if let Some(kind) = kind_of(&entry.path(), is_ours) {
             *counts.entry(kind).or_default() += 1;
         }
+    }
+    if let Some(count) = counts.get_mut(EVENTFD) {
+        let in_use = object::descriptors() + event_queue::slept_on();
+        *count = count.saturating_sub(in_use);
     }
     counts
 }
 
-/// The kind of a descriptor, by its entry in `/proc/self/fd`.
-fn kind_of(entry: &Path) -> Option<&'static str> {
-    const KINDS: [&str; 4] = ["bpf-map", "bpf-prog", "bpf_link", "[userfaultfd]"];
+/// The kind of a descriptor, by its entry in `/proc/self/fd`. None if it is the program's.
+fn kind_of(entry: &Path, is_ours: IsOurs) -> Option<&'static str> {
+    let number = entry.file_name()?.to_str()?.parse().ok()?;
     let target = fs::read_link(entry).ok()?;
     let target = target.to_str()?;
+    let ours = || is_ours(number) != 0;
     if let Some(kind) = target.strip_prefix("anon_inode:") {
-        return KINDS.into_iter().find(|known| *known == kind);
+        return of_rnic(kind).or_else(|| ours().then(|| shared_kind(kind)));
     }
-    let number = entry.file_name()?.to_str()?.parse().ok()?;
-    let is_socket = target.starts_with("socket:");
-    match is_socket.then(|| domain_of(number))? {
-        libc::AF_XDP => Some("AF_XDP socket"),
-        libc::AF_NETLINK => Some("netlink socket"),
-        _ => None,
+    if target.starts_with("socket:") {
+        return match domain_of(number) {
+            libc::AF_XDP => Some("AF_XDP socket"),
+            libc::AF_NETLINK => Some("netlink socket"),
+            _ => ours().then_some("socket"),
+        };
+    }
+    ours().then_some("file")
+}
+
+/// A kind that an RNIC alone opens.
+fn of_rnic(kind: &str) -> Option<&'static str> {
+    const KINDS: [&str; 4] = ["bpf-map", "bpf-prog", "bpf_link", "[userfaultfd]"];
+    KINDS.into_iter().find(|known| *known == kind)
+}
+
+/// A kind that programs open, too.
+fn shared_kind(kind: &str) -> &'static str {
+    match kind {
+        "[eventfd]" => EVENTFD,
+        "[eventpoll]" => "epoll",
+        "[timerfd]" => "timer",
+        _ => "descriptor",
     }
 }
 
@@ -96,12 +126,21 @@ fn domain_of(descriptor: c_int) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::eventfd::EventFd;
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd};
 
-    fn of(socket: &OwnedFd) -> Option<&'static str> {
-        let entry = format!("/proc/self/fd/{}", socket.as_raw_fd());
-        kind_of(Path::new(&entry))
+    extern "C" fn none(_: c_int) -> c_int {
+        0
+    }
+
+    extern "C" fn all(_: c_int) -> c_int {
+        1
+    }
+
+    fn of(descriptor: c_int, is_ours: IsOurs) -> Option<&'static str> {
+        let entry = format!("/proc/self/fd/{descriptor}");
+        kind_of(Path::new(&entry), is_ours)
     }
 
     #[test]
@@ -113,18 +152,18 @@ mod tests {
 
     #[test]
     fn descriptors_of_an_rnic_are_told_from_a_programs() {
-        let open = |family| {
-            let made = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, None);
+        let open = |family, kind| {
+            let made = socket(family, kind, SockFlag::SOCK_CLOEXEC, None);
             made.expect("a socket")
         };
-        assert_eq!(of(&open(AddressFamily::Netlink)), Some("netlink socket"));
-        let stream = socket(
-            AddressFamily::Inet,
-            SockType::Stream,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        );
-        assert_eq!(of(&stream.expect("a socket")), None);
-        assert_eq!(kind_of(Path::new("/proc/self/fd/0")), None);
+        let netlink = open(AddressFamily::Netlink, SockType::Raw);
+        assert_eq!(of(netlink.as_raw_fd(), none), Some("netlink socket"));
+        let stream = open(AddressFamily::Inet, SockType::Stream);
+        assert_eq!(of(stream.as_raw_fd(), none), None);
+        assert_eq!(of(stream.as_raw_fd(), all), Some("socket"));
+        let event = EventFd::new().expect("an eventfd");
+        let event = event.as_fd().as_raw_fd();
+        assert_eq!(of(event, none), None);
+        assert_eq!(of(event, all), Some(EVENTFD));
     }
 }

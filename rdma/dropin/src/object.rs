@@ -30,6 +30,8 @@ pub(crate) trait Kind: Any + Send + Sync {
     const OFFSET: usize = 0;
     /// What the manual pages call it.
     const NAME: &'static str;
+    /// Descriptors that one has until it is destroyed, and that the program may see.
+    const DESCRIPTORS: usize = 0;
     /// What the data path knows it by.
     const TAG: u32;
 }
@@ -54,6 +56,7 @@ type Table = FxHashMap<usize, Living>;
 struct Living {
     object: Arc<dyn Any + Send + Sync>,
     name: &'static str,
+    descriptors: usize,
     /// The library made it for itself, and does not destroy it.
     is_of_library: bool,
 }
@@ -78,6 +81,7 @@ impl<K: Kind> Object<K> {
         let entry = Living {
             object: self,
             name: K::NAME,
+            descriptors: K::DESCRIPTORS,
             is_of_library: false,
         };
         living.insert(handle.addr(), entry);
@@ -182,6 +186,12 @@ pub(crate) fn never_destroyed() -> BTreeMap<&'static str, usize> {
         *counts.entry(entry.name).or_default() += 1;
     }
     counts
+}
+
+/// Descriptors of objects that live.
+pub(crate) fn descriptors() -> usize {
+    let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);
+    living.values().map(|entry| entry.descriptors).sum()
 }
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ impl Kind for Channel {
     type Abi = rdma_event_channel;
     type C = rdma_event_channel;
     const NAME: &'static str = "rdma_event_channel";
+    const DESCRIPTORS: usize = 1;
     const TAG: u32 = 0x6368_6e31;
 }
 

@@ -26,6 +26,7 @@ impl Kind for Channel {
     type Abi = ibv_comp_channel;
     type C = ibv_comp_channel;
     const NAME: &'static str = "ibv_comp_channel";
+    const DESCRIPTORS: usize = 1;
     const TAG: u32 = 0x6368_6e31;
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -13,6 +13,16 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::read;
 
 use crate::entry::{Result, lock};
+
+/// Descriptors of queues that ended while a thread slept on them.
+static SLEPT_ON: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
+
+/// How many of those a thread sleeps on still.
+pub(crate) fn slept_on() -> usize {
+    let slept_on = lock(&SLEPT_ON);
+    let sleeping = slept_on.iter().filter(|it| it.strong_count() > 0);
+    sleeping.count()
+}
 
 /// A queue of events of any kind.
 pub(crate) struct EventQueue<T> {
@@ -48,9 +58,16 @@ impl<T> EventQueue<T> {
         flags.is_some_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
 
-    /// Ends the queue, whose object is destroyed: the descriptor is closed.
+    /// Ends the queue, whose object is destroyed: the descriptor is closed, unless a thread sleeps on it.
     pub(crate) fn end(&self) {
-        lock(&self.descriptor).take();
+        let Some(descriptor) = lock(&self.descriptor).take() else {
+            return;
+        };
+        if Arc::strong_count(&descriptor) > 1 {
+            let mut slept_on = lock(&SLEPT_ON);
+            slept_on.retain(|it| it.strong_count() > 0);
+            slept_on.push(Arc::downgrade(&descriptor));
+        }
     }
 
     /// Adds an event and wakes who waits for one. Nobody waits if the queue has ended.
