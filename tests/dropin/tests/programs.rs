@@ -140,6 +140,7 @@ fn perftest_measures_bandwidth_of_every_operation() {
     ]);
 }
 
+/// perftest itself refuses other sizes than 8 bytes for atomic operations.
 #[test]
 #[ignore = "takes minutes without optimisation; tools/test --long runs it"]
 fn perftest_measures_every_size_up_to_8_mib() {
@@ -148,6 +149,48 @@ fn perftest_measures_every_size_up_to_8_mib() {
         "ib_write_bw -R -n 5 -a",
         "ib_read_bw -R -n 5 -a",
         "ib_send_bw -R -n 5 -a",
+        "ib_write_lat -R -n 5 -a",
+        "ib_read_lat -R -n 5 -a",
+        "ib_send_lat -R -n 5 -a",
+    ]);
+}
+
+/// What other tests leave out. perftest itself refuses the rest: events of Writes, and inline data of Reads and atomic operations. It has shared
+/// receive queues for Sends alone. It measures latency on one queue pair, one way, and posts no lists then.
+#[test]
+#[ignore = "takes minutes; tools/test --long runs it"]
+fn perftest_takes_every_option_with_every_operation() {
+    needs_root!();
+    measure_all(&[
+        "ib_read_bw -R -n 500 -b",
+        "ib_atomic_bw -R -n 500 -b",
+        "ib_read_bw -R -n 500 -e",
+        "ib_atomic_bw -R -n 500 -e",
+        "ib_read_lat -R -n 100 -e",
+        "ib_atomic_lat -R -n 100 -e",
+        "ib_read_bw -R -n 200 -q 8",
+        "ib_atomic_bw -R -n 200 -q 8",
+        "ib_read_bw -R -n 500 --use_old_post_send",
+        "ib_send_bw -R -n 500 --use_old_post_send",
+        "ib_atomic_bw -R -n 500 --use_old_post_send",
+        "ib_write_lat -R -n 100 --use_old_post_send",
+        "ib_read_lat -R -n 100 --use_old_post_send",
+        "ib_send_lat -R -n 100 --use_old_post_send",
+        "ib_atomic_lat -R -n 100 --use_old_post_send",
+        "ib_read_bw -R -D 1",
+        "ib_send_bw -R -D 1",
+        "ib_atomic_bw -R -D 1",
+        "ib_write_lat -R -D 1",
+        "ib_read_lat -R -D 1",
+        "ib_send_lat -R -D 1",
+        "ib_atomic_lat -R -D 1",
+        "ib_write_bw -R -n 500 -s 64 -I 64",
+        "ib_write_bw -R -n 500 -s 64 -I 0",
+        "ib_send_bw -R -n 500 -s 64 -I 64",
+        "ib_send_bw -R -n 500 -s 64 -I 0",
+        "ib_write_lat -R -n 100 -s 64 -I 0",
+        "ib_send_lat -R -n 100 -s 64 -I 64",
+        "ib_send_lat -R -n 100 --use-srq",
     ]);
 }
 
