@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+mod driver;
 mod flood;
 mod frame;
 mod impair;
@@ -35,11 +36,22 @@ enum Command {
     RawSource {
         #[command(flatten)]
         raw: Raw,
-        /// Frames sent beyond what the sink has told of
+        /// Frames sent beyond what the sink has told of; 0 for no limit
         #[arg(long, default_value_t = 64)]
         window: u64,
         #[arg(long, default_value = "2000")]
         milliseconds: u64,
+    },
+    /// Take frames by the driver alone until none has come for a while
+    Driver {
+        #[command(flatten)]
+        raw: Raw,
+        /// What is done with them
+        #[arg(value_enum)]
+        work: driver::Work,
+        /// Microseconds of sleep after a turn without frames
+        #[arg(long, default_value_t = 0)]
+        pause: u64,
     },
     /// Send back every frame, until none has come for a while
     RawPong(Raw),
@@ -133,6 +145,9 @@ fn main() -> anyhow::Result<()> {
             window,
             milliseconds,
         } => raw::source(&raw, Duration::from_millis(milliseconds), window),
+        Command::Driver { raw, work, pause } => {
+            driver::run(&raw, work, Duration::from_micros(pause))
+        }
         Command::RawPong(raw) => raw::pong(&raw),
         Command::RawPing { raw, count } => raw::ping(&raw, count),
         Command::Impair(impair) => impair::run(&impair),

@@ -12,11 +12,11 @@ use crate::frame::{self, Headers, PORT, parse_mac};
 use crate::latency::{WARM_UP, print};
 
 /// Frames received and sent per turn, as the stack does it.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 /// A side that hears nothing for so long after the first frame ends.
-const SILENCE: Duration = Duration::from_millis(300);
+pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 /// A side that hears nothing at all for so long gives up.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A source that has heard of nothing for so long takes what is on its way for lost, and sends on.
 const STALL: Duration = Duration::from_millis(20);
@@ -39,20 +39,26 @@ struct Arrived {
     next: u64,
 }
 
+/// Opens the interface, and has the frames of one port steered to it.
+pub(crate) fn open(raw: &Raw) -> anyhow::Result<Nic> {
+    let mode = match raw.mode.as_str() {
+        "native" => XdpMode::Native,
+        "generic" => XdpMode::Generic,
+        other => bail!("there is no XDP mode {other}, but native and generic"),
+    };
+    let config = NicConfig::default().mode(Some(mode));
+    let mut nic = Nic::open(&raw.dev, &config)?;
+    nic.steering.add(SocketAddr::from((raw.local, PORT)))?;
+    println!("ready");
+    Ok(nic)
+}
+
 impl Endpoint {
     fn open(raw: &Raw) -> anyhow::Result<Self> {
-        let mode = match raw.mode.as_str() {
-            "native" => XdpMode::Native,
-            "generic" => XdpMode::Generic,
-            other => bail!("there is no XDP mode {other}, but native and generic"),
-        };
-        let config = NicConfig::default().mode(Some(mode));
-        let mut nic = Nic::open(&raw.dev, &config)?;
-        nic.steering.add(SocketAddr::from((raw.local, PORT)))?;
+        let nic = open(raw)?;
         let macs = (nic.info.mac.0, parse_mac(&raw.mac)?);
         let headers = |bytes| Headers::new(bytes, macs, (raw.local, raw.remote));
         let (data, credit) = (headers(raw.bytes)?, headers(CREDIT_BYTES)?);
-        println!("ready");
         Ok(Self {
             nic,
             data,
@@ -166,6 +172,9 @@ struct Window {
 impl Window {
     /// Frames that may be sent.
     fn room(&self) -> u64 {
+        if self.frames == 0 {
+            return u64::MAX;
+        }
         (self.known + self.frames).saturating_sub(self.sent)
     }
 
@@ -178,7 +187,7 @@ impl Window {
     }
 }
 
-/// Sends for `time`, at most `frames` beyond what the sink has told of.
+/// Sends for `time`, at most `frames` beyond what the sink has told of; without a limit if that is 0.
 pub(crate) fn source(raw: &Raw, time: Duration, frames: u64) -> anyhow::Result<()> {
     let mut side = Endpoint::open(raw)?;
     let now = Instant::now();
