@@ -2,7 +2,7 @@
 
 use xwarp_bpf::Buffers;
 use xwarp_driver::attach::Status;
-use xwarp_driver::net::{Interrupt, LinkLayer, XdpFeature, XdpFeatures};
+use xwarp_driver::net::{Interrupt, LinkLayer, Rss, XdpFeature, XdpFeatures};
 
 use super::Facts;
 use super::finding::Finding;
@@ -68,17 +68,8 @@ fn privileges(facts: &Facts) -> Finding {
 fn interface(facts: &Facts) -> Finding {
     let (interface, about) = (&facts.interface, "interface");
     let name = &interface.name;
-    if interface.is_loopback() {
-        return Finding::fail(
-            about,
-            format!("{name} is the loopback interface, which has no frames: choose another"),
-        );
-    }
-    if interface.layer != LinkLayer::Ethernet {
-        return Finding::fail(
-            about,
-            format!("{name} carries no Ethernet frames, as tunnels do not: choose another"),
-        );
+    if let Some(finding) = unfit(facts) {
+        return finding;
     }
     if !interface.up {
         return Finding::fail(about, format!("{name} is down"))
@@ -97,12 +88,34 @@ fn interface(facts: &Facts) -> Finding {
     Finding::pass(about, format!("{name}, {}, {address}", interface.mac))
 }
 
+/// No RNIC is opened on such an interface, whatever its settings.
+fn unfit(facts: &Facts) -> Option<Finding> {
+    let (interface, about) = (&facts.interface, "interface");
+    let name = &interface.name;
+    let bond = facts.hardware.bond.as_ref();
+    if interface.is_loopback() {
+        let says = "is the loopback interface, which has no frames: choose another";
+        return Some(Finding::fail(about, format!("{name} {says}")));
+    }
+    if interface.layer != LinkLayer::Ethernet {
+        let says = "carries no Ethernet frames, as tunnels do not: choose another";
+        return Some(Finding::fail(about, format!("{name} {says}")));
+    }
+    bond.map(|bond| {
+        let says = format!("{name} is a member of {bond}, which has its addresses: choose that");
+        Finding::fail(about, says).mended_by(format!("xwarp doctor {bond}"))
+    })
+}
+
 fn driver(facts: &Facts) -> Finding {
     let name = (facts.hardware.driver.as_deref()).or(facts.interface.kind.as_deref());
     Finding::pass("driver", name.unwrap_or("unknown"))
 }
 
 fn xdp(facts: &Facts) -> Finding {
+    if let Some(finding) = xdp_on_others(facts) {
+        return finding;
+    }
     let Some(features) = &facts.hardware.xdp else {
         return Finding::warn(
             "XDP",
@@ -121,6 +134,31 @@ fn xdp(facts: &Facts) -> Finding {
             .mended_by(format!("ip link set {} mtu 1500", facts.interface.name));
     }
     Finding::pass("XDP", format!("native mode{}", metadata(features)))
+}
+
+/// An interface on top of others has the XDP that the kernel leaves it.
+fn xdp_on_others(facts: &Facts) -> Option<Finding> {
+    let (interface, about) = (&facts.interface, "XDP");
+    match interface.kind.as_deref()? {
+        "vlan" => {
+            let says = "a VLAN interface runs generic mode, which costs a copy more: the kernel takes the tag off first";
+            let beneath = facts.hardware.lower.as_ref();
+            let mut finding = Finding::warn(about, says);
+            if let Some(lower) = beneath {
+                finding = finding.mended_by(format!("xwarp doctor {lower}"));
+            }
+            Some(finding)
+        }
+        // The program of a bond runs at its members, and the kernel redirects to no socket of another interface (`xsk_rcv_check`).
+        "bond" => Some(
+            Finding::warn(
+                about,
+                "a bond's AF_XDP sockets get nothing in native mode: generic mode, which costs a copy more, is left",
+            )
+            .mended_by(format!("xwarp attach {} --mode generic", interface.name)),
+        ),
+        _ => None,
+    }
 }
 
 /// What else the driver tells and does.
@@ -212,6 +250,11 @@ fn rss(facts: &Facts) -> Finding {
         Some(_) if facts.interface.rx_queues == 1 => {
             Finding::pass(about, "not in use, as one queue receives")
         }
+        Some(rss) if forgets_table(facts, rss) => Finding::warn(
+            about,
+            "virtio_net forgets a table of `ethtool -X` when a program is attached, and goes on telling it",
+        )
+        .mended_by(format!("ethtool -X {} default", facts.interface.name)),
         Some(rss) => {
             let function = if rss.toeplitz {
                 "Toeplitz"
@@ -228,6 +271,14 @@ fn rss(facts: &Facts) -> Finding {
             )
         }
     }
+}
+
+/// Attaching sets the number of queue pairs anew, which turns RSS off in the device if somebody has set it up (`virtnet_set_queues`).
+fn forgets_table(facts: &Facts, rss: &Rss) -> bool {
+    let by_default = |at: usize| u32::try_from(at).unwrap_or_default() % facts.interface.rx_queues;
+    let mut table = rss.table.iter().enumerate();
+    facts.hardware.driver.as_deref() == Some("virtio_net")
+        && table.any(|(at, queue)| *queue != by_default(at))
 }
 
 fn rings(facts: &Facts) -> Finding {

@@ -294,3 +294,45 @@ fn zero_copy_that_is_named_and_refused_is_complained_of() {
     found.zero_copy = Err("a process uses the queue".to_owned());
     assert_eq!(complaints(&found), []);
 }
+
+#[test]
+fn vlan_interface_is_told_what_is_beneath_it() {
+    let mut found = facts();
+    found.interface.kind = Some("vlan".to_owned());
+    found.hardware.lower = Some("eth9".to_owned());
+    let remedy = "xwarp doctor eth9".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Warn, "XDP", remedy));
+}
+
+#[test]
+fn bond_has_generic_mode_and_its_member_no_address() {
+    let mut found = facts();
+    found.interface.kind = Some("bond".to_owned());
+    let remedy = "xwarp attach eth0 --mode generic".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Warn, "XDP", remedy));
+    let mut found = facts();
+    found.interface.addresses.clear();
+    found.hardware.bond = Some("bond0".to_owned());
+    let remedy = "xwarp doctor bond0".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Fail, "interface", remedy));
+}
+
+#[test]
+fn table_that_virtio_forgets_is_complained_of() {
+    let mut found = facts();
+    found.interface.rx_queues = 4;
+    let table = |queues: u32| {
+        Some(Rss {
+            toeplitz: true,
+            table: (0..128).map(|at| at % queues).collect(),
+            key: vec![7; 40],
+        })
+    };
+    found.hardware.rss = table(2);
+    assert_eq!(complaints(&found), [], "igb keeps it");
+    found.hardware.driver = Some("virtio_net".to_owned());
+    let remedy = "ethtool -X eth0 default".to_owned();
+    assert_eq!(complaint(&found), (Verdict::Warn, "RSS", remedy));
+    found.hardware.rss = table(4);
+    assert_eq!(complaints(&found), []);
+}

@@ -35,6 +35,10 @@ pub struct Hardware {
     pub polled: Vec<u32>,
     /// The memory node that the device is at, where there are several.
     pub node: Option<u32>,
+    /// The interface that this one is on top of, as a VLAN's is. `None` on top of none or of several.
+    pub lower: Option<String>,
+    /// The bond that this interface is a member of.
+    pub bond: Option<String>,
 }
 
 impl Hardware {
@@ -51,6 +55,8 @@ impl Hardware {
             interrupts: sysfs::served(&interrupts(interface.index, directory.as_ref())?),
             polled: netdev::queues_of_one_napi(interface.index)?,
             node: directory.as_ref().and_then(Directory::node),
+            lower: directory.as_ref().and_then(Directory::lower),
+            bond: directory.as_ref().and_then(Directory::bond),
             ..Self::default()
         };
         if let Some(mut ethtool) = Ethtool::of(interface.index)? {

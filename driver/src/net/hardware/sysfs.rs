@@ -53,6 +53,25 @@ impl Directory {
         numbers
     }
 
+    /// The interface beneath, if there is one alone.
+    pub(super) fn lower(&self) -> Option<String> {
+        let entries = fs::read_dir(&self.0).ok()?.flatten();
+        let mut lower = entries.filter_map(|entry| {
+            let name = entry.file_name();
+            name.to_str()?.strip_prefix("lower_").map(str::to_owned)
+        });
+        let first = lower.next()?;
+        lower.next().is_none().then_some(first)
+    }
+
+    /// The bond that the interface is a member of. Bridges have their own directories.
+    pub(super) fn bond(&self) -> Option<String> {
+        let master = self.0.join("master");
+        let bond = fs::read_link(&master).ok()?;
+        let name = bond.file_name()?.to_string_lossy().into_owned();
+        master.join("bonding").is_dir().then_some(name)
+    }
+
     /// The memory node of the device. A machine with one has no opinion, and says -1.
     pub(super) fn node(&self) -> Option<u32> {
         self.read("device/numa_node")?.parse().ok()
@@ -68,4 +87,58 @@ pub(super) fn served(numbers: &[u32]) -> Vec<Interrupt> {
             Some(Interrupt { number, processors })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A directory as the kernel makes it, which goes with the value.
+    struct Trial(Directory);
+
+    impl Trial {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("xwarp-sysfs-{}-{name}", std::process::id()));
+            fs::create_dir_all(path.join("eth1")).unwrap();
+            Self(Directory(path.join("eth1")))
+        }
+
+        fn leads(&self, link: &str, to: &str) {
+            let there = self.0.0.join("..").join(to);
+            fs::create_dir_all(&there).unwrap();
+            symlink(there, self.0.0.join(link)).unwrap();
+        }
+    }
+
+    impl Drop for Trial {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(self.0.0.join(".."));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "makes symbolic links")]
+    fn interface_beneath_is_known_if_there_is_one() {
+        let trial = Trial::new("lower");
+        assert_eq!(trial.0.lower(), None);
+        trial.leads("lower_eth0", "eth0");
+        trial.leads("upper_br0", "br0");
+        assert_eq!(trial.0.lower().as_deref(), Some("eth0"));
+        trial.leads("lower_eth2", "eth2");
+        assert_eq!(trial.0.lower(), None, "a bond has several");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "makes symbolic links")]
+    fn bond_is_told_from_a_bridge() {
+        let trial = Trial::new("bond");
+        assert_eq!(trial.0.bond(), None);
+        trial.leads("master", "bond0");
+        assert_eq!(trial.0.bond(), None, "it may be a bridge");
+        fs::create_dir(trial.0.0.join("../bond0/bonding")).unwrap();
+        assert_eq!(trial.0.bond().as_deref(), Some("bond0"));
+    }
 }
