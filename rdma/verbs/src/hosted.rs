@@ -60,6 +60,13 @@ impl HostedEngine {
             .min()
     }
 
+    /// How long a sleep of the engine's own thread may last; `None`: until something happens.
+    pub(crate) fn thread_timeout(&self, now: xwarp_tcp::Instant) -> Option<Duration> {
+        let shown = self.showing.as_ref().map(|it| it.idle_timeout(now));
+        let wanted = [self.engine.sleep_timeout(now), shown];
+        wanted.into_iter().flatten().min()
+    }
+
     /// One turn; how much was done.
     pub(crate) fn step(&mut self, now: xwarp_tcp::Instant) -> Result<usize, Panic> {
         let done = self.guarded(|engine, searches| {

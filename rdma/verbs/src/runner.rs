@@ -113,7 +113,8 @@ impl Runner {
         }
         let idle = || no_command() && self.is_idle();
         let others = [self.readiness(), Some(self.searches())];
-        sleeper.sleep(others, self.sleep_timeout(), idle)
+        let timeout = self.engine.thread_timeout(self.now());
+        sleeper.sleep(others, timeout, idle)
     }
 }
 

@@ -10,6 +10,8 @@ use xwarp_tcp::Instant;
 
 /// The state is shown at most this often. It takes a few thousand instructions.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// It is shown as often without news, by an engine that turns or has a thread: the kernel counts on while the engine rests.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// An engine's state on the board of its interface, until the engine ends.
 pub(crate) struct Showing {
@@ -40,15 +42,22 @@ impl Showing {
 
     /// How long a sleep may last without leaving news unshown; `None`: as long as it likes.
     pub(crate) fn sleep_timeout(&self, now: Instant) -> Option<Duration> {
-        self.pace.due.map(|due| due - now)
+        self.pace.news.then(|| self.pace.due - now)
+    }
+
+    /// How long a sleep of the engine's own thread may last without leaving the state unshown.
+    pub(crate) fn idle_timeout(&self, now: Instant) -> Duration {
+        self.pace.due - now
     }
 }
 
-/// When the state is shown: soon after it has changed, and not too often.
+/// When the state is shown: soon after it has changed, not too often, and not too seldom.
 #[derive(Default)]
 struct Pace {
-    /// News are shown at this time or later; `None` without news.
-    due: Option<Instant>,
+    /// It is shown at this time or later.
+    due: Instant,
+    /// There is something that was not shown yet.
+    news: bool,
     /// The earliest time for news to come.
     next: Instant,
 }
@@ -57,12 +66,14 @@ impl Pace {
     /// Whether it is to be shown after a turn that has done so much.
     #[inline]
     fn is_due(&mut self, now: Instant, done: usize) -> bool {
-        if done > 0 && self.due.is_none() {
-            self.due = Some(self.next);
+        if done > 0 && !self.news {
+            self.news = true;
+            self.due = self.due.min(self.next);
         }
-        let is_due = self.due.is_some_and(|due| now >= due);
+        let is_due = now >= self.due;
         if is_due {
-            self.due = None;
+            self.news = false;
+            self.due = now + IDLE;
             self.next = now + INTERVAL;
         }
         is_due
@@ -96,7 +107,6 @@ mod tests {
     #[test]
     fn news_are_shown_at_once_and_then_ten_times_a_second() {
         let mut pace = Pace::default();
-        assert!(!pace.is_due(at(500), 0), "nothing has changed");
         let shown = (1000..2000).filter(|&now| pace.is_due(at(now), 1)).count();
         assert_eq!(shown, 10);
     }
@@ -105,11 +115,21 @@ mod tests {
     fn last_news_before_a_sleep_are_shown_in_the_middle_of_it() {
         let mut pace = Pace::default();
         assert!(pace.is_due(at(1000), 1));
-        assert_eq!(pace.due, None, "all is shown: nothing ends the sleep");
+        assert!(!pace.news, "all is shown: nothing ends the sleep");
         assert!(!pace.is_due(at(1001), 1));
         assert!(!pace.is_due(at(1002), 0));
-        assert_eq!(pace.due, Some(at(1100)));
+        assert!(pace.news && pace.due == at(1100));
         assert!(pace.is_due(at(1100), 0));
-        assert_eq!(pace.due, None);
+        assert!(!pace.news);
+    }
+
+    #[test]
+    fn state_is_shown_once_a_second_without_news() {
+        let mut pace = Pace::default();
+        let shown = (1000..5000).filter(|&now| pace.is_due(at(now), 0)).count();
+        assert_eq!(shown, 4);
+        assert!(pace.is_due(at(5000), 1));
+        assert!(!pace.is_due(at(5999), 0));
+        assert!(pace.is_due(at(6000), 0));
     }
 }
