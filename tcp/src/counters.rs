@@ -36,6 +36,8 @@ pub struct StackCounters {
     pub cookies_in: u64,
     /// Paths that have become narrower, as ICMP messages told.
     pub narrowed: u64,
+    /// Connections whose next hop has become another.
+    pub rerouted: u64,
     /// Other ICMP messages: about what the kernel has sent, or forged.
     pub icmp_ignored: u64,
     /// RSTs sent in answer to segments of no flow.
@@ -110,6 +112,7 @@ xwarp_driver::named_counters!(StackCounters {
     cookies_out,
     cookies_in,
     narrowed,
+    rerouted,
     icmp_ignored,
     resets_out,
     resets_withheld,

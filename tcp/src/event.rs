@@ -31,6 +31,9 @@ pub enum Event {
     Readable(ConnId),
     /// What [`ConnMut::writable`](crate::ConnMut::writable) refused has become possible.
     Writable(ConnId),
+    /// The peer has not answered several times in a row. Its next hop may be another one by now: see
+    /// [`Stack::set_next_hop`](crate::Stack::set_next_hop).
+    Doubtful(ConnId),
     /// The peer has sent its FIN; everything before it can still be read.
     PeerClosed(ConnId),
     /// The connection has ended. This is its last event; bytes not read until it is polled are gone with the id.
@@ -51,6 +54,7 @@ impl Event {
             | Self::Connected(conn)
             | Self::Readable(conn)
             | Self::Writable(conn)
+            | Self::Doubtful(conn)
             | Self::PeerClosed(conn) => conn,
         }
     }

@@ -149,7 +149,6 @@ impl RttEstimator {
     }
 
     /// Expiries in a row.
-    #[cfg(test)]
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
     }

@@ -4,9 +4,9 @@ use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 use nix::errno::Errno;
 
 use super::generic::{Attributes, Family, number};
-use super::netlink::NetlinkError;
+use super::netlink::{Message, Netlink, NetlinkError};
 
-/// What is asked. All questions begin with a header that names the interface.
+/// What is asked.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Question {
@@ -18,6 +18,11 @@ enum Question {
     Rss = 38,
 }
 
+/// The kernel's names of the family, and of the group that it tells of settings that have changed.
+const FAMILY: &str = "ethtool";
+const MONITOR: &str = "monitor";
+
+/// All messages begin with a header that names the interface.
 const HEADER: u16 = 1;
 const HEADER_INDEX: u16 = 1;
 
@@ -75,7 +80,7 @@ pub(super) struct Ethtool {
 impl Ethtool {
     /// `None` on a kernel without it.
     pub(super) fn of(index: u32) -> Result<Option<Self>, NetlinkError> {
-        let family = Family::open("ethtool")?;
+        let family = Family::open(FAMILY)?;
         Ok(family.map(|family| Self { family, index }))
     }
 
@@ -154,6 +159,18 @@ impl Ethtool {
     }
 }
 
+/// A socket that hears which interfaces' settings are changed (`ethtool -L`, `ethtool -G`), or `None` on a kernel that does not tell.
+pub(super) fn listen() -> Result<Option<Netlink>, NetlinkError> {
+    Family::listen(FAMILY, MONITOR)
+}
+
+/// Whether a notification is of interface `index`.
+pub(super) fn is_of(message: &Message, index: u32) -> bool {
+    let told = Attributes::of_message(&message.payload);
+    let header = told.ok().and_then(|told| told.nested(HEADER));
+    header.and_then(|header| header.number(HEADER_INDEX)) == Some(index.into())
+}
+
 /// An attribute that holds others.
 fn nested(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     let mut bytes = vec![0; attributes.buffer_len()];
@@ -219,6 +236,16 @@ pub(super) fn driver_rings(index: u32) -> Result<Option<DriverRings>, NetlinkErr
     }
 }
 
+/// Queues and rings of interface `index`, as far as its driver tells.
+pub(super) fn settings(
+    index: u32,
+) -> Result<(Option<Channels>, Option<DriverRings>), NetlinkError> {
+    match Ethtool::of(index)? {
+        Some(mut ethtool) => Ok((ethtool.channels()?, ethtool.rings()?)),
+        None => Ok((None, None)),
+    }
+}
+
 /// The number of receive queues of interface `index` in use now, or `None` if its driver cannot tell, as with loopback and ifb.
 ///
 /// Veth tells them as those that only receive, tun and most NICs as combined ones.
@@ -260,4 +287,23 @@ pub fn strips_vlan_tags(index: u32) -> Result<bool, NetlinkError> {
     };
     let on = ethtool.features()?;
     Ok(on.iter().any(|name| name == VLAN_STRIPPING))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notification_names_its_interface() {
+        #[rustfmt::skip]
+        let message = [
+            26, 1, 0, 0,               // ETHTOOL_MSG_CHANNELS_NTF, version 1
+            12, 0, 1, 0x80, 8, 0, 1, 0, 7, 0, 0, 0, // header: interface 7
+            8, 0, 6, 0, 4, 0, 0, 0,    // ETHTOOL_A_CHANNELS_RX_COUNT
+        ];
+        let of = |len: usize, index| is_of(&Message::notification(0x15, &message[..len]), index);
+        assert!(of(message.len(), 7));
+        assert!(!of(message.len(), 4));
+        assert!((0..16).all(|len| !of(len, 7)), "what is cut off is of none");
+    }
 }

@@ -12,6 +12,10 @@ const CONTROLLER: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
+/// The groups that the family notifies: each has a name and a number.
+const GROUPS: u16 = 7;
+const GROUP_NAME: u16 = 1;
+const GROUP_ID: u16 = 2;
 /// Bytes of `struct genlmsghdr`: command, version, reserved.
 const HEADER_BYTES: usize = 4;
 /// The only version that any family here has.
@@ -26,23 +30,24 @@ pub(super) struct Family {
 impl Family {
     /// The family `name`, or `None` if the kernel has none of this name.
     pub(super) fn open(name: &str) -> Result<Option<Self>, NetlinkError> {
-        let mut controller = Self {
-            netlink: Netlink::generic()?,
-            id: CONTROLLER,
-        };
-        let mut wanted = name.as_bytes().to_vec();
-        wanted.push(0);
-        let found = match controller.get(GET_FAMILY, vec![DefaultNla::new(FAMILY_NAME, wanted)]) {
-            Err(error) if error.refusal() == Some(Errno::ENOENT) => return Ok(None),
-            answer => answer?,
+        let Some((netlink, found)) = find(name)? else {
+            return Ok(None);
         };
         let id = (found.number(FAMILY_ID)).and_then(|id| u16::try_from(id).ok());
         Ok(Some(Self {
-            netlink: controller.netlink,
+            netlink,
             id: id.ok_or(NetlinkError::Malformed)?,
         }))
     }
 
+    /// A socket that hears what family `name` tells this group from now on, or `None` if the kernel has no such family or group.
+    pub(super) fn listen(name: &str, group: &str) -> Result<Option<Netlink>, NetlinkError> {
+        let Some((netlink, found)) = find(name)? else {
+            return Ok(None);
+        };
+        let id = group_id(&found, group);
+        id.map(|id| netlink.joined(&[id])).transpose()
+    }
     /// Asks a question that has one answer.
     pub(super) fn get(
         &mut self,
@@ -72,6 +77,28 @@ impl Family {
             attributes,
         }
     }
+}
+
+/// What the kernel knows of family `name`, and the socket that it was asked by.
+fn find(name: &str) -> Result<Option<(Netlink, Attributes)>, NetlinkError> {
+    let mut controller = Family {
+        netlink: Netlink::generic()?,
+        id: CONTROLLER,
+    };
+    let mut wanted = name.as_bytes().to_vec();
+    wanted.push(0);
+    match controller.get(GET_FAMILY, vec![DefaultNla::new(FAMILY_NAME, wanted)]) {
+        Err(error) if error.refusal() == Some(Errno::ENOENT) => Ok(None),
+        answer => Ok(Some((controller.netlink, answer?))),
+    }
+}
+
+/// The number of a family's group.
+fn group_id(family: &Attributes, group: &str) -> Option<u32> {
+    let groups = family.nested(GROUPS)?;
+    let found = (groups.0.iter().map(|(_, group)| Attributes::parse(group)))
+        .find(|it| it.text(GROUP_NAME).as_deref() == Some(group))?;
+    u32::try_from(found.number(GROUP_ID)?).ok()
 }
 
 /// An attribute that holds a number.
@@ -110,7 +137,7 @@ pub(super) struct Attributes(Vec<(u16, Vec<u8>)>);
 
 impl Attributes {
     /// Those of a whole message, behind its header.
-    fn of_message(payload: &[u8]) -> Result<Self, NetlinkError> {
+    pub(super) fn of_message(payload: &[u8]) -> Result<Self, NetlinkError> {
         let attributes = payload.get(HEADER_BYTES..).ok_or(NetlinkError::Malformed)?;
         Ok(Self::parse(attributes))
     }
@@ -186,6 +213,22 @@ mod tests {
         assert_eq!(nested.text(3).as_deref(), Some("ab"));
         assert_eq!(nested.number(3), None, "three bytes are no number");
         assert!(read.bytes(4).is_none());
+    }
+
+    /// The kernel numbers the groups of a family from 1, in attributes of that kind.
+    #[test]
+    fn group_is_found_by_its_name() {
+        #[rustfmt::skip]
+        let family = [
+            44, 0, 7, 0x80,                                  // CTRL_ATTR_MCAST_GROUPS
+            20, 0, 1, 0x80, 8, 0, 2, 0, 5, 0, 0, 0, 7, 0, 1, 0, b'o', b'n', 0, 0,
+            20, 0, 2, 0x80, 8, 0, 2, 0, 6, 0, 0, 0, 8, 0, 1, 0, b'o', b'f', b'f', 0,
+        ];
+        let family = Attributes::parse(&family);
+        assert_eq!(group_id(&family, "on"), Some(5));
+        assert_eq!(group_id(&family, "off"), Some(6));
+        assert_eq!(group_id(&family, "of"), None);
+        assert_eq!(group_id(&Attributes::parse(&[]), "on"), None);
     }
 
     #[test]

@@ -8,8 +8,10 @@ mod hardware;
 pub(crate) mod icmp;
 mod interface;
 mod neighbour;
+mod neighbour_entry;
 mod netlink;
 mod network;
+mod paths;
 mod port;
 mod route;
 mod state;
@@ -39,7 +41,9 @@ pub use interface::{
     Interface, InterfaceError, LinkLayer, MacAddr, addresses_of, interface_by_name,
     interface_with_address, interfaces,
 };
-pub use neighbour::{NeighbourError, NeighbourSearch, Resolution, resolve_neighbour};
+pub use neighbour::{
+    NeighbourError, NeighbourSearch, Resolution, present_neighbour, resolve_neighbour,
+};
 pub use netlink::NetlinkError;
 pub use network::Network;
 pub use port::{PortError, PortReservation};

@@ -6,12 +6,8 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::{Parseable, ParseableParametrized};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourHeader, NeighbourMessage,
-    NeighbourMessageBuffer, NeighbourState,
-};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
@@ -21,7 +17,8 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use super::interface::{MacAddr, interface_name};
-use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
+use super::neighbour_entry::NeighbourEntry;
+use super::netlink::{Message, Netlink, NetlinkError};
 use super::{family_of, socket_addr};
 use crate::descriptor_set::DescriptorSet;
 
@@ -121,7 +118,9 @@ pub fn resolve_neighbour(
 ) -> Result<Resolution, NeighbourError> {
     let mut neighbour = Neighbour::new(interface_index, next_hop)?;
     match neighbour.look_up()? {
-        Entry::Fresh(address) => Ok(Resolution::Known(neighbour.mac(&address)?)),
+        Entry::Fresh(address) | Entry::Settled(address) => {
+            Ok(Resolution::Known(neighbour.mac(&address)?))
+        }
         Entry::Stale(address) => {
             // Good enough to use; the kernel confirms it meanwhile, and if it cannot ask it keeps it.
             if let Err(error) = neighbour.socket(source).and_then(|it| neighbour.poke(&it)) {
@@ -135,6 +134,40 @@ pub fn resolve_neighbour(
         Entry::Absent | Entry::Pending | Entry::Failed => {
             NeighbourSearch::begin(neighbour, source, timeout)
         }
+    }
+}
+
+/// The Ethernet address of `next_hop` on interface `interface_index` as the kernel knows it now. Does not wait for the neighbour.
+///
+/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`, and its notification follows when it knows.
+/// If the neighbour is `silent`, the kernel's word is not taken for it. Then the kernel asks the neighbour, and forgets it without an answer.
+///
+/// # Errors
+///
+/// As for [`resolve_neighbour`], but it is no error that the kernel has asked in vain.
+pub fn present_neighbour(
+    interface_index: u32,
+    source: IpAddr,
+    next_hop: IpAddr,
+    silent: bool,
+) -> Result<Option<MacAddr>, NeighbourError> {
+    let mut neighbour = Neighbour::new(interface_index, next_hop)?;
+    let entry = neighbour.look_up()?;
+    let asks = match entry {
+        Entry::Fresh(_) | Entry::Stale(_) => silent && neighbour.probe().is_err(),
+        Entry::Absent | Entry::Failed => true,
+        Entry::Settled(_) | Entry::Pending => false,
+    };
+    if asks {
+        let socket = neighbour.socket(source);
+        let poked = socket.and_then(|socket| neighbour.poke(&socket));
+        poked.map_err(|reason| neighbour.cannot_ask(source, reason))?;
+    }
+    match entry {
+        Entry::Fresh(address) | Entry::Stale(address) | Entry::Settled(address) => {
+            neighbour.mac(&address).map(Some)
+        }
+        Entry::Absent | Entry::Failed | Entry::Pending => Ok(None),
     }
 }
 
@@ -215,11 +248,13 @@ impl NeighbourSearch {
     fn judge(&mut self, entry: Entry) -> Result<Option<MacAddr>, NeighbourError> {
         let entry = match entry {
             Entry::Absent => self.ask()?,
-            entry @ (Entry::Fresh(_) | Entry::Stale(_) | Entry::Pending | Entry::Failed) => entry,
+            entry => entry,
         };
         self.ask_again = (entry == Entry::Absent).then(|| Instant::now() + ASK_AGAIN);
         match entry {
-            Entry::Fresh(address) | Entry::Stale(address) => self.neighbour.mac(&address).map(Some),
+            Entry::Fresh(address) | Entry::Stale(address) | Entry::Settled(address) => {
+                self.neighbour.mac(&address).map(Some)
+            }
             Entry::Failed => Err(self.neighbour.no_answer(self.began.elapsed())),
             Entry::Absent | Entry::Pending => Ok(None),
         }
@@ -280,6 +315,8 @@ fn descriptors(notifications: &Netlink) -> io::Result<(TimerFd, DescriptorSet)> 
 enum Entry {
     /// An address that holds.
     Fresh(Vec<u8>),
+    /// An address that holds. Nobody is to be asked: somebody has written it down, or the kernel asks already.
+    Settled(Vec<u8>),
     /// An address that held once.
     Stale(Vec<u8>),
     /// The kernel has nothing, and asks for nothing.
@@ -337,14 +374,20 @@ impl Neighbour {
         }
     }
 
+    /// A message that names the neighbour.
+    fn message(&self) -> NeighbourMessage {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family_of(self.next_hop);
+        message.header.ifindex = self.interface_index;
+        let destination = NeighbourAttribute::Destination(self.next_hop.into());
+        message.attributes = vec![destination];
+        message
+    }
+
     /// What the kernel's table says now.
     fn look_up(&mut self) -> Result<Entry, NetlinkError> {
-        let mut question = NeighbourMessage::default();
-        question.header.family = family_of(self.next_hop);
-        question.header.ifindex = self.interface_index;
-        let destination = NeighbourAttribute::Destination(self.next_hop.into());
-        question.attributes = vec![destination];
-        match self.table.get(RouteNetlinkMessage::GetNeighbour(question)) {
+        let question = RouteNetlinkMessage::GetNeighbour(self.message());
+        match self.table.get(question) {
             Ok(answer) => Ok(self.parse(&answer).unwrap_or(Entry::Pending)),
             Err(error) if error.refusal() == Some(Errno::ENOENT) => Ok(Entry::Absent),
             Err(error) => Err(error),
@@ -358,26 +401,9 @@ impl Neighbour {
 
     /// What one message says of this neighbour, if it speaks of it.
     fn parse(&self, message: &Message) -> Option<Entry> {
-        let kinds = [libc::RTM_NEWNEIGH, libc::RTM_DELNEIGH];
-        if !kinds.contains(&message.kind) {
-            return None;
-        }
-        let buffer = NeighbourMessageBuffer::new_checked(&message.payload).ok()?;
-        let header = NeighbourHeader::parse(&buffer).ok()?;
-        let (mut ours, mut address) = (false, Vec::new());
-        let attributes = readable_attributes(buffer.attributes(), |attribute| {
-            NeighbourAttribute::parse_with_param(attribute, header.family)
-        });
-        for attribute in attributes {
-            match attribute {
-                NeighbourAttribute::Destination(addr) => {
-                    ours = addr == NeighbourAddress::from(self.next_hop);
-                }
-                NeighbourAttribute::LinkLocalAddress(bytes) => address = bytes,
-                _ => {}
-            }
-        }
-        (ours && header.ifindex == self.interface_index).then(|| entry(header.state, address))
+        let told = NeighbourEntry::of(message)?;
+        let ours = told.neighbour == self.next_hop && told.interface_index == self.interface_index;
+        ours.then(|| entry(told.state, told.address))
     }
 
     /// A socket that sends to the neighbour itself, over this link.
@@ -403,6 +429,13 @@ impl Neighbour {
         Ok(UdpSocket::from(socket))
     }
 
+    /// Has the kernel ask the neighbour whether it is still there, at once and whatever it believes. It takes `CAP_NET_ADMIN`.
+    fn probe(&mut self) -> Result<(), NetlinkError> {
+        let mut change = self.message();
+        change.header.state = NeighbourState::Probe;
+        (self.table).replace(RouteNetlinkMessage::NewNeighbour(change))
+    }
+
     /// Sends an empty datagram to the neighbour, so that the kernel needs its address.
     fn poke(&self, socket: &UdpSocket) -> io::Result<()> {
         let neighbour = socket_addr(self.next_hop, DISCARD_PORT, self.interface_index);
@@ -414,11 +447,10 @@ impl Neighbour {
 /// What a state of the kernel's table means for us.
 fn entry(state: NeighbourState, address: Vec<u8>) -> Entry {
     match state {
-        NeighbourState::Reachable
-        | NeighbourState::Delay
-        | NeighbourState::Probe
-        | NeighbourState::Permanent
-        | NeighbourState::Noarp => Entry::Fresh(address),
+        NeighbourState::Reachable | NeighbourState::Delay => Entry::Fresh(address),
+        NeighbourState::Probe | NeighbourState::Permanent | NeighbourState::Noarp => {
+            Entry::Settled(address)
+        }
         NeighbourState::Stale => Entry::Stale(address),
         NeighbourState::Failed => Entry::Failed,
         _ => Entry::Pending,

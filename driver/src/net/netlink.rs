@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::{
-    DecodeError, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
-    NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlaBuffer,
+    DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE,
+    NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NlaBuffer,
 };
 use netlink_sys::{
     Socket, SocketAddr,
@@ -130,12 +131,16 @@ impl Netlink {
 
     /// A socket that hears the notifications of these groups (`RTNLGRP_*`) from now on.
     pub(super) fn listen(groups: &[u32]) -> Result<Self, NetlinkError> {
-        let netlink = Self::open()?;
+        Self::open()?.joined(groups)
+    }
+
+    /// A member of these groups, whose notifications it hears from now on.
+    pub(super) fn joined(self, groups: &[u32]) -> Result<Self, NetlinkError> {
         for group in groups {
-            let joined = netlink.socket.add_membership(*group);
+            let joined = self.socket.add_membership(*group);
             joined.map_err(NetlinkError::Open)?;
         }
-        Ok(netlink)
+        Ok(self)
     }
 
     /// Asks a question that has one answer.
@@ -152,6 +157,18 @@ impl Netlink {
                 } else if message.kind >= NLMSG_MIN_TYPE {
                     return Ok(message);
                 }
+            }
+        }
+    }
+
+    /// Has the kernel change an entry that there is.
+    pub(super) fn replace(&mut self, change: impl NetlinkSerializable) -> Result<(), NetlinkError> {
+        self.send(change, NLM_F_REQUEST | NLM_F_ACK | NLM_F_REPLACE)?;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        loop {
+            let answer = self.answer(deadline)?;
+            if let Some(message) = answer.iter().find(|it| it.kind == NLMSG_ERROR) {
+                return message.verdict();
             }
         }
     }
@@ -213,6 +230,14 @@ impl Netlink {
         let mut messages = self.receive(deadline)?.ok_or(NetlinkError::Silent)?;
         messages.retain(|message| message.sequence == self.sequence);
         Ok(messages)
+    }
+
+    /// Shows `hear` every message that has come up to now.
+    pub(super) fn hear(&self, mut hear: impl FnMut(&Message)) -> Result<(), NetlinkError> {
+        while let Some(messages) = self.receive(Instant::now())? {
+            messages.iter().for_each(&mut hear);
+        }
+        Ok(())
     }
 
     /// The next messages from the kernel, or `None` if there are none until `deadline`.

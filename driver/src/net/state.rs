@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ethtool::{Channels, DriverRings};
 use super::interface::MacAddr;
 use super::network::Network;
 use crate::wake::Doorbell;
@@ -19,6 +20,12 @@ pub struct InterfaceState {
     pub mtu: usize,
     /// The host's usable addresses on it, and the networks that they are in.
     pub networks: Vec<Network>,
+    /// Its queues, if its driver tells them.
+    pub channels: Option<Channels>,
+    /// Descriptors of the driver's rings, if it tells them.
+    pub rings: Option<DriverRings>,
+    /// How often the host's routes, or its neighbours on the interface, have changed. A next hop that was right may be wrong then.
+    pub paths: u64,
 }
 
 impl InterfaceState {
@@ -129,6 +136,9 @@ mod tests {
             mac: MacAddr::default(),
             mtu,
             networks: Vec::new(),
+            channels: None,
+            rings: None,
+            paths: 0,
         })
     }
 

@@ -18,39 +18,57 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::ethtool::{self, Channels, DriverRings};
 use super::interface::{Interface, interface_now};
 use super::netlink::{Message, Netlink, NetlinkError, readable_attributes};
+use super::paths::Paths;
 use super::state::{
     InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState,
 };
 use crate::fault::take_only_faults;
 use crate::wake::Doorbell;
 
-/// What is listened to: interfaces, and the addresses of both families.
-const GROUPS: [u32; 3] = [
+/// What is listened to: interfaces and their addresses, neighbours, and what routes are chosen by.
+const GROUPS: [u32; 9] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
     libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_NEIGH,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_RULE,
+    libc::RTNLGRP_NEXTHOP,
 ];
 /// How often the kernel is asked where it notifies nobody: a program that a `bpf_link` attached is detached and replaced in silence. Half of
-/// the second within which an RNIC is to notice. Also the pause after a question that failed.
+/// the second within which an RNIC is to notice. Also the pause after a question that failed, and between two looks for the sake of paths
+/// alone. A router may have news of them without end.
 const RECHECK: Duration = Duration::from_millis(500);
 
 /// Notifications that wait to be heard, from before the interface was looked at first.
-pub(crate) struct Notifications(Netlink);
+pub(crate) struct Notifications {
+    interfaces: Netlink,
+    /// Where the kernel tells of queues and rings.
+    settings: Option<Netlink>,
+}
 
 impl Notifications {
     pub(crate) fn begin() -> Result<Self, NetlinkError> {
-        Netlink::listen(&GROUPS).map(Self)
+        Ok(Self {
+            interfaces: Netlink::listen(&GROUPS)?,
+            settings: ethtool::listen()?,
+        })
     }
 
-    /// What they say of an interface up to now.
-    fn hear(&self, index: u32) -> Result<Heard, NetlinkError> {
-        let mut heard = Heard::Nothing;
-        while let Some(messages) = self.0.receive(Instant::now())? {
-            for message in &messages {
-                heard = heard.and(Heard::of(message, index));
-            }
+    /// What they say of an interface, and of the paths from there, up to now.
+    fn hear(&self, index: u32, paths: &mut Paths) -> Result<Heard, NetlinkError> {
+        let (mut heard, now) = (Heard::Nothing, Instant::now());
+        self.interfaces.hear(|message| {
+            paths.notice(message, now);
+            heard = heard.and(Heard::of(message, index));
+        })?;
+        if let Some(settings) = &self.settings {
+            settings.hear(|message| heard = heard.and(Heard::of_settings(message, index)))?;
         }
         Ok(heard)
     }
@@ -68,9 +86,13 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// What the interface is like, or why it is of no use any more.
-    fn judge(&self, interface: Option<Interface>) -> InterfaceNews {
+    fn judge(&self, found: Option<Found>, paths: u64) -> InterfaceNews {
         let name = || self.name.clone();
-        let Some(interface) = interface else {
+        let Some(Found {
+            interface,
+            settings,
+        }) = found
+        else {
             return InterfaceNews::Ended(InterfaceEnd::Deleted(name()));
         };
         if interface.programs.contains(&self.program) {
@@ -79,6 +101,9 @@ impl Watched {
                 mac: interface.mac,
                 mtu: interface.ip_mtu(),
                 networks: interface.networks,
+                channels: settings.0,
+                rings: settings.1,
+                paths,
             });
         }
         InterfaceNews::Ended(match interface.programs.first() {
@@ -90,6 +115,25 @@ impl Watched {
                 id,
             },
         })
+    }
+}
+
+/// What a look finds.
+struct Found {
+    interface: Interface,
+    settings: (Option<Channels>, Option<DriverRings>),
+}
+
+impl Found {
+    /// Interface `index` as it is now; `None` if there is none of this number.
+    fn now(index: u32) -> Result<Option<Self>, NetlinkError> {
+        let Some(interface) = interface_now(index)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            interface,
+            settings: ethtool::settings(index)?,
+        }))
     }
 }
 
@@ -115,7 +159,13 @@ impl InterfaceWatch {
     pub fn start(self, bell: Option<Doorbell>) -> io::Result<InterfaceWatching> {
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
         let (reporter, monitor) = InterfaceReporter::new(bell);
+        let mut paths = Paths::of(self.watched.index);
+        if let Err(error) = paths.learn() {
+            log::debug!("{error}; neighbours are learned as they change");
+        }
         let watcher = Watcher {
+            paths,
+            looked: Instant::now(),
             watch: self,
             stop: Arc::clone(&stop),
             reporter,
@@ -164,6 +214,9 @@ struct Watcher {
     watch: InterfaceWatch,
     stop: Arc<EventFd>,
     reporter: InterfaceReporter,
+    paths: Paths,
+    /// When it has looked last.
+    looked: Instant,
     /// The state that was told last.
     told: Option<InterfaceState>,
     /// After how long to look again without a notification.
@@ -203,22 +256,36 @@ impl Watcher {
         }
     }
 
-    fn hear(&self) -> Heard {
+    fn hear(&mut self) -> Heard {
         let Watched { index, .. } = self.watch.watched;
-        self.watch
-            .notifications
-            .hear(index)
-            .unwrap_or_else(|error| {
+        let before = self.paths.changes();
+        let heard = self.watch.notifications.hear(index, &mut self.paths);
+        match heard {
+            Ok(Heard::Nothing) if self.paths.changes() != before => self.hear_of_paths(),
+            Ok(heard) => heard,
+            Err(error) => {
                 log::debug!("{error}; looking anew"); // what was lost is seen there
+                self.paths.doubt();
                 Heard::Change
-            })
+            }
+        }
+    }
+
+    /// Puts a look off if the last one was a moment ago.
+    fn hear_of_paths(&mut self) -> Heard {
+        if self.looked.elapsed() >= RECHECK {
+            return Heard::Change;
+        }
+        self.recheck.get_or_insert(RECHECK);
+        Heard::Nothing
     }
 
     /// Reports what there is if it is news; false if nothing can follow.
     fn look(&mut self) -> bool {
+        self.looked = Instant::now();
         let watched = &self.watch.watched;
-        let interface = match interface_now(watched.index) {
-            Ok(interface) => interface,
+        let found = match Found::now(watched.index) {
+            Ok(found) => found,
             Err(error) => {
                 let name = &watched.name;
                 log::warn!("{name} cannot be watched at the moment: {error}");
@@ -226,13 +293,13 @@ impl Watcher {
                 return true;
             }
         };
-        let missing = std::mem::replace(&mut self.missing, interface.is_none());
-        if interface.is_none() && !missing {
+        let missing = std::mem::replace(&mut self.missing, found.is_none());
+        if found.is_none() && !missing {
             self.recheck = Some(RECHECK);
             return true;
         }
         self.recheck = watched.by_link.then_some(RECHECK);
-        match watched.judge(interface) {
+        match watched.judge(found, self.paths.changes()) {
             InterfaceNews::Ended(end) => self.end(|_| end),
             InterfaceNews::State(state) => {
                 if self.told.as_ref() != Some(&state) {
@@ -252,8 +319,12 @@ impl Watcher {
 
     fn wait(&self) -> Woken {
         let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let netlink = self.watch.notifications.0.as_fd();
-        let mut watched = [watch(self.stop.as_fd()), watch(netlink)];
+        let Notifications {
+            interfaces,
+            settings,
+        } = &self.watch.notifications;
+        let mut watched = vec![watch(self.stop.as_fd()), watch(interfaces.as_fd())];
+        watched.extend(settings.as_ref().map(|it| watch(it.as_fd())));
         let timeout = self.recheck.map_or(PollTimeout::NONE, |recheck| {
             PollTimeout::try_from(recheck).unwrap_or(PollTimeout::MAX)
         });
@@ -292,6 +363,14 @@ impl Heard {
             _ => None,
         };
         heard.unwrap_or(Self::Nothing)
+    }
+
+    fn of_settings(message: &Message, index: u32) -> Self {
+        if ethtool::is_of(message, index) {
+            Self::Change
+        } else {
+            Self::Nothing
+        }
     }
 
     fn of_link(message: &Message, index: u32) -> Option<Self> {
@@ -412,13 +491,16 @@ mod tests {
     }
 
     /// An answer with an MTU of 1400, an address, and the programs of `xdp`.
-    fn interface(flags: u8, xdp: &[u8]) -> Option<Interface> {
+    fn interface(flags: u8, xdp: &[u8]) -> Option<Found> {
         let mut message = LINK.to_vec();
         message[8] = flags;
         message.extend([8, 0, 4, 0, 0x78, 5, 0, 0]); // IFLA_MTU
         message.extend([10, 0, 1, 0, 2, 0, 0, 0, 0, 7, 0, 0]); // IFLA_ADDRESS
         message.extend(xdp);
-        crate::net::interface::parse_interface(&message)
+        Some(Found {
+            interface: crate::net::interface::parse_interface(&message)?,
+            settings: (None, None),
+        })
     }
 
     #[rustfmt::skip]
@@ -438,13 +520,16 @@ mod tests {
                 mac: crate::net::MacAddr([2, 0, 0, 0, 0, 7]),
                 mtu: 1400,
                 networks: Vec::new(),
+                channels: None,
+                rings: None,
+                paths: 3,
             };
-            let judged = watched().judge(interface(flags, &OURS));
+            let judged = watched().judge(interface(flags, &OURS), 3);
             assert_eq!(judged, InterfaceNews::State(state));
         }
         let mut no_carrier = interface(0x43, &OURS).unwrap();
-        no_carrier.carrier = false;
-        let InterfaceNews::State(state) = watched().judge(Some(no_carrier)) else {
+        no_carrier.interface.carrier = false;
+        let InterfaceNews::State(state) = watched().judge(Some(no_carrier), 3) else {
             panic!("it is there");
         };
         assert!(!state.up);
@@ -452,7 +537,7 @@ mod tests {
 
     #[test]
     fn interface_without_our_program_is_of_no_use() {
-        let gone = watched().judge(None);
+        let gone = watched().judge(None, 0);
         assert_eq!(
             gone,
             InterfaceNews::Ended(InterfaceEnd::Deleted("eth1".to_owned()))
@@ -460,13 +545,13 @@ mod tests {
         let none = [12, 0, 43, 0, 5, 0, 2, 0, 0, 0, 0, 0]; // XDP_ATTACHED_NONE
         for xdp in [&none[..], &[]] {
             let detached = InterfaceNews::Ended(InterfaceEnd::Detached("eth1".to_owned()));
-            assert_eq!(watched().judge(interface(0x43, xdp)), detached);
+            assert_eq!(watched().judge(interface(0x43, xdp), 0), detached);
         }
         let mut foreign = OURS;
         for at in [16, 24] {
             foreign[at..at + 4].copy_from_slice(&i32::MAX.to_ne_bytes()); // no program has that
         }
-        let InterfaceNews::Ended(end) = watched().judge(interface(0x43, &foreign)) else {
+        let InterfaceNews::Ended(end) = watched().judge(interface(0x43, &foreign), 0) else {
             panic!("it is another program");
         };
         let text = "the XDP program on eth1 was replaced by another program (id 2147483647)";

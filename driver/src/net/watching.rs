@@ -78,6 +78,11 @@ fn every_change_of_an_interface_is_told() {
         set("address 02:11:22:33:44:55");
         let mac = MacAddr([2, 0x11, 0x22, 0x33, 0x44, 0x55]);
         wait_for_state("its Ethernet address", &monitor, |it| it.mac == mac);
+        bed.near.sh(&format!("ethtool -L {NEAR} rx 2"));
+        wait_for_state("its queues", &monitor, |it| {
+            it.channels
+                .is_some_and(|channels| channels.receiving() == 2)
+        });
         let address = |what: &str| bed.near.sh(&format!("ip addr {what}/24 dev {NEAR}"));
         address("del 10.77.0.1");
         wait_for_state("an address is gone", &monitor, |it| !has(it));

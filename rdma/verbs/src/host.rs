@@ -107,6 +107,17 @@ impl Host for KernelHost {
         })
     }
 
+    fn present_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        silent: bool,
+    ) -> Result<Option<[u8; 6]>, HostError> {
+        let hop = self.route(Some(local), remote)?.next_hop;
+        let mac = net::present_neighbour(self.info.index, local.ip(), hop, silent)?;
+        Ok(mac.map(|mac| mac.0))
+    }
+
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         self.steer(PortReservation::reserve(address, port, self.info.index)?)
     }
@@ -176,10 +187,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The Ethernet addresses of neighbours; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Neighbours(Arc<Mutex<HashMap<IpAddr, [u8; 6]>>>);
+
+impl Neighbours {
+    /// The Ethernet address of a neighbour, if it is known.
+    pub fn get(&self, address: IpAddr) -> Option<[u8; 6]> {
+        lock(&self.0).get(&address).copied()
+    }
+
+    /// A neighbour has this Ethernet address from now on.
+    pub fn set(&self, address: IpAddr, mac: [u8; 6]) {
+        lock(&self.0).insert(address, mac);
+    }
+}
+
 /// A host without a kernel: one address, known neighbours, ports of its own.
 pub struct FixedHost {
     address: IpAddr,
-    neighbours: HashMap<IpAddr, [u8; 6]>,
+    neighbours: Neighbours,
     ports: Arc<Mutex<BTreeSet<SocketAddr>>>,
     monitor: Option<InterfaceMonitor>,
 }
@@ -190,12 +217,18 @@ const FIRST_DYNAMIC_PORT: u16 = 49152;
 impl FixedHost {
     /// A host at `address` that knows these neighbours.
     pub fn new(address: IpAddr, neighbours: impl IntoIterator<Item = (IpAddr, [u8; 6])>) -> Self {
+        let neighbours = neighbours.into_iter().collect();
         Self {
             address,
-            neighbours: neighbours.into_iter().collect(),
+            neighbours: Neighbours(Arc::new(Mutex::new(neighbours))),
             ports: Arc::default(),
             monitor: None,
         }
+    }
+
+    /// Its neighbours, which may change their Ethernet addresses.
+    pub fn neighbours(&self) -> Neighbours {
+        self.neighbours.clone()
     }
 
     /// Lets the interface change as `monitor` tells.
@@ -216,7 +249,7 @@ impl Host for FixedHost {
     }
 
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
-        let known = remote.ip() == self.address || self.neighbours.contains_key(&remote.ip());
+        let known = remote.ip() == self.address || self.neighbours.get(remote.ip()).is_some();
         known
             .then_some(self.address)
             .ok_or(HostError::Unknown(remote.ip()))
@@ -231,9 +264,18 @@ impl Host for FixedHost {
         if local.ip() == remote.ip() {
             return Ok(NextHop::ThisHost);
         }
-        let known = self.neighbours.get(&remote.ip());
+        let known = self.neighbours.get(remote.ip());
         let mac = known.ok_or(HostError::Unknown(remote.ip()))?;
-        Ok(NextHop::Known(*mac))
+        Ok(NextHop::Known(mac))
+    }
+
+    fn present_hop(
+        &self,
+        _: SocketAddr,
+        remote: SocketAddr,
+        _: bool,
+    ) -> Result<Option<[u8; 6]>, HostError> {
+        Ok(self.neighbours.get(remote.ip()))
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

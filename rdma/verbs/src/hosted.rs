@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use xwarp_driver::DescriptorSet;
-use xwarp_rnic::engine::Engine;
+use xwarp_rnic::engine::{Engine, HostQuestion};
 use xwarp_rnic::model::ConnectError;
 use xwarp_rnic::tables::SearchId;
 
@@ -101,7 +101,7 @@ impl HostedEngine {
             engine.on_panic();
         }
         if engine.asks_host() {
-            open_wanted_ports(engine);
+            ask_host(engine);
             watch_begun_searches(engine, searches);
         }
         engine.tell_events();
@@ -109,15 +109,26 @@ impl HostedEngine {
     }
 }
 
-/// Asks the host for the ports that listeners want at addresses which have come back.
-fn open_wanted_ports(engine: &mut Engine) {
-    while let Some(wanted) = engine.take_wanted_port() {
-        let Some(host) = engine.host() else {
-            return;
-        };
-        let local = wanted.local();
-        let answer = host.open_port(local.ip(), local.port());
-        engine.give_port(wanted, answer);
+/// Asks the host for the ports that listeners want at addresses which have come back, and for next hops that are in doubt. Of these one at a
+/// time: there may be many, and connections that have none in doubt go on meanwhile.
+fn ask_host(engine: &mut Engine) {
+    let Some(host) = engine.host() else {
+        return;
+    };
+    while let Some(question) = engine.take_question() {
+        match question {
+            HostQuestion::Port(wanted) => {
+                let local = wanted.local();
+                let answer = host.open_port(local.ip(), local.port());
+                engine.give_port(wanted, answer);
+            }
+            HostQuestion::Path(path) => {
+                let (local, remote) = (path.local(), path.remote());
+                let answer = host.present_hop(local, remote, path.is_silent());
+                engine.give_path(&path, answer);
+                return;
+            }
+        }
     }
 }
 

@@ -126,6 +126,15 @@ impl Host for Ports {
         self.host()?.next_hop(local, remote, timeout)
     }
 
+    fn present_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        silent: bool,
+    ) -> Result<Option<[u8; 6]>, HostError> {
+        self.host()?.present_hop(local, remote, silent)
+    }
+
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
         self.share(&mut lock(&self.table), address, port)
     }

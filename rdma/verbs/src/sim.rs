@@ -1,8 +1,9 @@
 //! Simulation: seams for tests that run an RNIC without a kernel, with virtual time.
 
-pub use crate::host::FixedHost;
+pub use crate::host::{FixedHost, Neighbours};
 pub use xwarp_driver::net::{
-    InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState, Network,
+    Channels, DriverRings, InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter,
+    InterfaceState, Network, Setting,
 };
 pub use xwarp_driver::{
     BoardError, Doorbell, Icmp, IoError, MemoryIo, PacketIo, QueueLevels, RegionPool, RxFrame,

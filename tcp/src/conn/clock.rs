@@ -24,6 +24,9 @@ const MAX_RTO: Duration = Duration::from_mins(1);
 const ANSWER_PART: u32 = 4;
 /// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.
 const UNSENT_RECHECK: Duration = Duration::from_millis(1);
+/// Timeouts in a row, or probes without an answer, that put the path in doubt: R1 of RFC 9293 §3.8.3 is three at least. A gateway is doubted by
+/// such advice (RFC 1122 §3.3.1.4).
+const TIMEOUTS_OF_DOUBT: u32 = 3;
 
 /// Instants of one connection.
 #[derive(Debug)]
@@ -324,14 +327,14 @@ impl Conn {
         Instant::earliest([clock.retransmit, clock.tail, clock.reorder, pace])
     }
 
-    /// Acts upon the timers that are due. What there is to send is sent by the next egress.
-    pub(crate) fn on_timer(&mut self, device: &mut Device, now: Instant) {
+    /// Acts upon the timers that are due. What there is to send is sent by the next egress. True if that puts the path in doubt.
+    pub(crate) fn on_timer(&mut self, device: &mut Device, now: Instant) -> bool {
         self.set_tail_timer();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.clock.time_wait) {
             self.clock.time_wait = None;
             self.enter(State::Closed);
-            return;
+            return false;
         }
         if due(self.receive.acks().latest()) {
             self.receive.acks_mut().give_up();
@@ -344,12 +347,16 @@ impl Conn {
             self.clock.tail = None;
             self.probe_tail(device, now);
         }
+        let mut doubtful = false;
         if due(self.clock.retransmit) {
             self.time_out(now);
+            doubtful = self.clock.rtt.backoff() >= TIMEOUTS_OF_DOUBT;
         }
         if self.clock.probing.is_due(self.clock.progress, now) {
+            doubtful |= self.clock.probing.unanswered() >= TIMEOUTS_OF_DOUBT;
             self.probe_peer(device, now);
         }
+        doubtful
     }
 
     /// Probes a peer that is silent or has closed its window.

@@ -221,6 +221,15 @@ impl Conn {
         self.route.set_source(mac);
     }
 
+    /// Frames go to this Ethernet address from now on, and what was lost is sent again soon. False if they did already.
+    pub(crate) fn set_next_hop(&mut self, mac: [u8; 6], now: Instant) -> bool {
+        let other = self.route.set_destination(mac);
+        if other {
+            self.resume(now);
+        }
+        other
+    }
+
     /// Bytes that were committed and are not acknowledged.
     pub(crate) fn unacked(&self) -> usize {
         self.send.unacked()

@@ -63,10 +63,8 @@ pub(crate) struct Probing {
     reason: Option<Reason>,
     next: Option<Instant>,
     sent: u32,
-    /// The last one has not been answered.
-    is_unanswered: bool,
-    /// It is the first that has not.
-    is_first_unanswered: bool,
+    /// Those since the last answer.
+    unanswered: u32,
 }
 
 impl Probing {
@@ -117,14 +115,19 @@ impl Probing {
             return false;
         }
         self.sent += 1;
-        self.is_first_unanswered = !std::mem::replace(&mut self.is_unanswered, true);
+        self.unanswered += 1;
         self.next = Some(now + reason.interval(self.sent));
         true
     }
 
     /// True if the probe that is due is the first since the last answer.
     pub(crate) fn is_first_unanswered(&self) -> bool {
-        self.is_first_unanswered
+        self.unanswered == 1
+    }
+
+    /// How many probes before the one that is due have not been answered.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.unanswered.saturating_sub(1)
     }
 
     /// The next probe is due then at the latest.
@@ -134,7 +137,7 @@ impl Probing {
 
     /// The peer has sent something: its silence is broken.
     pub(crate) fn on_peer_activity(&mut self) {
-        self.is_unanswered = false;
+        self.unanswered = 0;
         if self.sent > 0 && matches!(self.reason, Some(Reason::Silence { .. })) {
             *self = Self::default();
         }

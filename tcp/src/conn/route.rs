@@ -50,6 +50,11 @@ impl Route {
         self.headers.set_source(mac);
     }
 
+    /// Frames go to this Ethernet address from now on. False if they did already, or go to their own source.
+    pub(super) fn set_destination(&mut self, mac: [u8; 6]) -> bool {
+        self.headers.set_destination(mac)
+    }
+
     /// Bytes of the largest IP packet that the path takes, as far as is known.
     pub(super) fn mtu(&self) -> usize {
         self.mtu

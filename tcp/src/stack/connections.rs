@@ -178,7 +178,10 @@ impl Connections {
                 }
             }
             Event::Closed { conn, .. } => self.orphan(conn.0, device),
-            Event::Connected(_) | Event::Writable(_) | Event::PeerClosed(_) => {}
+            Event::Connected(_)
+            | Event::Writable(_)
+            | Event::Doubtful(_)
+            | Event::PeerClosed(_) => {}
         }
         Some(event)
     }
@@ -375,7 +378,9 @@ impl Connections {
             self.reset(handle, CloseReason::TimedOut, device, now);
             return;
         }
-        entry.conn.on_timer(device, now);
+        if entry.conn.on_timer(device, now) && entry.lifecycle.is_known() {
+            self.events.push_back(Event::Doubtful(ConnId(handle)));
+        }
         if report(
             handle,
             entry,
@@ -540,6 +545,18 @@ impl Connections {
         for conn in self.table.conns_mut() {
             conn.set_source(mac);
         }
+    }
+
+    /// Has a connection send its frames to this Ethernet address. True if that is another than before.
+    pub(super) fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
+        let Some(entry) = self.table.get_mut(conn.0) else {
+            return false;
+        };
+        let changed = entry.conn.set_next_hop(mac, now);
+        if changed {
+            self.ready.add(conn.0, &mut entry.ready);
+        }
+        changed
     }
 
     /// Narrows the path of a connection whose segment in flight was too large; true if the MTU is news. `None` if there is nothing

@@ -166,6 +166,15 @@ impl Stack {
         }
     }
 
+    /// The next hop of a connection has this Ethernet address now. What was lost meanwhile is sent again soon. False if the connection is gone,
+    /// or nothing has changed.
+    pub fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
+        self.advance(now);
+        let changed = self.connections.set_next_hop(conn, mac, self.now);
+        self.device.counters_mut().rerouted += u64::from(changed);
+        changed
+    }
+
     /// The host has lost `address`: its connections end, and nothing more is sent from it, not even a RST (RFC 1122 §3.2.1.3).
     /// [`Event::Closed`](crate::Event::Closed) follows for each. Listeners there are to be ended by who has begun them.
     pub fn withdraw(&mut self, address: IpAddr) {

@@ -112,6 +112,16 @@ impl LinkHeader {
         }
         *place = source;
     }
+
+    /// Frames go to `destination` from now on. False if they did already, or go to their own source.
+    pub(crate) fn set_destination(&mut self, destination: [u8; 6]) -> bool {
+        let (present, rest) = self.0.split_at_mut(ADDRESSES / 2);
+        let other = present != destination && !rest.starts_with(present);
+        if other {
+            present.copy_from_slice(&destination);
+        }
+        other
+    }
 }
 
 impl Deref for LinkHeader {

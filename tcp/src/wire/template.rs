@@ -118,6 +118,11 @@ impl HeaderTemplate {
         self.link.set_source(mac);
     }
 
+    /// Frames go to this Ethernet address from now on. False if they did already, or go to their own source.
+    pub(crate) fn set_destination(&mut self, mac: [u8; 6]) -> bool {
+        self.link.set_destination(mac)
+    }
+
     /// Bytes of all headers with `options` bytes of TCP options.
     pub(crate) fn header_len(&self, options: usize) -> usize {
         self.link.len() + outbound::header_len(&self.flow, options)

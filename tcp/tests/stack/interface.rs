@@ -239,3 +239,52 @@ fn rest_in_time_wait_ends_with_its_address() {
     let again = net.a.stack.connect(Net::path(false, 40_000), net.now);
     assert!(again.is_ok(), "its flow is free");
 }
+
+/// The first of them is the tail probe's, which is no timeout. RFC 9293 §3.8.3 has three of them lead to advice.
+#[test]
+fn peer_that_is_silent_for_three_timeouts_puts_its_path_in_doubt() {
+    let mut net = Net::new();
+    let (a, b) = net.connect(false);
+    net.judge(|_, _| crate::net::Fate::Lose);
+    assert!(net.a.write(a, b"lost on the way", net.now));
+    net.settle();
+    let mut sent = net.a.stack.counters().retransmissions;
+    let mut timeouts = 0;
+    while net.a.doubts.is_empty() {
+        net.pass(Duration::from_millis(1));
+        let now_sent = net.a.stack.counters().retransmissions;
+        timeouts += now_sent - sent;
+        sent = now_sent;
+    }
+    let probes = net.a.stack.counters().tail_probes;
+    assert_eq!(timeouts - probes, 3);
+    assert_eq!(net.a.doubts, [a]);
+    net.be_kind();
+    net.b.stack.set_mac(NEW_MAC);
+    assert!(net.a.stack.set_next_hop(a, NEW_MAC, net.now));
+    assert!(!net.a.stack.set_next_hop(a, NEW_MAC, net.now), "no news");
+    net.carried.clear();
+    net.pass(Duration::from_millis(500));
+    assert_eq!(
+        net.b.read(b, 20),
+        b"lost on the way",
+        "the timeout is short again"
+    );
+    let mut sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
+    assert!(sent.all(|(_, frame)| frame[..6] == NEW_MAC));
+    assert_eq!(net.a.stack.counters().rerouted, 1);
+    net.a.stack.abort(a, net.now);
+    net.a.step(net.now);
+    assert!(
+        !net.a.stack.set_next_hop(a, Side::B.mac(), net.now),
+        "it is gone"
+    );
+}
+
+#[test]
+fn connection_to_the_own_host_has_no_next_hop() {
+    let mut net = Net::new();
+    let (a, _) = net.connect(false);
+    net.a.stack.set_mac(Side::B.mac());
+    assert!(!net.a.stack.set_next_hop(a, NEW_MAC, net.now));
+}

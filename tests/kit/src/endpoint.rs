@@ -23,8 +23,10 @@ pub struct Endpoint {
     pub stack: Stack,
     /// The wire at its interface.
     pub wire: Wire,
-    /// Events that have come and were not taken.
+    /// Events that have come and were not taken, but those of doubt.
     pub events: Vec<Event>,
+    /// Connections whose paths are in doubt, once for each time.
+    pub doubts: Vec<ConnId>,
 }
 
 impl Endpoint {
@@ -40,14 +42,19 @@ impl Endpoint {
             stack: Stack::new(io, config),
             wire,
             events: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 
     /// One turn, and the events of it; how much there was to do.
     pub fn step(&mut self, now: Instant) -> usize {
         let done = self.stack.step(now, BUDGET).expect("memory does not fail");
-        self.events
-            .extend(std::iter::from_fn(|| self.stack.poll_event()));
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Doubtful(conn) => self.doubts.push(conn),
+                event => self.events.push(event),
+            }
+        }
         done
     }
 

@@ -9,7 +9,7 @@ use xwarp::cm::MpaConfig;
 use xwarp::config::Progress;
 use xwarp::event::{AsyncEvent, AsyncEventKind};
 use xwarp::memory::SharedBytes;
-use xwarp::sim::FixedHost;
+use xwarp::sim::{FixedHost, Neighbours};
 use xwarp::{Access, MemoryRegion, ProtectionDomain, QueuePair, RemoteAddress, Rnic, RnicConfig};
 use xwarp_driver::Wire;
 use xwarp_driver::net::{
@@ -66,6 +66,7 @@ struct Inner {
     /// The interface as it is now, and who tells the RNIC.
     interface: RefCell<InterfaceState>,
     reporter: InterfaceReporter,
+    neighbours: Neighbours,
     rnic: Rnic,
     /// What joins the queues of its interface, if there are several. It carries the RNIC's last words.
     queues: RefCell<Option<Queues>>,
@@ -126,10 +127,14 @@ impl Host {
             mac: MacAddr(side.mac()),
             mtu,
             networks: vec![network(address_of(side))],
+            channels: None,
+            rings: None,
+            paths: 0,
         };
         reporter.report(InterfaceNews::State(interface.clone()));
         let neighbours = [address_of(peer), later_address(peer)].map(|at| (at, peer.mac()));
         let host = FixedHost::new(address_of(side), neighbours).watched(monitor);
+        let neighbours = host.neighbours();
         let config = RnicConfig::default()
             .progress(Progress::Manual)
             .mpa(mpa)
@@ -158,6 +163,7 @@ impl Host {
             events: RefCell::default(),
             interface: RefCell::new(interface),
             reporter,
+            neighbours,
             rnic,
             queues: RefCell::new(queues),
         };
@@ -182,6 +188,11 @@ impl Host {
         self.0
             .reporter
             .report(InterfaceNews::State(interface.clone()));
+    }
+
+    /// What it knows of its neighbours.
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.0.neighbours
     }
 
     /// Its interface is taken away.

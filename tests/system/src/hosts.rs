@@ -103,10 +103,14 @@ impl Hosts {
 
     /// Has the switch spread what it sends to the server over its first receive queues, so many of them.
     pub fn spread_over(&self, queues: u32) {
-        let switch = self.switch.as_ref().expect("a switched cable");
-        let mut command = switch.command("ethtool");
+        let mut command = self.switch().command("ethtool");
         command.args(["-L", PORTS[1], "tx", &queues.to_string()]);
         output_of(command);
+    }
+
+    /// The switch between them, whose bridge is called `bridge`.
+    pub fn switch(&self) -> &Host {
+        self.switch.as_ref().expect("a switched cable")
     }
 
     /// The server's address.
@@ -229,6 +233,13 @@ impl Host {
         command
     }
 
+    /// Runs a shell's commands on this host, which must end well.
+    pub fn sh(&self, commands: &str) {
+        let mut command = self.command("sh");
+        command.args(["-ec", commands]);
+        output_of(command);
+    }
+
     /// Starts `xwarp` with these arguments.
     pub fn start(&self, arguments: &str) -> Running {
         let mut command = self.command(Hosts::command_file());
@@ -332,6 +343,13 @@ impl Host {
         let listed = output_of(command);
         let each = listed.lines().filter_map(|line| line.split_once(": on"));
         each.map(|(name, _)| name.trim().to_owned()).collect()
+    }
+
+    /// Sets how many queues the host's interface has: `rx 2`, for instance.
+    pub fn set_channels(&self, channels: &str) {
+        let mut command = self.command("ethtool");
+        command.args(["-L", DEV]).args(channels.split_whitespace());
+        output_of(command);
     }
 
     /// Switches features of an interface off, by ethtool's names.

@@ -12,10 +12,10 @@ use xwarp_driver::IoError;
 use xwarp_driver::net::{InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState};
 use xwarp_tcp::Instant;
 
+use super::changes::changes;
+use super::questions::{HostQuestion, WantedPort};
 use super::{Engine, EngineState};
-use crate::model::{
-    AsyncEventKind, ConnectError, EventResource, Host, HostError, ListenKey, LocalPort,
-};
+use crate::model::{AsyncEventKind, ConnectError, EventResource, Host, HostError, LocalPort};
 use crate::queues::Ending;
 
 /// How long an address may take to come back after the link. The kernel takes IPv6 addresses away from an interface that is set down. Later
@@ -23,20 +23,6 @@ use crate::queues::Ending;
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long whoever watches the interface may take to say why the kernel refuses it.
 const DOUBT: Duration = Duration::from_millis(500);
-
-/// A port that a listener wants.
-#[derive(Clone, Copy, Debug)]
-pub struct WantedPort {
-    key: ListenKey,
-    local: SocketAddr,
-}
-
-impl WantedPort {
-    /// Address and port.
-    pub fn local(&self) -> SocketAddr {
-        self.local
-    }
-}
 
 /// See the module.
 #[derive(Default)]
@@ -53,8 +39,8 @@ pub(super) struct Interface {
     awaited: Vec<IpAddr>,
     /// When they are given up.
     timeout: Option<Instant>,
-    /// Ports that listeners want at addresses which the host has got.
-    wanted: VecDeque<WantedPort>,
+    /// Ports that listeners want at addresses which the host has got, and next hops that are in doubt.
+    questions: VecDeque<HostQuestion>,
     /// What the kernel has refused, and when that is taken for the interface's end.
     doubt: Option<(Instant, String)>,
     /// Where it is said why the engine does nothing any more.
@@ -88,15 +74,29 @@ impl Interface {
             || self.doubt.as_ref().is_some_and(|(until, _)| *until <= now)
     }
 
-    /// True if a listener wants a port.
-    pub(super) fn wants_port(&self) -> bool {
-        !self.wanted.is_empty()
+    /// True if there is something to ask the host.
+    pub(super) fn has_questions(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// Has the host be asked, if there is one, after what waits already.
+    pub(super) fn ask(&mut self, question: HostQuestion) {
+        if self.host.is_some() {
+            self.questions.push_back(question);
+        }
+    }
+
+    /// Nobody need ask for next hops any more.
+    pub(super) fn forget_paths(&mut self) {
+        (self.questions).retain(|question| matches!(question, HostQuestion::Port(_)));
     }
 
     /// When to look at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let doubt = self.doubt.as_ref().map(|(until, _)| *until);
-        [self.timeout, doubt].into_iter().flatten().min()
+        // One question is asked in a turn.
+        let asks = self.has_questions().then_some(Instant::ORIGIN);
+        [self.timeout, doubt, asks].into_iter().flatten().min()
     }
 
     /// Whether the host had an address and has lost it.
@@ -188,33 +188,19 @@ impl Engine {
             self.device.stack.readmit(address);
             self.listen_at(address);
         }
+        if was.as_ref().is_some_and(|was| was.paths != state.paths) {
+            self.doubt_all_paths();
+        }
         if let Some(was) = was.filter(|_| self.speaks()) {
-            self.say_changes(&was, state);
+            for change in changes(self.interface.name(), &was, state) {
+                log::warn!("{change}");
+            }
         }
     }
 
     /// Whether it is this engine that says what all engines learn.
     fn speaks(&self) -> bool {
         self.index == 0
-    }
-
-    /// One sentence for each change that somebody may wonder about later.
-    fn say_changes(&self, was: &InterfaceState, is: &InterfaceState) {
-        let name = self.interface.name();
-        match (was.up, is.up) {
-            (true, false) => log::warn!(
-                "{name} is down: nothing is sent or received, and connections wait until it is up again, or their user timeout"
-            ),
-            (false, true) => log::warn!("{name} is up again"),
-            (true, true) | (false, false) => {}
-        }
-        if was.mtu != is.mtu {
-            let (before, now) = (was.mtu, is.mtu);
-            log::warn!("{name} has an MTU of {now} now, no more of {before}");
-        }
-        if was.mac != is.mac {
-            log::warn!("{name} has the Ethernet address {} now", is.mac);
-        }
     }
 
     /// The host has lost addresses: their connections end, and nobody listens there until they are back.
@@ -234,13 +220,13 @@ impl Engine {
     fn listen_at(&mut self, address: IpAddr) {
         let missing = self.listeners.missing_at(address);
         let wanted = missing.map(|(key, local)| WantedPort { key, local });
-        self.interface.wanted.extend(wanted);
+        (self.interface.questions).extend(wanted.map(HostQuestion::Port));
     }
 
-    /// A port that a listener wants at an address which the host has got. Whoever turns the engine asks the host for it, and then
-    /// calls [`give_port`](Self::give_port).
-    pub fn take_wanted_port(&mut self) -> Option<WantedPort> {
-        self.interface.wanted.pop_front()
+    /// What the engine wants to know of its host. Whoever turns the engine asks, and then calls [`give_port`](Self::give_port) or
+    /// [`give_path`](Self::give_path).
+    pub fn take_question(&mut self) -> Option<HostQuestion> {
+        self.interface.questions.pop_front()
     }
 
     /// The host's answer for a port that was wanted.

@@ -150,6 +150,7 @@ impl Engine {
                 self.owners.remove(&conn);
                 self.forget_incoming(key);
             }
+            Event::Doubtful(conn) => self.doubt_path(conn),
             Event::Incoming { .. } | Event::Connected(_) | Event::Writable(_) => {}
         }
     }

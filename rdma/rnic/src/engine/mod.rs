@@ -4,6 +4,7 @@
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
 mod broken;
+mod changes;
 mod deadlines;
 mod events;
 mod interface;
@@ -13,6 +14,7 @@ mod listeners;
 mod moving;
 mod next_hops;
 mod qp_table;
+mod questions;
 mod queue_pairs;
 mod srq;
 mod streaming;
@@ -35,9 +37,9 @@ use crate::queues::{Change, Door, InCommon};
 use crate::stags::StagTable;
 use crate::tables::{Commons, CqTable, SrqTable};
 
-pub use interface::WantedPort;
 pub use listeners::{Clients, IncomingRequest};
 pub use moving::MovingQp;
+pub use questions::{DoubtfulPath, HostQuestion, WantedPort};
 
 use deadlines::Deadlines;
 use interface::Interface;
@@ -211,7 +213,10 @@ impl Engine {
                 self.device.discard_unread(conn);
                 self.device.stack.close(conn, self.device.now);
             }
-            Event::Connected(_) | Event::Writable(_) | Event::Closed { .. } => {}
+            Event::Connected(_)
+            | Event::Writable(_)
+            | Event::Doubtful(_)
+            | Event::Closed { .. } => {}
         }
     }
 

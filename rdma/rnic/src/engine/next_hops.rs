@@ -1,15 +1,67 @@
-//! Next hops that connections wait for: whoever turns the engine asks the host for them, and gives the answers here.
+//! Next hops that connections wait for, or that are in doubt: whoever turns the engine asks the host for them, and gives the answers here.
+
+use xwarp_driver::net::MacAddr;
+use xwarp_tcp::ConnId;
 
 use super::Engine;
-use crate::model::{ConnectError, NextHopSearch};
+use super::questions::{DoubtfulPath, HostQuestion};
+use crate::model::{ConnectError, HostError, NextHopSearch};
 use crate::tables::{SearchId, Searcher};
 
+/// Paths in doubt.
 impl Engine {
-    /// True while whoever turns the engine is to [open a port](Self::take_wanted_port) or has not seen
+    /// The peer of a connection is silent.
+    pub(super) fn doubt_path(&mut self, conn: ConnId) {
+        self.ask_for_path(conn, true);
+    }
+
+    /// Routes or neighbours of the host have changed.
+    pub(super) fn doubt_all_paths(&mut self) {
+        self.interface.forget_paths();
+        let conns: Vec<ConnId> = self.owners.keys().copied().collect();
+        for conn in conns {
+            self.ask_for_path(conn, false);
+        }
+    }
+
+    fn ask_for_path(&mut self, conn: ConnId, silent: bool) {
+        let Some(found) = self.device.stack.conn(conn) else {
+            return;
+        };
+        let path = DoubtfulPath {
+            conn,
+            local: found.local_addr(),
+            remote: found.peer_addr(),
+            silent,
+        };
+        // To itself, the host has no next hop.
+        if path.local.ip() != path.remote.ip() {
+            self.interface.ask(HostQuestion::Path(path));
+        }
+    }
+
+    /// The host's answer for a path that was in doubt. Where the host knows none at the moment, the connection keeps its own.
+    pub fn give_path(&mut self, path: &DoubtfulPath, answer: Result<Option<[u8; 6]>, HostError>) {
+        let (now, remote) = (self.device.now, path.remote);
+        match answer {
+            Ok(Some(mac)) => {
+                if self.device.stack.set_next_hop(path.conn, mac, now) {
+                    log::debug!("the next hop to {remote} is {} now", MacAddr(mac));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => log::debug!("the next hop to {remote} stays: {error}"),
+        }
+    }
+}
+
+/// Searches.
+impl Engine {
+    /// True while whoever turns the engine is to [ask its host](Self::take_question) or has not seen
     /// [a search](Self::take_begun_search).
     #[inline]
     pub fn asks_host(&self) -> bool {
-        self.interface.wants_port() || self.device.searches.has_begun()
+        self.interface.has_questions() || self.device.searches.has_begun()
     }
 
     /// True while a connection waits for its next hop.

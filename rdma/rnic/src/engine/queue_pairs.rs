@@ -59,8 +59,10 @@ impl Engine {
 
     /// TCP reports something of a queue pair's connection.
     pub(super) fn on_qp_event(&mut self, key: usize, event: Event) {
-        if let Event::Closed { conn, .. } = event {
-            self.owners.remove(&conn);
+        match event {
+            Event::Closed { conn, .. } => drop(self.owners.remove(&conn)),
+            Event::Doubtful(conn) => return self.doubt_path(conn),
+            _ => {}
         }
         self.with_qp(key, |qp, device| match event {
             Event::Readable(_) => qp.handle_readable(device),
@@ -72,7 +74,7 @@ impl Engine {
                 qp.handle_peer_closed(device);
             }
             Event::Closed { reason, .. } => qp.handle_closed(reason, device),
-            Event::Incoming { .. } => {}
+            Event::Incoming { .. } | Event::Doubtful(_) => {}
         });
     }
 

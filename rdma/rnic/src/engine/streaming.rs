@@ -197,6 +197,7 @@ impl Engine {
                 }
             }
             Event::Readable(conn) | Event::Writable(conn) => self.streams.wake(conn),
+            Event::Doubtful(conn) => self.doubt_path(conn),
             Event::Incoming { .. } => {}
         }
     }

@@ -44,6 +44,23 @@ pub trait Host: Send + Sync {
         timeout: Duration,
     ) -> Result<NextHop, HostError>;
 
+    /// Which Ethernet address leads from `local` to `remote` now, for a connection that there is already. `None` if the host does not know; it
+    /// asks the neighbour meanwhile, and [notifies](Self::monitor) when it knows. `silent`: the peer does not answer, so that the host is to ask
+    /// the neighbour whose address it believes to know, too. `Ok(None)`, the default: paths stay as they were.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_hop`](Self::next_hop).
+    fn present_hop(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        silent: bool,
+    ) -> Result<Option<[u8; 6]>, HostError> {
+        let _ = (local, remote, silent);
+        Ok(None)
+    }
+
     /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
     ///
     /// # Errors

@@ -139,7 +139,8 @@ impl HostilePeer {
                     talk.saw_fin = true;
                 }
             }
-            Event::Readable(_) | Event::Writable(_) | Event::Closed { .. } => {}
+            Event::Readable(_) | Event::Writable(_) | Event::Doubtful(_) | Event::Closed { .. } => {
+            }
         }
         self.read();
     }

@@ -57,6 +57,27 @@ fn data_arrives_whatever_becomes_of_the_link() {
     });
 }
 
+/// While it has an XDP program, igb takes more queues than there are sockets, and `virtio_net` takes no other number. Neither takes fewer.
+#[test]
+fn queues_that_are_added_cost_only_time() {
+    on_each_card(4, |card, guest| {
+        guest.set_queues(2);
+        let running = begin_perf(guest, "--engine thread", RUN);
+        for end in End::BOTH {
+            let set = |queues| format!("ethtool -L {} combined {queues}", end.dev());
+            guest.run(end, &format!("! {}", set(1)));
+            let more = match card {
+                Card::Igb => format!("{}; sleep {}; {}", set(4), AWAY.as_secs(), set(2)),
+                Card::Virtio => format!("! {}", set(4)),
+            };
+            guest.run(end, &more);
+        }
+        let client = verified(running);
+        let said = client.stderr.contains("4 receive queues now, no more of 2");
+        assert_eq!(said, card == Card::Igb, "{card:?}: {client}");
+    });
+}
+
 /// Both ends end by themselves, each with one sentence.
 fn both_end((server, client): (Running, Running)) -> [String; 2] {
     [server, client].map(|running| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xwarp::error::{ConnectError, ListenError, RnicEnded};
 use xwarp::event::{AsyncEventKind, EventResource};
 use xwarp::{Opcode, QpConfig, QpState};
-use xwarp_driver::net::InterfaceEnd;
+use xwarp_driver::net::{InterfaceEnd, MacAddr};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{
     Done, Host, KIB, MIB, Side, Sim, SimEnd, Target, later_address, network, pattern,
@@ -259,4 +259,48 @@ fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
     let segments = sim.a().rnic().counters().unwrap().tcp.segments_out - before;
     let least = MIB.div_ceil(600 - 52) as u64;
     assert!(segments >= least, "{segments} of at least {least}");
+}
+
+/// Where B is in the end.
+const MOVED: [u8; 6] = [2, 0, 0, 0, 9, 2];
+
+/// Has B get another Ethernet address, twice. It takes frames for the last one before the present one, too, but for no other.
+fn move_peer(sim: &mut Sim) {
+    for mac in [[2, 0, 0, 0, 9, 1], MOVED] {
+        sim.b().change_interface(|link| link.mac = MacAddr(mac));
+        sim.run_for(Duration::from_micros(1));
+    }
+}
+
+fn rerouted(sim: &Sim) -> u64 {
+    sim.a().rnic().counters().unwrap().tcp.rerouted
+}
+
+#[test]
+fn next_hop_that_has_changed_in_silence_is_asked_for_after_timeouts() {
+    let (mut sim, mut a, _b, target) = writing();
+    sim = sim.expecting(&["drop_other_station"]);
+    move_peer(&mut sim);
+    sim.run_for(Duration::from_secs(20));
+    assert_eq!(a.sends(), [], "A sends to where B was");
+    let address = Side::B.address();
+    sim.a().neighbours().set(address, MOVED);
+    sim.run_for(Duration::from_secs(70));
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::write(1, MIB)]);
+    assert_eq!(target.to_vec(), pattern(MIB));
+    assert_eq!(rerouted(&sim), 1);
+}
+
+#[test]
+fn next_hop_is_asked_for_at_once_when_the_host_says_that_paths_have_changed() {
+    let (mut sim, mut a, _b, target) = writing();
+    sim = sim.expecting(&["drop_other_station"]);
+    move_peer(&mut sim);
+    sim.a().neighbours().set(Side::B.address(), MOVED);
+    sim.a().change_interface(|link| link.paths += 1);
+    sim.run_for(Duration::from_millis(500));
+    assert_eq!(a.sends(), [Done::write(1, MIB)]);
+    assert_eq!(target.to_vec(), pattern(MIB));
+    assert_eq!(rerouted(&sim), 1);
 }

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::thread;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
-use xwarp::config::{NicConfig, Progress, Queues};
+use xwarp::config::{NicConfig, Progress, Queues, XdpMode};
 use xwarp::{CompletionQueue, Opcode, QpConfig, Rnic, RnicConfig};
 use xwarp_system_tests::{DEV, Host, Hosts, Shape, TIMEOUT, eventually};
 use xwarp_test_kit::{End, needs_root, next_success, pattern_of};
@@ -29,8 +30,8 @@ fn hosts() -> Hosts {
     hosts
 }
 
-fn open(host: &Host, queues: Queues) -> Rnic {
-    let nic = NicConfig::default().queues(queues).engines(Some(2));
+fn open(host: &Host, nic: NicConfig) -> Rnic {
+    let nic = nic.engines(Some(2));
     let config = RnicConfig::default().nic(nic).progress(Progress::Thread);
     host.run(|| Rnic::open(DEV, &config)).expect("an RNIC")
 }
@@ -68,28 +69,21 @@ fn unserved(host: &Host) -> u64 {
     count.as_u64().expect("a count")
 }
 
-/// The kernel, which knows nothing of the connections, would reset them.
-#[test]
-fn connections_outlive_frames_at_queues_that_nobody_serves() {
-    needs_root!();
-    let hosts = hosts();
-    let served = Queues::Some {
-        first: 0,
-        count: SERVED,
-    };
-    let rnics = [open(&hosts.a, Queues::All), open(&hosts.b, served)];
+/// Messages arrive on all connections, though frames come to queues that nobody serves from `spread` until `gather`. The kernel, which knows
+/// nothing of the connections, would reset them.
+fn outlive(hosts: &Hosts, rnics: &[Rnic; 2], spread: impl FnOnce(), gather: impl FnOnce()) {
     let mut cqs = rnics
         .each_ref()
         .map(|rnic| rnic.create_cq(256).expect("a queue"));
-    let [mut near, far] = connect(&hosts, &rnics, &cqs);
-    hosts.spread_over(MOST);
+    let [mut near, far] = connect(hosts, rnics, &cqs);
+    spread();
     for (id, end) in (0..).zip(&mut near) {
         end.post(end.send(id, LEN));
     }
     eventually("frames come to a queue that nobody serves", || {
         unserved(&hosts.b) > 0
     });
-    hosts.spread_over(SERVED);
+    gather();
     for _ in 0..CONNECTIONS {
         assert_eq!(next_success(&mut cqs[1]).opcode, Opcode::Receive);
         assert_eq!(next_success(&mut cqs[0]).opcode, Opcode::Send);
@@ -98,4 +92,76 @@ fn connections_outlive_frames_at_queues_that_nobody_serves() {
         let same = end.sink.bytes().to_vec() == pattern_of(id, LEN as usize);
         assert!(same, "connection {id}");
     }
+}
+
+#[test]
+fn connections_outlive_frames_at_queues_that_nobody_serves() {
+    needs_root!();
+    let hosts = hosts();
+    let served = Queues::Some {
+        first: 0,
+        count: SERVED,
+    };
+    let nic = NicConfig::default();
+    let rnics = [
+        open(&hosts.a, nic.clone()),
+        open(&hosts.b, nic.queues(served)),
+    ];
+    outlive(
+        &hosts,
+        &rnics,
+        || hosts.spread_over(MOST),
+        || hosts.spread_over(SERVED),
+    );
+}
+
+/// In generic mode, as with the drivers of most NICs, queues that are added have the program. Those of veth in native mode do not.
+#[test]
+fn connections_outlive_queues_that_are_added_under_them() {
+    needs_root!();
+    let hosts = hosts();
+    hosts.b.set_channels(&format!("rx {SERVED}"));
+    let nic = NicConfig::default();
+    let rnics = [
+        open(&hosts.a, nic.clone()),
+        open(&hosts.b, nic.mode(Some(XdpMode::Generic))),
+    ];
+    let spread = || {
+        hosts.b.set_channels(&format!("rx {MOST}"));
+        hosts.spread_over(MOST);
+    };
+    let gather = || {
+        hosts.spread_over(SERVED);
+        hosts.b.set_channels(&format!("rx {SERVED}"));
+    };
+    outlive(&hosts, &rnics, spread, gather);
+}
+
+#[test]
+fn change_of_the_queues_is_said_and_traffic_goes_on() {
+    needs_root!();
+    let hosts = hosts();
+    hosts.b.set_channels(&format!("rx {SERVED}"));
+    let mut server = hosts
+        .b
+        .start(&format!("ping --dev {DEV} --persistent --quiet"));
+    server.line("waiting for a client at ");
+    let mut client = hosts
+        .a
+        .start("ping 10.77.0.2 --count 1000000 --interval 5ms");
+    let mut pinged = 0;
+    for (channels, says) in [
+        (MOST, "eth1 has 4 receive queues now, no more of 2: "),
+        (SERVED, "eth1 has 2 receive queues now, no more of 4: "),
+    ] {
+        hosts.b.set_channels(&format!("rx {channels}"));
+        eventually(says, || server.complained().contains(says));
+        pinged += 100;
+        client.line(&format!("ping {pinged:5}  verified "));
+    }
+    assert!(server.complained().contains("`ethtool -L eth1 rx 2`"));
+    client.signal(Signal::SIGINT);
+    client.finish().exited(1);
+    server.signal(Signal::SIGINT);
+    server.finish().exited(1);
 }

@@ -20,6 +20,7 @@ mod matrix;
 mod metadata;
 mod offloads;
 mod opened;
+mod paths;
 mod pinging;
 mod polling;
 mod printing;
