@@ -15,7 +15,7 @@ use crate::inline::Bell;
 use crate::rings::Rings;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
-    CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory,
+    CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory, QpId,
     ResizeError, RnicUnavailable, WorkCompletion,
 };
 use xwarp_rnic::queues::Arm;
@@ -176,6 +176,28 @@ impl CompletionQueue {
         self.rings.replace(consumers, &mut self.backlog);
         self.entries = entries;
         Ok(())
+    }
+
+    /// Drops the completions of a queue pair that was destroyed, which would be polled else, and returns their number. Those of others stay in
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
+    pub fn discard(&mut self, qp: QpId) -> Result<usize, RnicUnavailable> {
+        self.control.check_open()?;
+        let is_of_it = |entry: &Cqe| entry.completion.qp == qp;
+        if self.rings.has(is_of_it) {
+            self.rings.set_aside(&mut self.backlog);
+        }
+        let before = self.backlog.len();
+        self.backlog.retain(|entry| {
+            if is_of_it(entry) {
+                self.control.slots().free(entry.slots);
+            }
+            !is_of_it(entry)
+        });
+        Ok(before - self.backlog.len())
     }
 
     /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.

@@ -82,6 +82,24 @@ impl Rings {
         others.map(|ring| ring.entries.slots()).sum()
     }
 
+    /// Whether a completion is there that is as `wanted` says.
+    pub(crate) fn has(&mut self, wanted: impl Fn(&Cqe) -> bool) -> bool {
+        let mut all = self.others.iter_mut().chain([&mut self.current]);
+        all.any(|ring| {
+            let there = ring.entries.slots();
+            let chunk = ring.entries.read_chunk(there);
+            chunk.is_ok_and(|chunk| {
+                let (first, second) = chunk.as_slices();
+                first.iter().chain(second).any(&wanted)
+            })
+        })
+    }
+
+    /// Appends all completions that are there to `backlog`.
+    pub(crate) fn set_aside(&mut self, backlog: &mut VecDeque<Cqe>) {
+        backlog.extend(std::iter::from_fn(|| self.pop()));
+    }
+
     fn all(&self) -> impl Iterator<Item = &Ring> {
         self.others.iter().chain([&self.current])
     }
@@ -96,7 +114,7 @@ impl Rings {
         backlog: &mut VecDeque<Cqe>,
     ) {
         for (engine, entries) in rings.enumerate() {
-            backlog.extend(std::iter::from_fn(|| self.pop()));
+            self.set_aside(backlog);
             let mut all = self.others.iter_mut().chain([&mut self.current]);
             if let Some(ring) = all.find(|ring| ring.engine == engine) {
                 ring.entries = entries;
@@ -201,6 +219,19 @@ mod tests {
         rings.pass(1);
         assert_eq!(rings.next_run(2).1, 1, "12 waits for 3");
         assert_eq!(rest(&mut rings), [11, 2, 3, 12]);
+    }
+
+    #[test]
+    fn completions_of_all_engines_are_looked_at_and_set_aside_in_order() {
+        let (mut engines, mut rings) = rings(&Arc::new(CqShared::new()));
+        put(&mut engines[0], [1, 2]);
+        put(&mut engines[1], [11]);
+        let is = |number| move |entry: &Cqe| entry.completion.wr_id == WrId(number);
+        let mut backlog = VecDeque::new();
+        assert_eq!([rings.has(is(3)), rings.has(is(11))], [false, true]);
+        rings.set_aside(&mut backlog);
+        assert_eq!(numbers(backlog), [1, 11, 2]);
+        assert_eq!(rest(&mut rings), [0; 0]);
     }
 
     /// The queue pair moves from engine 0, which has the new ring already, to engine 1, which still has the former one.

@@ -40,7 +40,13 @@ impl Local {
             }
             Ok(())
         })?;
-        self.qps.destroy(qp)?;
+        let gone = self.qps.destroy(qp)?;
+        for cq in gone.cqs {
+            // One that is destroyed meanwhile has no completions.
+            if let Ok(cq) = self.cq(cq) {
+                cq.discard(gone.id);
+            }
+        }
         self.watcher.tell_end(qp);
         Ok(())
     }

@@ -345,7 +345,7 @@ impl Backend for Local {
     }
 
     fn create_qp(&self, request: &QpRequest) -> Result<NewQp> {
-        self.qps.insert(self.new_qp(request)?, request.all_signaled)
+        self.qps.insert(self.new_qp(request)?, request)
     }
 
     fn set_reads(&self, qp: QpHandle, ird: Option<u16>, ord: Option<u16>) -> Result<()> {

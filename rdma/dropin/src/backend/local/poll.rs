@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
+use xwarp::attr::QpId;
 use xwarp::completion::Arm;
 use xwarp::error::TermCode;
 use xwarp::{CompletionQueue, CompletionStatus, Opcode, WorkCompletion};
@@ -69,6 +70,15 @@ impl CqPort for Arc<Cq> {
 }
 
 impl Cq {
+    /// Drops what a queue pair has completed that is no more. Libraries of InfiniBand do so, and programs count on it: libfabric frees what the
+    /// completion would lead to.
+    pub(super) fn discard(&self, qp: QpId) {
+        let discarded = self.queue.lock().as_mut().map(|queue| queue.discard(qp));
+        if let Some(Err(error)) = discarded {
+            log::debug!("completions went with the RNIC: {error}");
+        }
+    }
+
     /// Polls whatever there is, after a turn of the engine if there is nothing.
     #[inline(never)]
     fn poll_any(&self, places: &mut [ibv_wc]) -> Result<u32> {

@@ -14,7 +14,7 @@ use super::owned::Owned;
 use super::post::Posts;
 use super::table::Table;
 use crate::backend::connections::Depths;
-use crate::backend::{NewQp, QpHandle, QpRequest, QpStatus, QpView};
+use crate::backend::{CqHandle, NewQp, QpHandle, QpRequest, QpStatus, QpView};
 use crate::entry::{Result, lock};
 
 /// All queue pairs of an RNIC.
@@ -23,10 +23,17 @@ pub(super) struct QueuePairs {
     handles: Mutex<FxHashMap<QpId, QpHandle>>,
 }
 
-/// A queue pair and what posts to it.
+/// A queue pair, what posts to it, and where it completes.
 struct Entry {
     qp: QueuePair,
     posts: Owned<Posts>,
+    cqs: [CqHandle; 2],
+}
+
+/// What is left of a queue pair that was destroyed: the name by which its completions are known, and where they are.
+pub(super) struct Gone {
+    pub(super) id: QpId,
+    pub(super) cqs: [CqHandle; 2],
 }
 
 /// How a queue pair is created. Programs of InfiniBand register the sink of a Read without a remote right. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may send first (RFC 6581).
@@ -56,13 +63,14 @@ impl QueuePairs {
     }
 
     /// Takes a queue pair in. What posts is taken out of it, to be called without the verbs' lock.
-    pub(super) fn insert(&self, mut qp: QueuePair, all_signaled: bool) -> Result<NewQp> {
+    pub(super) fn insert(&self, mut qp: QueuePair, request: &QpRequest) -> Result<NewQp> {
         let id = qp.id();
         let path = qp.take_data_path().map_err(|_never| Errno::EINVAL)?;
         let (sends, recvs) = path.split();
-        let port = Arc::new(Posts::new(sends, recvs, all_signaled));
+        let port = Arc::new(Posts::new(sends, recvs, request.all_signaled));
+        let cqs = [request.send_cq, request.recv_cq];
         let posts = Owned::new(&port);
-        let handle = QpHandle(self.table.insert(Entry { qp, posts })?);
+        let handle = QpHandle(self.table.insert(Entry { qp, posts, cqs })?);
         lock(&self.handles).insert(id, handle);
         Ok(NewQp {
             handle,
@@ -136,21 +144,22 @@ impl QueuePairs {
         })
     }
 
-    pub(super) fn destroy(&self, qp: QpHandle) -> Result<()> {
-        let mut identity = None;
-        self.table.destroy(qp.0, |Entry { qp, posts }| {
+    pub(super) fn destroy(&self, qp: QpHandle) -> Result<Gone> {
+        let mut gone = None;
+        self.table.destroy(qp.0, |Entry { qp, posts, cqs }| {
             let id = qp.id();
-            let ended = (qp.destroy()).map_err(|refused| {
-                let qp = *refused.object;
-                let kept = Entry { qp, posts };
-                (refused.error.errno(), Some(Box::new(kept)))
-            });
-            identity = ended.is_ok().then_some(id);
-            ended
+            match qp.destroy() {
+                Ok(()) => gone = Some(Gone { id, cqs }),
+                Err(refused) => {
+                    let qp = *refused.object;
+                    let kept = Entry { qp, posts, cqs };
+                    return Err((refused.error.errno(), Some(Box::new(kept))));
+                }
+            }
+            Ok(())
         })?;
-        if let Some(id) = identity {
-            lock(&self.handles).remove(&id);
-        }
-        Ok(())
+        let gone = gone.ok_or(Errno::EINVAL)?;
+        lock(&self.handles).remove(&gone.id);
+        Ok(gone)
     }
 }

@@ -5,7 +5,7 @@ use std::ptr;
 
 use nix::errno::Errno;
 
-use super::testbed::{Bed, Host, await_readable, is_readable, request};
+use super::testbed::{Bed, Host, await_readable, is_readable, qp_attr, request};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SOLICITED, IBV_WC_SUCCESS, IBV_WR_RDMA_READ,
@@ -14,6 +14,7 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{ibv_recv_wr, ibv_send_wr, ibv_wc};
 use crate::verbs::cq::{ibv_create_cq, ibv_resize_cq};
 use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
+use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp};
 
 /// Takes what has completed; the names.
 fn taken(host: &Host) -> Vec<u64> {
@@ -133,6 +134,29 @@ fn solicited_event_is_asked_for_and_only_that_is_told() {
     assert_eq!(bed.a.post_send(&mut wr), 0);
     await_event(&bed.b);
     assert_eq!(bed.b.success().wr_id, 2);
+    bed.end();
+}
+
+/// libfabric frees an endpoint when it has destroyed the queue pair, and then polls.
+#[test]
+fn what_a_destroyed_queue_pair_has_completed_is_not_polled_any_more() {
+    let bed = Bed::new();
+    let [gone, peer] =
+        [&bed.a, &bed.b].map(|host| ibv_create_qp(host.pd, Some(&mut qp_attr(host.cq))));
+    bed.connect(gone, peer);
+    let notify = bed.a.ops().req_notify_cq.expect("a slot");
+    let post = bed.a.ops().post_send.expect("a slot");
+    for (wr_id, qp) in [(1, gone), (2, bed.a.qp), (3, gone)] {
+        assert_eq!(notify(bed.a.cq, 0), 0);
+        let mut piece = [bed.a.sge(0, 8)];
+        let mut wr = request(wr_id, IBV_WR_RDMA_WRITE, &mut piece);
+        wr.wr = bed.b.remote(0);
+        assert_eq!(post(qp, &raw mut wr, None), 0);
+        await_event(&bed.a);
+    }
+    assert_eq!([ibv_destroy_qp(gone), ibv_destroy_qp(peer)], [0; 2]);
+    assert_eq!(taken(&bed.a), [2]);
+    assert!(taken(&bed.a).is_empty());
     bed.end();
 }
 

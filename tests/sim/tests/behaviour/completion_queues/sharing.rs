@@ -49,6 +49,33 @@ fn queue_that_is_just_large_enough_loses_nothing() {
     assert!(!a.send_cq().overflowed() && !a.recv_cq().overflowed());
 }
 
+#[test]
+fn completions_of_a_destroyed_queue_pair_are_discarded_and_others_stay() {
+    let mut sim = sim();
+    let config = QpConfig::default();
+    let mut cq = sim.a().rnic().create_cq(16).unwrap();
+    let ends = [(); 2].map(|()| {
+        let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
+        a.qp = sim.a().pd().create_qp(&config, &cq, &cq).unwrap();
+        sim.connect(&mut a, &mut b);
+        (0..4).for_each(|i| b.post_recv(i, 1));
+        (a, b)
+    });
+    let [(mut gone, _peer), (mut other, _other_peer)] = ends;
+    for i in 0..4 {
+        gone.post_send(i, b"x");
+        other.post_send(10 + i, b"x");
+        sim.run_until_idle();
+    }
+    let id = gone.qp.id();
+    gone.qp.destroy().unwrap();
+    assert_eq!(cq.discard(id), Ok(4));
+    assert_eq!(cq.discard(id), Ok(0));
+    let polled = std::iter::from_fn(|| cq.poll().unwrap());
+    let polled: Vec<u64> = polled.map(|completion| completion.wr_id.0).collect();
+    assert_eq!(polled, [10, 11, 12, 13]);
+}
+
 /// Unsignaled work completes after all if it is flushed, so that it counts, too.
 #[test]
 fn queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {

@@ -1,7 +1,7 @@
 //! Messages of several queue pairs take buffers of a shared receive queue in their order of arrival (verbs draft §6.3.5).
 
 use xwarp::work::Sgl;
-use xwarp::{QpState, RecvRequest, SendRequest, WrId};
+use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, WrId};
 use xwarp_sim_tests::{Done, Sim, for_each_seed};
 
 use super::{LEN, full, pairs, post, queue, sim};
@@ -97,6 +97,32 @@ fn slot_comes_back_with_every_completion_that_is_polled() {
             .unwrap();
         a.sends();
     }
+}
+
+#[test]
+fn slot_comes_back_with_every_completion_that_is_discarded() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 3, 0);
+    let (mut a, mut b) = pairs(&mut sim, &srq, 1).remove(0);
+    for id in 0..3 {
+        srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
+            .unwrap();
+        a.post(SendRequest::send(WrId(id), Sgl::new()));
+    }
+    sim.run_until_idle();
+    assert!(full(&mut srq));
+    let (send_cq, recv_cq) = b.cqs();
+    let config = QpConfig::default().recv_depth(0);
+    let next = (sim.b().pd()).create_qp_with_srq(&config, send_cq, recv_cq, &srq);
+    let gone = std::mem::replace(&mut b.qp, next.unwrap());
+    let id = gone.id();
+    gone.destroy().unwrap();
+    assert_eq!(b.recv_cq().discard(id), Ok(3));
+    for id in 0..3 {
+        srq.post_recv(RecvRequest::new(WrId(id), Sgl::new()))
+            .unwrap();
+    }
+    assert!(full(&mut srq));
 }
 
 #[test]
