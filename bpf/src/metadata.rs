@@ -30,6 +30,31 @@ impl RxMetadata {
     /// Bytes that the program writes in front of a frame.
     pub const BYTES: usize = 24;
 
+    /// Metadata of a frame that arrived at this time, and has no hash.
+    pub fn at(time: Duration) -> Self {
+        Self {
+            time: Some(time),
+            hash: None,
+        }
+    }
+
+    /// What the program writes of it. A time past the year 2554 is the last one before.
+    pub fn written(&self) -> [u8; Self::BYTES] {
+        let (headers, value) = self.hash.map_or((0, 0), |hash| (hash.headers, hash.value));
+        let nanoseconds = self.time.map_or(0, |time| time.as_nanos());
+        let time = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
+        let mut bytes = [0; Self::BYTES];
+        let words = [MARK, headers, value]
+            .into_iter()
+            .flat_map(u32::to_ne_bytes);
+        let all = words.chain([0; 4]).chain(time.to_ne_bytes());
+        bytes
+            .iter_mut()
+            .zip(all)
+            .for_each(|(byte, written)| *byte = written);
+        bytes
+    }
+
     /// Reads what is in front of a frame; `None` if the program wrote nothing there.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let (words, time) = bytes.split_last_chunk::<8>()?;
@@ -93,6 +118,16 @@ mod tests {
             all,
             "NIC time 5.000000007 s, RX hash 0x0badcafe (type 0x18)"
         );
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        let time = Some(Duration::from_nanos(7));
+        let (value, headers) = (0x0bad_cafe, 0x18);
+        for hash in [None, Some(RxHash { value, headers })] {
+            let metadata = RxMetadata { time, hash };
+            assert_eq!(RxMetadata::parse(&metadata.written()), Some(metadata));
+        }
     }
 
     /// A clock that stands at 0 and a hash of no header are what drivers say that have none.

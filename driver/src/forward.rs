@@ -5,6 +5,11 @@ macro_rules! forward {
     ($to:ident: $($method:ident),+ $(,)?) => {
         $( $crate::forward::forward!(@$method $to); )+
     };
+    (@receive $to:ident) => {
+        fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+            self.$to.receive(budget, out);
+        }
+    };
     (@recycle $to:ident) => {
         fn recycle(&mut self, frame: RxFrame) {
             self.$to.recycle(frame);

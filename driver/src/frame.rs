@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use xwarp_bpf::RxMetadata;
 
@@ -143,15 +144,27 @@ impl Frame {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
-    /// The `len` bytes in front of the first one; `None` if there are fewer that are this frame's.
-    fn in_front(&mut self, len: usize) -> Option<&mut [u8]> {
+    /// Where the `len` bytes in front of the first one begin; `None` if there are fewer that are this frame's.
+    fn front(&self, len: usize) -> Option<NonNull<u8>> {
         if len > self.arena.headroom {
             return None;
         }
         // SAFETY: `Arena::into_frames` has cut the frame with `headroom` bytes in front of it, which lie in the arena.
-        let start = unsafe { self.start.sub(len) };
+        Some(unsafe { self.start.sub(len) })
+    }
+
+    /// The `len` bytes in front of the first one; `None` if there are fewer that are this frame's.
+    fn in_front(&self, len: usize) -> Option<&[u8]> {
+        let start = self.front(len)?;
         // SAFETY: these bytes lie in the arena behind the end of the frame before. They are initialised, and as much this frame's alone as
-        // those of `bytes`; `&mut self` makes the access exclusive.
+        // those of `bytes`.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
+    }
+
+    /// Likewise, to write them.
+    fn in_front_mut(&mut self, len: usize) -> Option<&mut [u8]> {
+        let start = self.front(len)?;
+        // SAFETY: as for `in_front`, and `&mut self` makes the access exclusive.
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
@@ -182,12 +195,29 @@ impl RxFrame {
         self.frame
     }
 
-    /// Takes what the program has written in front of the frame. It is there once, so that a later frame's lack of it is noticed.
-    pub(crate) fn take_metadata(&mut self) -> Option<RxMetadata> {
+    /// When the frame arrived, by the NIC's clock; `None` if nobody asked for that, or the NIC's driver does not tell.
+    pub fn arrival(&self) -> Option<Duration> {
+        self.metadata()?.time
+    }
+
+    /// What is written in front of the frame; `None` if nothing is.
+    pub(crate) fn metadata(&self) -> Option<RxMetadata> {
         let written = self.frame.in_front(RxMetadata::BYTES)?;
-        let told = RxMetadata::parse((&*written).try_into().ok()?);
-        written.fill(0);
-        told
+        RxMetadata::parse(written.try_into().ok()?)
+    }
+
+    /// Writes metadata in front of the frame, as the program does.
+    pub(crate) fn describe(&mut self, metadata: &RxMetadata) {
+        if let Some(front) = self.frame.in_front_mut(RxMetadata::BYTES) {
+            front.copy_from_slice(&metadata.written());
+        }
+    }
+
+    /// Clears what is written in front of the frame, so that a later frame's lack of it is noticed.
+    pub(crate) fn clear_metadata(&mut self) {
+        if let Some(front) = self.frame.in_front_mut(RxMetadata::BYTES) {
+            front.fill(0);
+        }
     }
 }
 
@@ -457,29 +487,42 @@ mod tests {
             .unwrap()
             .into_frames(&[layout(6, 2, 10, 16)], 6);
         for (mark, frame) in (1..).zip(&mut frames) {
-            frame.in_front(6).unwrap().fill(mark);
+            frame.in_front_mut(6).unwrap().fill(mark);
             frame.bytes_mut(10).fill(mark);
         }
         for (mark, frame) in (1..).zip(&mut frames) {
-            assert_eq!(frame.in_front(6), Some(&mut [mark; 6][..]));
+            assert_eq!(frame.in_front(6), Some(&[mark; 6][..]));
             assert_eq!(frame.bytes(10), [mark; 10]);
             assert_eq!(frame.in_front(7), None);
         }
     }
 
-    /// A chunk that is received into again may hold what was written for the frame before.
     #[test]
-    fn metadata_is_taken_once() {
+    fn metadata_is_there_until_it_is_cleared() {
         let bytes = RxMetadata::BYTES;
         let lies = layout(bytes, 1, 8, bytes + 8);
         let (_, frames) = Arena::anonymous(64).unwrap().into_frames(&[lies], bytes);
         let mut frames = frames.into_iter().map(|frame| RxFrame::new(frame, 8));
         let mut frame = frames.next().unwrap();
-        assert_eq!(frame.take_metadata(), None);
-        let front = frame.frame.in_front(bytes).unwrap();
-        front[..4].copy_from_slice(&0x6d65_7461_u32.to_ne_bytes());
-        front[16] = 1;
-        assert!(frame.take_metadata().unwrap().time.is_some());
-        assert_eq!(frame.take_metadata(), None);
+        assert_eq!((frame.metadata(), frame.arrival()), (None, None));
+        let arrival = Duration::from_nanos(5_000_000_007);
+        frame.describe(&RxMetadata::at(arrival));
+        assert_eq!(frame.arrival(), Some(arrival));
+        assert_eq!(frame.arrival(), Some(arrival), "whoever asks again");
+        assert_eq!(frame[..], [0; 8], "the frame is as it was");
+        frame.clear_metadata();
+        assert_eq!((frame.metadata(), frame.arrival()), (None, None));
+    }
+
+    #[test]
+    fn frame_without_room_in_front_has_no_metadata() {
+        let (_, frames) = Arena::anonymous(64)
+            .unwrap()
+            .into_frames(&[layout(0, 1, 8, 8)], 0);
+        let mut frames = frames.into_iter().map(|frame| RxFrame::new(frame, 8));
+        let mut frame = frames.next().unwrap();
+        frame.describe(&RxMetadata::at(Duration::from_nanos(1)));
+        frame.clear_metadata();
+        assert_eq!(frame.arrival(), None);
     }
 }

@@ -5,6 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use xwarp_bpf::RxMetadata;
 
 use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
@@ -14,6 +17,8 @@ use crate::signal::Signal;
 /// A frame's room, if nothing else is said. It takes the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole
 /// cache line. Memory that is never written takes none.
 const ROOM: usize = 65_600;
+/// Bytes in front of a frame: a whole cache line, where metadata of its arrival has room.
+const HEADROOM: usize = 64;
 
 /// A [`PacketIo`] whose other end is a [`Wire`].
 pub struct MemoryIo {
@@ -51,6 +56,8 @@ struct Cable {
 struct Ends {
     sent: VecDeque<Vec<u8>>,
     arriving: VecDeque<Vec<u8>>,
+    /// When each of them arrived by the NIC's clock, from the first on that has a time.
+    times: Option<VecDeque<Option<Duration>>>,
     /// Raised while there is something in `arriving`.
     arrival: Option<Arc<Signal>>,
     icmp: VecDeque<Icmp>,
@@ -71,6 +78,22 @@ impl Ends {
         bytes
     }
 
+    /// The next frame to be put on arrives then.
+    fn put_time(&mut self, arrival: Duration) {
+        let earlier = self.arriving.len();
+        let times = self.times.get_or_insert_with(|| vec![None; earlier].into());
+        times.push_back(Some(arrival));
+    }
+
+    /// Writes in front of the frame that was just taken off when it arrived, if that is told.
+    #[cold]
+    fn describe(&mut self, frame: Option<&mut RxFrame>) {
+        let time = self.times.as_mut().and_then(VecDeque::pop_front).flatten();
+        if let (Some(time), Some(frame)) = (time, frame) {
+            frame.describe(&RxMetadata::at(time));
+        }
+    }
+
     /// Takes the buffer of a frame that was received.
     fn keep(&mut self, bytes: Vec<u8>) {
         if self.buffers.len() < BUFFERS {
@@ -88,6 +111,22 @@ impl Wire {
     /// Lets a frame arrive, after those that are waiting already.
     pub fn deliver(&self, frame: Vec<u8>) {
         let mut ends = self.ends();
+        if let Some(times) = &mut ends.times {
+            times.push_back(None);
+        }
+        self.put_on(ends, frame);
+    }
+
+    /// Likewise, with the time that the NIC tells. A frame in the place of one with a time has its own only behind
+    /// [`Described`](crate::Described).
+    pub fn deliver_at(&self, frame: Vec<u8>, arrival: Duration) {
+        let mut ends = self.ends();
+        ends.put_time(arrival);
+        self.put_on(ends, frame);
+    }
+
+    #[inline]
+    fn put_on(&self, mut ends: MutexGuard<'_, Ends>, frame: Vec<u8>) {
         ends.arriving.push_back(frame);
         self.0.arrives.store(true, Ordering::Release);
         if let Some(arrival) = &ends.arrival {
@@ -148,14 +187,15 @@ impl MemoryIo {
     ///
     /// [`io::Error`]: no memory is left for the frames.
     pub fn with_room(frames: usize, room: usize) -> io::Result<(Self, Wire)> {
-        let (arena, free) = Arena::anonymous(frames * room)?.into_frames(
+        let stride = HEADROOM + room;
+        let (arena, free) = Arena::anonymous(frames * stride)?.into_frames(
             &[Layout {
-                first: 0,
+                first: HEADROOM,
                 count: frames,
                 capacity: room,
-                stride: room,
+                stride,
             }],
-            0,
+            HEADROOM,
         );
         let wire = Wire::default();
         let io = Self {
@@ -266,15 +306,18 @@ impl PacketIo for MemoryIo {
         };
         if !self.up {
             ends.arriving.clear();
+            ends.times = None;
         }
         for _ in 0..budget.min(ends.arriving.len()) {
             let Some(bytes) = ends.arriving.pop_front() else {
                 break;
             };
             let (pool, counters) = (&mut self.pool, &mut self.counters);
-            if let Some(frame) = accept(&bytes, self.room, pool, counters) {
-                out.push(frame);
+            let mut frame = accept(&bytes, self.room, pool, counters);
+            if ends.times.is_some() {
+                ends.describe(frame.as_mut());
             }
+            out.extend(frame);
             ends.keep(bytes);
         }
         if ends.arriving.is_empty() {

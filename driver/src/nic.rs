@@ -14,6 +14,7 @@ use xwarp_bpf::Buffers;
 use crate::attach::{self, AttachError, Attachment, Lasting, XdpMode};
 use crate::board::StateBoard;
 use crate::busy_poll::{self, BusyPollError, Polling};
+use crate::described::Described;
 use crate::net::{
     self, Interface, InterfaceError, InterfaceWatch, LinkLayer, MacAddr, NetlinkError,
     Notifications, Watched,
@@ -59,6 +60,8 @@ pub struct NicConfig {
     pub region_bytes: usize,
     /// A pcapng file to write every frame to.
     pub capture: Option<PathBuf>,
+    /// Whether completions have the time at which the NIC received what raised them (`WorkCompletion::timestamp`).
+    pub timestamps: bool,
     /// How engines learn that frames have arrived. Busy polling changes two settings of the device until the interface is closed. If the
     /// process is killed they stay, unless somebody else puts them back, as the command `xwarp` does.
     pub polling: Polling,
@@ -99,6 +102,7 @@ impl Default for NicConfig {
             frames: 4096,
             region_bytes: 64 << 20,
             capture: None,
+            timestamps: false,
             polling: Polling::Interrupts,
         }
     }
@@ -159,6 +163,13 @@ impl NicConfig {
     #[must_use]
     pub fn capture(mut self, capture: Option<PathBuf>) -> Self {
         self.capture = capture;
+        self
+    }
+
+    /// Sets whether completions have the time at which the NIC received what raised them.
+    #[must_use]
+    pub fn timestamps(mut self, timestamps: bool) -> Self {
+        self.timestamps = timestamps;
         self
     }
 
@@ -280,6 +291,11 @@ pub enum NicError {
     /// The AF_XDP socket of the queue could not be opened.
     #[error(transparent)]
     Queue(#[from] OpenQueueError),
+    /// The NIC does not tell when frames arrive, which was demanded.
+    #[error(
+        "{0} tells no program when frames arrive, so completions would have no times: do without them, or use a NIC and a native mode that have `rx-timestamp` (`xwarp doctor {0}`)"
+    )]
+    NoTimestamps(String),
     /// The interface cannot be polled, which was demanded.
     #[error(transparent)]
     BusyPoll(#[from] BusyPollError),
@@ -321,7 +337,7 @@ impl Nic {
     /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::NoEthernet`], [`NicError::NoSuchQueues`]: the interface is unknown or does not suit.
     /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
     /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
-    /// - [`NicError::BusyPoll`]: the interface cannot be polled, which was demanded.
+    /// - [`NicError::BusyPoll`], [`NicError::NoTimestamps`]: it cannot be polled, or tells no times of arrival, which was demanded.
     /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
     /// - [`NicError::Capture`]: the capture file cannot be written.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
@@ -340,7 +356,7 @@ impl Nic {
         let watched = watched(&interface, &attachment);
         let info = describe(interface, queues, &attachment, &open);
         let steering = Steering::begin(attachment, &open)?;
-        let mut ios = open.into_ios().map_err(NicError::Descriptors)?;
+        let mut ios = ios_of(open, &info)?;
         let mut capture = None;
         if let Some(path) = &config.capture {
             ios = tapped(ios, capture.insert(Capture::begin(path, name)?));
@@ -362,6 +378,9 @@ fn served(interface: &Interface, config: &NicConfig) -> Result<ServedQueues, Nic
     if config.polling == Polling::Busy {
         busy_poll::check(interface, queues.served.clone())?;
     }
+    if config.timestamps && !net::tells_arrivals(interface)? {
+        return Err(NicError::NoTimestamps(interface.name.clone()));
+    }
     Ok(queues)
 }
 
@@ -382,9 +401,12 @@ fn attach(
     queues: &ServedQueues,
 ) -> Result<Attachment, NicError> {
     let (index, name, frames) = (interface.index, &interface.name, interface.frames());
-    // Only a capture has room for what the driver tells of frames, and asking costs time for each of them.
-    let describes = config.capture.is_some();
+    // Asking the driver costs time for each frame, so only somebody who has room for what it tells does.
+    let describes = config.capture.is_some() || config.timestamps;
     let attachment = Attachment::open(index, name, config.mode, frames, describes)?;
+    if config.timestamps && !attachment.describes() {
+        return Err(NicError::NoTimestamps(name.clone()));
+    }
     if attachment.found() && queues.is_part() {
         claim(interface).map_err(|error| match error {
             NicError::InUse(name) => NicError::Served(name),
@@ -437,6 +459,16 @@ fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
         region_bytes: config.region_bytes,
         node: net::memory_node(interface),
     }
+}
+
+/// The queues, those of each engine as one, whose frames have metadata if the program writes that.
+fn ios_of(open: OpenQueues, info: &NicInfo) -> Result<Vec<Box<dyn PacketIo>>, NicError> {
+    let ios = open.into_ios().map_err(NicError::Descriptors)?;
+    if !info.rx_metadata {
+        return Ok(ios);
+    }
+    let described = |io| Box::new(Described::new(io)) as Box<dyn PacketIo>;
+    Ok(ios.into_iter().map(described).collect())
 }
 
 /// The queues, with a capture of their frames.

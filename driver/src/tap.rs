@@ -206,9 +206,8 @@ impl PacketIo for Tap {
         let before = out.len();
         self.inner.receive(budget, out);
         let (time, mut file) = (now(), self.capture.file());
-        for frame in &mut out[before..] {
-            let metadata = frame.take_metadata();
-            file.record(frame, time, metadata);
+        for frame in &out[before..] {
+            file.record(frame, time, frame.metadata());
         }
     }
 

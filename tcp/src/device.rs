@@ -46,6 +46,16 @@ pub(crate) struct Device {
     unflushed: bool,
     /// Frames to the own interface come back.
     turns_back: bool,
+    small: SmallSegments,
+}
+
+/// What becomes of received segments of few bytes that wait behind others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SmallSegments {
+    /// They are copied, so that they need no frame each.
+    Copied,
+    /// They stay in their frames, which have their times of arrival.
+    Kept,
 }
 
 impl Device {
@@ -73,6 +83,7 @@ impl Device {
             memory: 0,
             unflushed: false,
             turns_back: false,
+            small: SmallSegments::Copied,
         }
     }
 
@@ -112,6 +123,16 @@ impl Device {
         self.io.set_up(up);
         let was_up = std::mem::replace(&mut self.up, up);
         up && !was_up
+    }
+
+    /// Has bytes that come in order stay in their frames, however few, so that their times of arrival are known.
+    pub(crate) fn keep_small_segments(&mut self) {
+        self.small = SmallSegments::Kept;
+    }
+
+    #[inline]
+    pub(crate) fn keeps_small_segments(&self) -> bool {
+        self.small == SmallSegments::Kept
     }
 
     /// Has frames to the own interface come back, from now on.

@@ -21,6 +21,8 @@ use crate::output::complain;
 const DEVICES: &str = "XWARP_DEV";
 /// Has the library print what the RNIC has counted, when it is closed, and what is left at the exit.
 const STATS: &str = "XWARP_STATS";
+/// Asks the library for the NIC's times in completions.
+const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
 /// Where the loader looks for libraries first.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// The library, and one of the names that programs ask for it by.
@@ -40,6 +42,9 @@ pub(crate) struct RunArgs {
     /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
     #[arg(long)]
     stats: bool,
+    /// Have completions of the later kind tell when the NIC received them (`ibv_wc_read_completion_ts`), where its driver tells that
+    #[arg(long)]
+    timestamps: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -56,8 +61,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(named) = &named {
         command.env(DEVICES, named);
     }
-    if args.stats {
-        command.env(STATS, "1");
+    let asked = [(args.stats, STATS), (args.timestamps, TIMESTAMPS)];
+    for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
+        command.env(variable, "1");
     }
     complain(format_args!("{}", devices(named.as_deref())?));
     if args.fix_offloads {

@@ -36,7 +36,9 @@ pub use ethtool::{
     switch_offloads_on,
 };
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
-pub(crate) use hardware::{directory, memory_node, queues_of_one_napi, zero_copy_rings};
+pub(crate) use hardware::{
+    directory, memory_node, queues_of_one_napi, tells_arrivals, zero_copy_rings,
+};
 pub use interface::{
     Interface, InterfaceError, LinkLayer, MacAddr, addresses_of, interface_by_name,
     interface_with_address, interfaces,

@@ -53,6 +53,7 @@ pub struct Rnic {
     backlog: usize,
     pbl_mode: PblMode,
     capture: Option<Capture>,
+    timestamps: bool,
 }
 
 impl Rnic {
@@ -129,6 +130,9 @@ impl Rnic {
             Engine::new(stack, config.mpa, stags, &commons, (index, door))
         };
         let mut engines: Vec<Engine> = engines.enumerate().map(new).collect();
+        if config.nic.timestamps {
+            engines.iter_mut().for_each(Engine::stamp_completions);
+        }
         attend(&mut engines, &wakings, &host, &ending);
         let parts = Parts {
             commons,
@@ -145,12 +149,18 @@ impl Rnic {
             backlog: config.backlog.max(1),
             pbl_mode: config.pbl_mode,
             capture: None,
+            timestamps: config.nic.timestamps,
         })
     }
 
     #[cfg(any(feature = "fault-injection", feature = "tokio"))]
     pub(crate) fn control(&self) -> &Arc<Control> {
         &self.control
+    }
+
+    /// Whether completions may have times: they were asked for ([`NicConfig::timestamps`](crate::config::NicConfig)).
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps
     }
 
     /// The interface and the XDP mode in effect; `None` without a network interface.

@@ -245,6 +245,12 @@ impl Conn {
         self.receive.queue().len()
     }
 
+    /// When the NIC received the frame that has the `count`-th byte to be read, by its own clock. `None` if that was not asked for, the NIC
+    /// does not tell, or the bytes had to be copied while they waited for others.
+    pub fn arrival(&self, count: usize) -> Option<Duration> {
+        self.receive.queue().arrival(count)
+    }
+
     pub(crate) fn readable<'a>(&'a self, want: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
         self.receive.queue().readable(want, joined)
     }

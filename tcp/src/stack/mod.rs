@@ -339,6 +339,11 @@ impl Stack {
         *self.device.counters()
     }
 
+    /// Has [`Conn::arrival`] know of small segments, too, where the interface tells when frames arrive. Each takes a frame until it is read.
+    pub fn keep_arrivals(&mut self) {
+        self.device.keep_small_segments();
+    }
+
     /// One turn: receives up to `budget` frames, runs the timers that are due, transmits what can be sent, and flushes. Returns
     /// how much there was to do; 0 means idle. Everything received is acknowledged once per turn and connection.
     pub fn step(&mut self, now: Instant, budget: usize) -> Result<usize, IoError> {

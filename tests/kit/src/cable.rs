@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use xwarp::Rnic;
 use xwarp_driver::Wire;
@@ -23,6 +24,25 @@ impl Cable {
             carry(&b, &a);
         })
     }
+
+    /// Joins two interfaces, whose NICs tell when frames arrive: the first at [`FIRST_ARRIVAL`](Self::FIRST_ARRIVAL), each later one a
+    /// microsecond after the one before.
+    pub fn telling_times(a: Wire, b: Wire) -> Self {
+        let mut time = Self::FIRST_ARRIVAL;
+        let mut carry = move |from: &Wire, to: &Wire| {
+            while let Some(frame) = from.take_sent() {
+                to.deliver_at(frame, time);
+                time += Duration::from_micros(1);
+            }
+        };
+        Self::carrying(move || {
+            carry(&a, &b);
+            carry(&b, &a);
+        })
+    }
+
+    /// When the first frame arrives on a cable that tells times, by the NIC's clock.
+    pub const FIRST_ARRIVAL: Duration = Duration::from_secs(5_000_000);
 
     /// Joins two interfaces of several queues each.
     pub fn between_queues([a, b]: [(Queues, Wire); 2]) -> Self {
@@ -71,7 +91,11 @@ impl MemoryRnics {
     /// Opens what `of` says for either side.
     pub fn open(of: impl Fn(Side) -> MemoryRnic) -> Self {
         let [(a, at_a), (b, at_b)] = Side::BOTH.map(|side| of(side).open());
-        let cable = Cable::new(at_a, at_b);
+        let cable = if a.has_timestamps() {
+            Cable::telling_times(at_a, at_b)
+        } else {
+            Cable::new(at_a, at_b)
+        };
         Self { a, b, cable }
     }
 }

@@ -7,7 +7,7 @@ use xwarp::config::Progress;
 use xwarp::error::OpenError;
 use xwarp::sim::{FixedHost, Host, RegionPool};
 use xwarp::{Rnic, RnicConfig};
-use xwarp_driver::{MemoryIo, PacketIo, Wire};
+use xwarp_driver::{Described, MemoryIo, PacketIo, Wire};
 use xwarp_tcp::StackConfig;
 
 use crate::{Queues, Side};
@@ -152,9 +152,14 @@ impl MemoryRnic {
     /// The same, where the process may lack what an engine needs.
     pub fn try_open(self) -> Result<(Rnic, Wire), OpenError> {
         let (io, wire) = MemoryIo::new(self.frames).expect("memory");
-        let io = announce_if(self.announced, io);
+        let io = Box::new(announce_if(self.announced, io));
+        let io: Box<dyn PacketIo> = if self.config.nic.timestamps {
+            Box::new(Described::new(io))
+        } else {
+            io
+        };
         let rnic = Rnic::with_io(
-            Box::new(io),
+            io,
             &self.stack,
             self.host,
             self.regions.unwrap_or_else(|| area_of(REGION_AREA)),

@@ -87,6 +87,12 @@ pub(crate) fn queues_of_one_napi(interface: &Interface) -> Result<Vec<u32>, Netl
     netdev::queues_of_one_napi(interface.index)
 }
 
+/// Whether the driver of `interface` names the time of arrival among what it tells programs.
+pub(crate) fn tells_arrivals(interface: &Interface) -> Result<bool, NetlinkError> {
+    let features = netdev::xdp_features(interface.index)?;
+    Ok(features.is_some_and(|features| features.has(XdpFeature::RxTimestamp)))
+}
+
 /// The directory of `interface` in sysfs, if that is mounted for its network namespace.
 pub(crate) fn directory(interface: &Interface) -> Option<PathBuf> {
     Directory::of(interface).map(Directory::into_path)

@@ -173,7 +173,7 @@ c_structs! {
         224 read_slid: Option<extern "C" fn(*mut ibv_cq_ex) -> u32>,
         232 read_sl: Option<extern "C" fn(*mut ibv_cq_ex) -> u8>,
         240 read_dlid_path_bits: Option<extern "C" fn(*mut ibv_cq_ex) -> u8>,
-        248 read_completion_ts: Unused,
+        248 read_completion_ts: Option<extern "C" fn(*mut ibv_cq_ex) -> u64>,
         256 read_cvlan: Unused,
         264 read_flow_tag: Unused,
         272 read_tm_info: Unused,

@@ -17,7 +17,7 @@ use crate::entry::Result;
 
 #[cfg(any(test, feature = "testbed"))]
 pub(crate) use local::testbed;
-pub(crate) use local::{limits, open};
+pub(crate) use local::{limits, open, times_are_wanted};
 
 use connections::Connections;
 use single::Single;
@@ -233,6 +233,8 @@ pub(crate) trait SrqPort: Send + Sync {
 pub(crate) trait CqPort: Send + Sync {
     /// Takes completions, up to as many as there are places, and returns their number.
     fn poll(&self, places: &mut [ibv_wc]) -> Result<u32>;
+    /// Takes a completion, if there is one, and its time: nanoseconds by the NIC's clock, or 0.
+    fn poll_timed(&self, place: &mut ibv_wc) -> Result<Option<u64>>;
     /// Asks for a notice of the next completion, or of the next solicited one.
     fn arm(&self, solicited_only: bool) -> Result<()>;
 }
@@ -241,6 +243,9 @@ pub(crate) trait CqPort: Send + Sync {
 pub(crate) trait Backend: Connections + Send + Sync {
     /// Ends it, whatever its objects are doing.
     fn close(&self);
+
+    /// Whether completions have the NIC's times.
+    fn has_times(&self) -> bool;
 
     fn alloc_pd(&self) -> Result<PdHandle>;
     fn dealloc_pd(&self, pd: PdHandle) -> Result<()>;

@@ -24,7 +24,14 @@ pub(crate) struct Cq {
     channel: Option<Arc<Object<Channel>>>,
     watched: Arc<Watched>,
     /// The completion that `ibv_start_poll` or `ibv_next_poll` has taken, until `ibv_end_poll`.
-    pub(super) current: Turn<ibv_wc>,
+    pub(super) current: Turn<Taken>,
+}
+
+/// A completion that is polled by one call for each thing that it tells.
+pub(super) struct Taken {
+    pub(super) completion: ibv_wc,
+    /// When the NIC received what raised it, in nanoseconds; 0 if nobody knows.
+    pub(super) time: u64,
 }
 
 impl Kind for Cq {
@@ -83,7 +90,10 @@ pub(crate) fn create(
         port,
         channel: on,
         watched,
-        current: Turn::new(ibv_wc::zeroed()),
+        current: Turn::new(Taken {
+            completion: ibv_wc::zeroed(),
+            time: 0,
+        }),
     };
     Ok(body.publish(&abi))
 }

@@ -6,11 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 
-use super::cq::{self, Cq};
+use super::context::Context;
+use super::cq::{self, Cq, Taken};
 use crate::abi::numbers::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_WC_EX_SUPPORTED,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
 };
-use crate::abi::verbs::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr, ibv_wc};
+use crate::abi::verbs::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
 use crate::entry::{Result, always, returns, sets};
 use crate::object::Object;
 
@@ -24,41 +26,47 @@ fn living<'a>(cq: *mut ibv_cq_ex) -> Result<&'a Object<Cq>> {
 }
 
 /// What the completion that was taken last tells.
-fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&ibv_wc) -> T) -> T {
+fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Taken) -> T) -> T {
     always(T::default(), || {
         let read = living(cq)?.body().current.with(|current| what(current));
         Ok(read.unwrap_or_default())
     })
 }
 
-/// Takes the next completion into `place`; ENOENT if there is none.
-fn next(cq: &Object<Cq>, place: &mut ibv_wc) -> Result<()> {
-    if cq.body().port().poll(slice::from_mut(place))? == 0 {
+/// Takes the next completion into `place`, with its time if that is wanted; ENOENT if there is none.
+fn next<const TIMED: bool>(cq: &Object<Cq>, place: &mut Taken) -> Result<()> {
+    let (port, completion) = (cq.body().port(), &mut place.completion);
+    if TIMED {
+        place.time = port.poll_timed(completion)?.ok_or(Errno::ENOENT)?;
+    } else if port.poll(slice::from_mut(completion))? == 0 {
         return Err(Errno::ENOENT);
     }
-    cq.with_abi(|abi| (abi.wr_id, abi.status) = (place.wr_id, place.status));
+    cq.with_abi(|abi| (abi.wr_id, abi.status) = (completion.wr_id, completion.status));
     Ok(())
 }
 
 /// Begins a poll, for which other threads wait. One that finds nothing is over at once.
-extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: Option<&ibv_poll_cq_attr>) -> c_int {
+extern "C" fn start_poll<const TIMED: bool>(
+    cq: *mut ibv_cq_ex,
+    attr: Option<&ibv_poll_cq_attr>,
+) -> c_int {
     returns(|| {
         let Some(ibv_poll_cq_attr { comp_mask: 0 }) = attr else {
             return Err(Errno::EINVAL);
         };
         let cq = living(cq)?;
         let current = &cq.body().current;
-        let taken = current.begin(|place| next(cq, place));
+        let taken = current.begin(|place| next::<TIMED>(cq, place));
         taken.inspect_err(|_nothing| {
             current.end(|_place| ());
         })
     })
 }
 
-extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+extern "C" fn next_poll<const TIMED: bool>(cq: *mut ibv_cq_ex) -> c_int {
     returns(|| {
         let cq = living(cq)?;
-        let taken = cq.body().current.with(|place| next(cq, place));
+        let taken = cq.body().current.with(|place| next::<TIMED>(cq, place));
         taken.unwrap_or(Err(Errno::EINVAL))
     })
 }
@@ -74,7 +82,7 @@ extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 macro_rules! reads {
     ($($name:ident: $type:ty = $field:ident,)*) => { $(
         extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
-            read(cq, |completion| completion.$field.into())
+            read(cq, |taken| taken.completion.$field.into())
         }
     )* };
 }
@@ -92,6 +100,11 @@ reads! {
     read_dlid_path_bits: u8 = dlid_path_bits,
 }
 
+/// In nanoseconds by the NIC's clock; 0 for a completion that nothing has arrived for.
+extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    read(cq, |taken| taken.time)
+}
+
 /// When it is read, not when it completed: no device has stamped it.
 extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -99,8 +112,8 @@ extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
 }
 
 fn fill(abi: &mut ibv_cq_ex) {
-    abi.start_poll = Some(start_poll);
-    abi.next_poll = Some(next_poll);
+    abi.start_poll = Some(start_poll::<false>);
+    abi.next_poll = Some(next_poll::<false>);
     abi.end_poll = Some(end_poll);
     abi.read_opcode = Some(read_opcode);
     abi.read_vendor_err = Some(read_vendor_err);
@@ -113,6 +126,25 @@ fn fill(abi: &mut ibv_cq_ex) {
     abi.read_sl = Some(read_sl);
     abi.read_dlid_path_bits = Some(read_dlid_path_bits);
     abi.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+fn fill_timed(abi: &mut ibv_cq_ex) {
+    fill(abi);
+    abi.start_poll = Some(start_poll::<true>);
+    abi.next_poll = Some(next_poll::<true>);
+    abi.read_completion_ts = Some(read_completion_ts);
+}
+
+/// Refuses times where completions have none.
+fn check_times(context: *mut ibv_context) -> Result<()> {
+    let context = Object::<Context>::find(context)?;
+    if context.body().backend()?.has_times() {
+        return Ok(());
+    }
+    log::warn!(
+        "completions have no times, as nobody asked for them when the RNIC was opened: run the program by `xwarp run --timestamps`"
+    );
+    Err(Errno::EOPNOTSUPP)
 }
 
 /// `ibv_create_cq_ex(3)`: sets errno.
@@ -134,6 +166,11 @@ pub(super) extern "C" fn create_cq_ex(
         if attr.comp_vector != 0 {
             return Err(Errno::EINVAL);
         }
+        let timed = attr.wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP != 0;
+        if timed {
+            check_times(context)?;
+        }
+        let fill = if timed { fill_timed } else { fill };
         let made = cq::create(context, attr.cqe, attr.cq_context, attr.channel, fill)?;
         Ok(made.cast())
     })

@@ -20,7 +20,7 @@ use crate::abi::verbs::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr,
     ibv_query_device_ex_input, ibv_values_ex,
 };
-use crate::backend::limits;
+use crate::backend::{limits, times_are_wanted};
 use crate::entry::{Result, always, returns, sets_status};
 use crate::object::Object;
 
@@ -179,7 +179,10 @@ pub extern "C" fn ibv_query_device(
     })
 }
 
-/// `ibv_query_device_ex(3)`: returns the error number. Nothing that it adds is supported.
+/// The clock of completion times, in kHz: they are nanoseconds.
+const CLOCK: u64 = 1_000_000;
+
+/// `ibv_query_device_ex(3)`: returns the error number. Of what it adds, there are times of completions for whom asks for them.
 pub(super) extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -195,6 +198,9 @@ pub(super) extern "C" fn query_device_ex(
         let mut all = ibv_device_attr_ex::zeroed();
         all.orig_attr = device_attributes(context)?;
         all.phys_port_cnt_ex = PORT;
+        if times_are_wanted() {
+            (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
+        }
         write_part(&all, attr.cast(), size)
     })
 }

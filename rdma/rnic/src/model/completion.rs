@@ -1,6 +1,7 @@
 //! Work completions (verbs draft §8.1.3, §9.5.2).
 
 use std::fmt;
+use std::time::Duration;
 
 use xwarp_iwarp::{AccessError, Stag};
 
@@ -194,8 +195,25 @@ pub struct WorkCompletion {
     pub solicited: bool,
     /// Immediate Data was received: it is here, and the buffer is as it was.
     pub immediate: Option<[u8; 8]>,
-    /// What was in the peer's memory before the Atomic Operation, as a number.
-    pub original: Option<u64>,
+    pub(crate) detail: Detail,
+}
+
+/// What else a completion tells: one thing, as there is room for one in a cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Detail {
+    #[default]
+    Nothing,
+    /// What was in the peer's memory before the Atomic Operation.
+    Original(u64),
+    /// When the NIC received what has raised the completion.
+    Arrival(Duration),
+}
+
+impl Detail {
+    /// That of an arrival whose time is known, or none.
+    pub(crate) fn of_arrival(time: Option<Duration>) -> Self {
+        time.map_or(Self::Nothing, Self::Arrival)
+    }
 }
 
 impl WorkCompletion {
@@ -216,7 +234,7 @@ impl WorkCompletion {
             invalidated: None,
             solicited: false,
             immediate: None,
-            original: None,
+            detail: Detail::Nothing,
         }
     }
 
@@ -224,6 +242,26 @@ impl WorkCompletion {
     pub fn empty() -> Self {
         let (opcode, status) = (Opcode::Send, CompletionStatus::Flushed);
         Self::new(WrId(0), QpId::new(0, 0), opcode, status, 0)
+    }
+
+    /// What was in the peer's memory before the Atomic Operation, as a number.
+    pub fn original(&self) -> Option<u64> {
+        match self.detail {
+            Detail::Original(original) => Some(original),
+            Detail::Nothing | Detail::Arrival(_) => None,
+        }
+    }
+
+    /// When the NIC received the end of the message that completed this receive, or of the response that completed this Read, by its own
+    /// clock. That clock may be another than the host's.
+    ///
+    /// `None` unless times were asked for when the RNIC was opened (`NicConfig::timestamps`). Other work requests have none. Nor has a message
+    /// whose time the NIC has not told, or that was copied while it waited for bytes in front of it.
+    pub fn timestamp(&self) -> Option<Duration> {
+        match self.detail {
+            Detail::Arrival(time) => Some(time),
+            Detail::Nothing | Detail::Original(_) => None,
+        }
     }
 
     /// True if the work was done.

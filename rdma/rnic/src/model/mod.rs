@@ -22,6 +22,7 @@ mod stream;
 mod work;
 
 pub use attributes::{DequeuingModel, RnicAttributes};
+pub(crate) use completion::Detail;
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
 pub use error::{

@@ -124,6 +124,9 @@ impl FullOperation<'_> {
         } = device;
         let (mut any, mut want) = (false, 1);
         loop {
+            if tables.cqs.stamps() {
+                tables.cqs.note_arrival(tcp.arrival(want));
+            }
             let bytes = tcp.readable(want);
             if bytes.len() < want {
                 return (any, Ok(()));
@@ -191,6 +194,9 @@ impl FullOperation<'_> {
         #[cfg(feature = "fault-injection")]
         if self.injected.is_pending() {
             return (0, Ok(()));
+        }
+        if tables.cqs.stamps() {
+            return (0, Ok(())); // runs tell no times
         }
         if deframer.has_markers() {
             self.place_run::<true>(deframer, bytes, tables)
@@ -377,6 +383,7 @@ impl FullOperation<'_> {
         let invalidated = read.sink_to_invalidate().map_or(Ok(()), |stag| {
             tables.stags.change().invalidate_local(user, stag)
         });
+        read.set_arrival(tables.cqs.arrival());
         read.end(invalidated.err().unwrap_or(CompletionStatus::Success));
         invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))?;
         self.work.complete_sends(tables.cqs)?;

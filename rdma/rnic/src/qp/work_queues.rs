@@ -13,7 +13,7 @@ use super::new_qp::Receives;
 use super::receive_buffers::{ReceiveBuffers, Source};
 use super::stream::Stream;
 use crate::model::{
-    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, Sge,
+    CompletionStatus, CqId, Detail, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, Sge,
     WorkCompletion, WrId,
 };
 use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
@@ -34,8 +34,8 @@ pub(super) struct InFlight {
     invalidate: Option<Stag>,
     /// Where an Atomic Operation's result goes.
     sink: Option<Sge>,
-    /// An Atomic Operation's result.
-    original: Option<u64>,
+    /// An Atomic Operation's result, or when a Read was answered.
+    detail: Detail,
     /// How it has ended, if it has.
     outcome: Option<CompletionStatus>,
 }
@@ -51,7 +51,7 @@ impl InFlight {
             awaits_response: operation.awaits_response(),
             invalidate: operation.sink_to_invalidate(),
             sink: operation.result_sink(),
-            original: None,
+            detail: Detail::Nothing,
             outcome: None,
         }
     }
@@ -63,8 +63,13 @@ impl InFlight {
 
     /// Notes the result of an Atomic Operation; where it goes, too.
     pub(super) fn set_original(&mut self, original: u64) -> Option<Sge> {
-        self.original = Some(original);
+        self.detail = Detail::Original(original);
         self.sink
+    }
+
+    /// Notes when a Read was answered, if that is known.
+    pub(super) fn set_arrival(&mut self, arrival: Detail) {
+        self.detail = arrival;
     }
 
     /// The peer has answered: it ends with this.
@@ -325,7 +330,7 @@ impl WorkQueues {
     fn completion(&self, ended: &InFlight, status: CompletionStatus) -> WorkCompletion {
         let (wr_id, opcode, byte_len) = (ended.wr_id, ended.opcode, ended.byte_len);
         WorkCompletion {
-            original: ended.original,
+            detail: ended.detail,
             ..WorkCompletion::new(wr_id, self.qp, opcode, status, byte_len)
         }
     }
@@ -341,6 +346,7 @@ impl WorkQueues {
         };
         let ended = (ended.wr_id(), ended.slots);
         let mut entry = self.receive_entry(ended, CompletionStatus::Success);
+        entry.completion.detail = cqs.arrival();
         describe(&mut entry.completion);
         let pushed = cqs.push(self.recv_cq, entry);
         pushed.map_err(|CqFull| CqOverflow::Receive)

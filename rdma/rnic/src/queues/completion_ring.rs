@@ -19,6 +19,9 @@ pub struct Cqe {
     pub slots: SlotKey,
 }
 
+/// An entry takes one cache line.
+const _: () = assert!(size_of::<Cqe>() == 64);
+
 impl Cqe {
     /// It wakes also those who wait for solicited completions only (verbs draft §8.2.5).
     #[inline]

@@ -1,11 +1,14 @@
 //! The engine's ends of all completion queues.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rtrb::Producer;
 
 use super::commons::Commons;
-use crate::model::{AsyncEvent, AsyncEventKind, CqId, EventResource, HandlerId, ResizeError};
+use crate::model::{
+    AsyncEvent, AsyncEventKind, CqId, Detail, EventResource, HandlerId, ResizeError,
+};
 use crate::queues::{CqPlace, CqSink, Cqe, EventQueue, EventTarget, Pushed, SlotKey, SlotTable};
 
 /// A completion did not fit into its queue.
@@ -23,6 +26,10 @@ pub struct CqTable {
     commons: Arc<Commons>,
     /// Whose table it is.
     engine: usize,
+    /// Completions have the time at which the NIC received what raised them.
+    stamps: bool,
+    /// That of what is being received.
+    arrival: Detail,
 }
 
 impl CqTable {
@@ -34,7 +41,31 @@ impl CqTable {
             events,
             commons: Arc::clone(commons),
             engine,
+            stamps: false,
+            arrival: Detail::Nothing,
         }
+    }
+
+    /// Has completions of what is received have times from now on.
+    pub(crate) fn begin_stamping(&mut self) {
+        self.stamps = true;
+    }
+
+    /// Whether times of arrival are wanted.
+    #[inline]
+    pub(crate) fn stamps(&self) -> bool {
+        self.stamps
+    }
+
+    /// The bytes that are received next arrived then, as far as the NIC tells.
+    pub(crate) fn note_arrival(&mut self, time: Option<Duration>) {
+        self.arrival = Detail::of_arrival(time);
+    }
+
+    /// When the bytes that are being received arrived.
+    #[inline]
+    pub(crate) fn arrival(&self) -> Detail {
+        self.arrival
     }
 
     /// Create CQ: enters this engine's end of a new queue.

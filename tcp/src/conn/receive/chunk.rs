@@ -1,6 +1,7 @@
 //! Chunk of received bytes: part of a frame, or a copy if the frame is not worth keeping.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use xwarp_driver::RxFrame;
 
@@ -47,6 +48,14 @@ impl Chunk {
         match self {
             Self::Frame { frame, range } => frame.get(range.clone()).unwrap_or_default(),
             Self::Copied { bytes, begin } => bytes.get(*begin..).unwrap_or_default(),
+        }
+    }
+
+    /// When its frame arrived, by the NIC's clock. A copy has no time.
+    pub(crate) fn arrival(&self) -> Option<Duration> {
+        match self {
+            Self::Frame { frame, .. } => frame.arrival(),
+            Self::Copied { .. } => None,
         }
     }
 

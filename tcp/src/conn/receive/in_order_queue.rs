@@ -1,6 +1,7 @@
 //! In-order queue: received bytes that were not consumed yet.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::chunk::Chunk;
 use crate::device::Device;
@@ -57,6 +58,16 @@ impl InOrderQueue {
         joined
     }
 
+    /// When the frame arrived that has the `count`-th byte, by the NIC's clock.
+    pub(crate) fn arrival(&self, count: usize) -> Option<Duration> {
+        let mut end = 0;
+        let its = self.chunks.iter().find(|chunk| {
+            end += chunk.len();
+            end >= count
+        });
+        its?.arrival()
+    }
+
     /// Takes the first `n` bytes away; the frames go back.
     pub(crate) fn consume(&mut self, n: usize, device: &mut Device) {
         let mut left = n.min(self.len);
@@ -110,6 +121,32 @@ mod tests {
         assert_eq!(queue.readable(100, &mut joined), [2; 100]);
         queue.consume(999, &mut device);
         assert_eq!((queue.len(), queue.readable(0, &mut joined).len()), (0, 0));
+    }
+
+    #[test]
+    fn byte_has_the_time_of_its_frame_and_a_copy_none() {
+        let (mut io, wire) = MemoryIo::new(2).unwrap();
+        let [early, late] = [5, 9].map(Duration::from_secs);
+        for time in [early, late] {
+            wire.deliver_at(vec![0; 100], time);
+        }
+        let mut frames = Vec::new();
+        xwarp_driver::PacketIo::receive(&mut io, 2, &mut frames);
+        let mut device = Device::new(Box::new(io), 1500);
+        let mut queue = InOrderQueue::new();
+        for frame in frames {
+            queue.push(Chunk::Frame {
+                frame,
+                range: 50..100,
+            });
+        }
+        queue.push(copied(&[1; 10]));
+        let times = [1, 50, 51, 100, 101, 111].map(|count| queue.arrival(count));
+        let (early, late) = (Some(early), Some(late));
+        assert_eq!(times, [early, early, late, late, None, None]);
+        queue.consume(20, &mut device);
+        assert_eq!([30, 31].map(|count| queue.arrival(count)), [early, late]);
+        queue.clear(&mut device);
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod srq;
 mod startup;
 mod states;
 mod tasks;
+mod timestamps;
 mod transfer;
 mod verbs;
 mod work_queues;

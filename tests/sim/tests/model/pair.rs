@@ -36,7 +36,7 @@ impl Pair {
                 continue;
             }
             for (work, success) in self.ends[who].sends.complete(&completion) {
-                self.ended(who, &work, success, completion.original);
+                self.ended(who, &work, success, completion.original());
             }
         }
         most

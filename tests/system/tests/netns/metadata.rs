@@ -1,9 +1,15 @@
-//! Receive metadata: what the driver tells of a frame's arrival is in the capture.
+//! Receive metadata: what the driver tells of a frame's arrival is in the capture, and on demand in completions.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use xwarp_system_tests::{DEV, Hosts, PERF_PORT};
+use xwarp::config::{NicConfig, Progress, XdpMode};
+use xwarp::error::OpenError;
+use xwarp::{
+    Access, CompletionQueue, MemoryRegion, Opcode, QpConfig, QueuePair, RecvRequest, Rnic,
+    RnicConfig, SendRequest, WrId,
+};
+use xwarp_system_tests::{DEV, Host, Hosts, PERF_PORT, TIMEOUT, eventually};
 use xwarp_test_kit::needs_root;
 
 use crate::start_up::connect;
@@ -94,4 +100,76 @@ fn where_the_driver_is_not_asked_nothing_is_made_up() {
         let all: Vec<_> = run.received.iter().chain(&run.sent).collect();
         assert!(all.iter().all(|comment| comment.is_empty()), "{all:?}");
     }
+}
+
+/// An RNIC whose completions are to have times.
+fn timed(host: &Host, mode: XdpMode) -> Result<Rnic, OpenError> {
+    let nic = NicConfig::default()
+        .mode(Some(mode))
+        .region_bytes(1 << 20)
+        .timestamps(true);
+    let config = RnicConfig::default().nic(nic).progress(Progress::Thread);
+    host.run(|| Rnic::open(DEV, &config))
+}
+
+/// A queue pair, where it completes, and its memory.
+struct End {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+}
+
+impl End {
+    fn new(rnic: &Rnic) -> Self {
+        let (pd, cq) = (rnic.allocate_pd(), rnic.create_cq(8));
+        let (pd, cq) = (pd.expect("a domain"), cq.expect("a queue"));
+        let qp = pd.create_qp(&QpConfig::default(), &cq, &cq);
+        let both = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        Self {
+            qp: qp.expect("a queue pair"),
+            cq,
+            memory: pd.allocate(64, both).expect("memory"),
+        }
+    }
+}
+
+/// Two connected ends: the client's and the server's.
+fn connected(hosts: &Hosts, [a, b]: &[Rnic; 2]) -> [End; 2] {
+    let [mut client, mut server] = [a, b].map(End::new);
+    let at = (Hosts::SERVER, PERF_PORT).into();
+    let mut listener = hosts.b.run(|| b.listen(at)).expect("a port");
+    let begun = (hosts.a).run(|| client.qp.begin_connect(at, b"", TIMEOUT));
+    let mut request = None;
+    eventually("the client asks", || {
+        request = listener.try_accept().expect("a listener");
+        request.is_some()
+    });
+    let accepted = request.map(|request| request.accept(&mut server.qp, b""));
+    accepted.expect("a request").expect("a connection");
+    let answer = begun.expect("an attempt").wait();
+    answer.expect("an answer");
+    [client, server]
+}
+
+/// veth takes the question, and has no clock.
+#[test]
+fn completion_has_no_time_that_the_nic_has_not_told() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let refused = timed(&hosts.a, XdpMode::Generic).err();
+    let refused = refused.expect("the driver cannot be asked").to_string();
+    let why = "eth1 tells no program when frames arrive";
+    assert!(refused.contains(why), "{refused}");
+    assert!(hosts.a.program().is_none(), "nothing is left");
+    let rnics = [&hosts.a, &hosts.b].map(|host| timed(host, XdpMode::Native).expect("an RNIC"));
+    let asks = |rnic: &Rnic| rnic.info().is_some_and(|info| info.rx_metadata);
+    assert!(rnics.iter().all(asks));
+    let [mut client, mut server] = connected(&hosts, &rnics);
+    let into = RecvRequest::new(WrId(1), server.memory.local(0, 64));
+    server.qp.post_recv(into).expect("room");
+    let from = SendRequest::send(WrId(2), client.memory.local(0, 64));
+    client.qp.post_send(from).expect("room");
+    let done = server.cq.wait(TIMEOUT).expect("an RNIC");
+    let done = done.expect("a message");
+    assert_eq!((done.opcode, done.timestamp()), (Opcode::Receive, None));
 }

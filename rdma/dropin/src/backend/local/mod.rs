@@ -18,12 +18,13 @@ mod table;
 pub(crate) mod testbed;
 mod watcher;
 
+use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use xwarp::attr::{QpChange, RnicAttributes};
-use xwarp::config::Progress;
+use xwarp::config::{NicConfig, Progress};
 use xwarp::error::RefusedError;
 use xwarp::event::HandlerId;
 use xwarp::memory::PblMode;
@@ -75,6 +76,9 @@ struct Local {
 /// kernel of its host answers for it, with a RST.
 const KEEPALIVE: Duration = Duration::from_secs(3);
 
+/// Asks for the NIC's times in completions, where the NIC has them.
+const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
+
 /// What every device can do, open or not.
 pub(crate) fn limits() -> Limits {
     let rnic = RnicAttributes::new(PblMode::Page, RnicConfig::default().max_events);
@@ -92,9 +96,16 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
+/// Whether completions are to have the NIC's times: `XWARP_TIMESTAMPS` is set.
+pub(crate) fn times_are_wanted() -> bool {
+    env::var_os(TIMESTAMPS).is_some()
+}
+
 /// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.
 pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn Backend>> {
+    let nic = NicConfig::default().timestamps(times_are_wanted());
     let config = RnicConfig::default()
+        .nic(nic)
         .progress(Progress::Assisted)
         .keepalive(Some(KEEPALIVE));
     let rnic = Rnic::open(interface, &config).map_err(|error| {
@@ -278,6 +289,10 @@ impl Backend for Local {
         self.windows.destroy(mw.0, |window| {
             window.deallocate().map_err(|error| (error.errno(), None))
         })
+    }
+
+    fn has_times(&self) -> bool {
+        self.rnic.has_timestamps()
     }
 
     fn create_cq(

@@ -57,6 +57,17 @@ impl CqPort for Arc<Cq> {
         self.poll_any(places)
     }
 
+    fn poll_timed(&self, place: &mut ibv_wc) -> Result<Option<u64>> {
+        let mut queue = self.queue.lock();
+        let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
+        let mut time = None;
+        let taken = queue.poll_each(1, |completion| {
+            self.tell(completion, place);
+            time = Some(nanoseconds(completion));
+        });
+        taken.map(|_one| time).map_err(|error| error.errno())
+    }
+
     fn arm(&self, solicited_only: bool) -> Result<()> {
         let kind = if solicited_only {
             Arm::Solicited
@@ -117,6 +128,12 @@ impl Cq {
         place.status = status(completion, terminate);
         place.vendor_err = terminate.map_or(0, vendor_error);
     }
+}
+
+/// When the NIC received what has raised a completion; 0 if it has told nothing.
+fn nanoseconds(completion: &WorkCompletion) -> u64 {
+    let time = completion.timestamp().unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Layer, type and code of a Terminate (RFC 5040 §4.8), one in each byte.

@@ -52,8 +52,8 @@ mod pair {
     use std::net::SocketAddr;
     use std::sync::Mutex;
 
-    use xwarp::Listener;
-    use xwarp::config::Progress;
+    use xwarp::config::{NicConfig, Progress};
+    use xwarp::{Listener, RnicConfig};
     use xwarp_test_kit::{Cable, MemoryRnic, MemoryRnics, Side, next_request};
 
     use super::{Arc, Backend, Duration, EventSink, Opened, QpHandle};
@@ -71,11 +71,12 @@ mod pair {
     }
 
     impl Pair {
-        /// Opens both, whose events go to `sinks`.
-        pub(crate) fn open(sinks: [Arc<dyn EventSink>; 2]) -> Self {
-            let rnics = MemoryRnics::open(|side| {
-                MemoryRnic::at(side).announced().progress(Progress::Thread)
-            });
+        /// Opens both, whose events go to `sinks`. If `timed`, the NICs tell when frames arrive.
+        pub(crate) fn open(sinks: [Arc<dyn EventSink>; 2], timed: bool) -> Self {
+            let nic = NicConfig::default().timestamps(timed);
+            let config = RnicConfig::default().nic(nic).progress(Progress::Thread);
+            let rnics =
+                MemoryRnics::open(|side| MemoryRnic::at(side).announced().config(config.clone()));
             let MemoryRnics { a, b, cable } = rnics;
             let [sink_a, sink_b] = sinks;
             let address = SocketAddr::new(Side::B.address(), PORT);

@@ -5,6 +5,7 @@ use std::ptr::{self, with_exposed_provenance_mut};
 use std::thread;
 
 use nix::errno::Errno;
+use xwarp_test_kit::Cable;
 
 use super::testbed::{Bed, Host, qp_attr};
 use super::windows::{self, REMOTE, Window};
@@ -403,6 +404,51 @@ fn what_a_queue_cannot_tell_is_refused_when_it_is_created() {
     assert_eq!(cq.next(), Errno::EINVAL as i32);
     assert_eq!(ibv_destroy_cq(cq.0.cast()), 0);
     bed.end();
+}
+
+/// A queue whose completions have times.
+fn timed_queue(host: &Host) -> Polled {
+    let mut attr = ibv_cq_init_attr_ex::zeroed();
+    (attr.cqe, attr.wc_flags) = (64, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+    let make = host.later().create_cq_ex.expect("a slot");
+    Polled(make(host.context, Some(&mut attr)))
+}
+
+#[test]
+fn completion_tells_when_the_nic_received_it() {
+    let bed = Bed::timed();
+    let cq = timed_queue(&bed.b);
+    let qp = Posted::of(&bed.b, cq);
+    bed.connect(bed.a.qp, qp.qp());
+    let receiving = Host {
+        qp: qp.qp(),
+        ..bed.b
+    };
+    let mut times = Vec::new();
+    for number in 0..3 {
+        receiving.post_recv(number, bed.b.sge(0, 64));
+        bed.a.write_with_immediate(&bed.b, 7);
+        cq.begin();
+        assert_eq!(cq.now().wr_id, number);
+        times.push(cq.now().read_completion_ts.expect("a slot")(cq.0));
+        cq.end();
+        bed.a.success();
+    }
+    let first = u64::try_from(Cable::FIRST_ARRIVAL.as_nanos()).expect("a time");
+    assert!(
+        times[0] > first && times.is_sorted_by(|a, b| a < b),
+        "{times:?}"
+    );
+    // Nothing arrives for a Write.
+    qp.start();
+    qp.name(9);
+    qp.slots().wr_rdma_write.expect("a slot")(qp.0, bed.a.key(), bed.a.sge(0, 0).addr);
+    assert_eq!(qp.complete(), 0);
+    cq.begin();
+    assert_eq!(cq.now().wr_id, 9);
+    assert_eq!(cq.now().read_completion_ts.expect("a slot")(cq.0), 0);
+    cq.end();
+    end(bed, (qp, cq));
 }
 
 #[test]

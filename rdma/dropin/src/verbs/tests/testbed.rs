@@ -40,11 +40,20 @@ impl Bed {
     }
 
     pub(super) fn unconnected() -> Self {
+        Self::on_cable(false)
+    }
+
+    /// Two hosts whose completions have the NIC's times.
+    pub(super) fn timed() -> Self {
+        Self::on_cable(true)
+    }
+
+    fn on_cable(timed: bool) -> Self {
         let targets: [Arc<Targets>; 2] = Default::default();
         let sinks = targets
             .each_ref()
             .map(|it| -> Arc<dyn EventSink> { Arc::<Targets>::clone(it) });
-        let pair = Pair::open(sinks);
+        let pair = Pair::open(sinks, timed);
         let [backend_a, backend_b] = pair.backends();
         let [targets_a, targets_b] = &targets;
         Self {

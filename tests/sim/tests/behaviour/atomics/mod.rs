@@ -32,7 +32,7 @@ fn completions(end: &mut SimEnd) -> Vec<WorkCompletion> {
 fn originals(completions: &[WorkCompletion]) -> Vec<u64> {
     completions
         .iter()
-        .filter_map(|done| done.original)
+        .filter_map(WorkCompletion::original)
         .collect()
 }
 

@@ -115,7 +115,7 @@ impl Program {
             assert_eq!(done.byte_len as usize, asked.len);
             if asked.opcode == Opcode::FetchAdd {
                 let original = self.reference.originals.pop_front();
-                assert_eq!(done.original, original);
+                assert_eq!(done.original(), original);
             }
         }
         assert_eq!(self.end.send_cq().poll().unwrap(), None);
