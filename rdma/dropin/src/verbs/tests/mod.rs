@@ -1,6 +1,7 @@
 //! Tests of libibverbs' half through the C interface, on RNICs in memory.
 
 mod events;
+mod failures;
 mod handles;
 mod limits;
 mod memory;
