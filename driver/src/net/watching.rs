@@ -1,5 +1,6 @@
 //! Watching of an interface, against the kernel in namespaces (as root).
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -14,6 +15,11 @@ use crate::wake::Sleeper;
 
 /// The near interface with our program on it, watched. To be called in its namespace.
 fn watched(mode: XdpMode) -> (Attachment, InterfaceWatching) {
+    watched_as(mode, true)
+}
+
+/// Likewise. Where the program is `by_link`, the kernel is asked again and again.
+fn watched_as(mode: XdpMode, by_link: bool) -> (Attachment, InterfaceWatching) {
     let notifications = Notifications::begin().unwrap();
     let interface = interface_by_name(NEAR).unwrap();
     let attachment =
@@ -22,7 +28,7 @@ fn watched(mode: XdpMode) -> (Attachment, InterfaceWatching) {
         index: interface.index,
         name: interface.name,
         program: attachment.program_id(),
-        by_link: true,
+        by_link,
     };
     let (_, bell) = Sleeper::new().unwrap();
     let watching = InterfaceWatch::new(notifications, watched)
@@ -90,6 +96,47 @@ fn every_change_of_an_interface_is_told() {
         wait_for_state("it is back", &monitor, has);
         drop(attachment);
         wait_for_end(&monitor, &InterfaceEnd::Detached(NEAR.to_owned()));
+    });
+}
+
+/// Nothing else has the interface looked at: what is heard here was told by the kernel.
+#[test]
+fn settings_and_paths_are_told_by_the_kernel_when_they_change() {
+    needs_root!();
+    let bed = Testbed::new();
+    let neighbour = |last: u32| {
+        let mac = format!("02:00:00:00:00:0{last}");
+        bed.near.sh(&format!(
+            "ip neigh replace 10.77.0.9 lladdr {mac} dev {NEAR}"
+        ));
+    };
+    neighbour(1);
+    bed.near.run(|| {
+        let (_attachment, watching) = watched_as(XdpMode::Generic, false);
+        let monitor = watching.monitor();
+        // Veth that is up takes its carrier away meanwhile, which would be heard.
+        bed.near.sh(&format!("ip link set {NEAR} down"));
+        wait_for_state("it is down", &monitor, |it| !it.up);
+        bed.near.sh(&format!("ethtool -L {NEAR} rx 3"));
+        wait_for_state("its queues", &monitor, |it| {
+            it.channels
+                .is_some_and(|channels| channels.receiving() == 3)
+        });
+        bed.near.sh(&format!("ip link set {NEAR} up"));
+        neighbour(1);
+        wait_for_state("it is up", &monitor, |it| it.up);
+        let seen = Cell::new(0);
+        let wait_for_paths = |what: &str| {
+            wait_for_state(what, &monitor, |it| it.paths > seen.replace(it.paths));
+        };
+        neighbour(2);
+        wait_for_paths("a neighbour's address");
+        bed.near.sh("ip route add 10.99.0.0/24 via 10.77.0.2");
+        wait_for_paths("a route");
+        bed.near.sh("ip rule add to 10.99.0.0/24 table main");
+        wait_for_paths("a rule");
+        bed.near.sh(&format!("ip neigh del 10.77.0.9 dev {NEAR}"));
+        wait_for_paths("a neighbour that is gone");
     });
 }
 
