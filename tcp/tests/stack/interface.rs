@@ -259,6 +259,7 @@ fn peer_that_is_silent_for_three_timeouts_puts_its_path_in_doubt() {
     let probes = net.a.stack.counters().tail_probes;
     assert_eq!(timeouts - probes, 3);
     assert_eq!(net.a.doubts, [a]);
+    net.pass(Duration::from_secs(25));
     net.be_kind();
     net.b.stack.set_mac(NEW_MAC);
     assert!(net.a.stack.set_next_hop(a, NEW_MAC, net.now));
