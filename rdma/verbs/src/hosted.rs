@@ -109,8 +109,7 @@ impl HostedEngine {
     }
 }
 
-/// Asks the host for the ports that listeners want at addresses which have come back, and for next hops that are in doubt. Of these one at a
-/// time: there may be many, and connections that have none in doubt go on meanwhile.
+/// Asks the host for the ports that listeners want at addresses which have come back, and for next hops that are in doubt.
 fn ask_host(engine: &mut Engine) {
     let Some(host) = engine.host() else {
         return;
@@ -126,7 +125,6 @@ fn ask_host(engine: &mut Engine) {
                 let (local, remote) = (path.local(), path.remote());
                 let answer = host.present_hop(local, remote, path.is_silent());
                 engine.give_path(&path, answer);
-                return;
             }
         }
     }

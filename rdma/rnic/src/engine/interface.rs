@@ -3,7 +3,6 @@
 //! An interface that is down costs time only: frames wait, and connections live until their user timeout. Connections end with their local
 //! address, and the RNIC with the interface or with its XDP program.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use xwarp_driver::net::{InterfaceMonitor, InterfaceNews, InterfaceReporter, Inte
 use xwarp_tcp::Instant;
 
 use super::changes::changes;
-use super::questions::{HostQuestion, WantedPort};
+use super::questions::{HostQuestion, Questions, WantedPort};
 use super::{Engine, EngineState};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host, HostError, LocalPort};
 use crate::queues::Ending;
@@ -40,7 +39,7 @@ pub(super) struct Interface {
     /// When they are given up.
     timeout: Option<Instant>,
     /// Ports that listeners want at addresses which the host has got, and next hops that are in doubt.
-    questions: VecDeque<HostQuestion>,
+    pub(super) questions: Questions,
     /// What the kernel has refused, and when that is taken for the interface's end.
     doubt: Option<(Instant, String)>,
     /// Where it is said why the engine does nothing any more.
@@ -79,23 +78,17 @@ impl Interface {
         !self.questions.is_empty()
     }
 
-    /// Has the host be asked, if there is one, after what waits already.
+    /// Has the host be asked, if there is one.
     pub(super) fn ask(&mut self, question: HostQuestion) {
         if self.host.is_some() {
-            self.questions.push_back(question);
+            self.questions.put(question);
         }
-    }
-
-    /// Nobody need ask for next hops any more.
-    pub(super) fn forget_paths(&mut self) {
-        (self.questions).retain(|question| matches!(question, HostQuestion::Port(_)));
     }
 
     /// When to look at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let doubt = self.doubt.as_ref().map(|(until, _)| *until);
-        // One question is asked in a turn.
-        let asks = self.has_questions().then_some(Instant::ORIGIN);
+        let asks = self.questions.due();
         [self.timeout, doubt, asks].into_iter().flatten().min()
     }
 
@@ -220,13 +213,19 @@ impl Engine {
     fn listen_at(&mut self, address: IpAddr) {
         let missing = self.listeners.missing_at(address);
         let wanted = missing.map(|(key, local)| WantedPort { key, local });
-        (self.interface.questions).extend(wanted.map(HostQuestion::Port));
+        for port in wanted {
+            self.interface.ask(HostQuestion::Port(port));
+        }
     }
 
     /// What the engine wants to know of its host. Whoever turns the engine asks, and then calls [`give_port`](Self::give_port) or
     /// [`give_path`](Self::give_path).
     pub fn take_question(&mut self) -> Option<HostQuestion> {
-        self.interface.questions.pop_front()
+        let question = self.interface.questions.take(self.device.now);
+        if self.interface.questions.owe_round() {
+            self.doubt_all_paths();
+        }
+        question
     }
 
     /// The host's answer for a port that was wanted.

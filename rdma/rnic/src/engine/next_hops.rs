@@ -17,7 +17,9 @@ impl Engine {
 
     /// Routes or neighbours of the host have changed.
     pub(super) fn doubt_all_paths(&mut self) {
-        self.interface.forget_paths();
+        if !self.interface.questions.begin_round() {
+            return;
+        }
         let conns: Vec<ConnId> = self.owners.keys().copied().collect();
         for conn in conns {
             self.ask_for_path(conn, false);

@@ -1,10 +1,15 @@
 //! Questions to the host: whoever turns the engine asks them, and gives the answers to the engine.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use xwarp_tcp::ConnId;
+use xwarp_tcp::{ConnId, Instant};
 
 use crate::model::ListenKey;
+
+/// The pause between two questions for next hops. The kernel takes a tenth of that for each, and routers may have news without end.
+const PATH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A port that a listener wants.
 #[derive(Clone, Copy, Debug)]
@@ -52,5 +57,64 @@ impl DoubtfulPath {
     /// Whether the peer's silence puts it in doubt. Otherwise routes or neighbours have changed.
     pub fn is_silent(&self) -> bool {
         self.silent
+    }
+}
+
+/// Questions that wait.
+#[derive(Default)]
+pub(super) struct Questions {
+    /// Those for ports are in front.
+    waiting: VecDeque<HostQuestion>,
+    /// How many are for next hops.
+    paths: usize,
+    /// Paths have changed since the questions for all of them were put.
+    again: bool,
+    /// The next one for a next hop is asked then or later.
+    path_due: Instant,
+}
+
+impl Questions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn put(&mut self, question: HostQuestion) {
+        match question {
+            HostQuestion::Port(_) => self.waiting.push_front(question),
+            HostQuestion::Path(_) => {
+                self.paths += 1;
+                self.waiting.push_back(question);
+            }
+        }
+    }
+
+    /// When the next one is to be asked.
+    pub(super) fn due(&self) -> Option<Instant> {
+        Some(match self.waiting.front()? {
+            HostQuestion::Port(_) => Instant::ORIGIN,
+            HostQuestion::Path(_) => self.path_due,
+        })
+    }
+
+    /// The next one, if it is time to ask it.
+    pub(super) fn take(&mut self, now: Instant) -> Option<HostQuestion> {
+        self.due().filter(|due| *due <= now)?;
+        let question = self.waiting.pop_front()?;
+        if matches!(question, HostQuestion::Path(_)) {
+            self.paths -= 1;
+            self.path_due = now + PATH_INTERVAL;
+        }
+        Some(question)
+    }
+
+    /// All paths are in doubt. True if it is time to put a question for each. While some wait, that comes later, so that all have their turn.
+    pub(super) fn begin_round(&mut self) -> bool {
+        self.again = self.paths > 0;
+        !self.again
+    }
+
+    /// True if all paths were in doubt again, and no question for any waits any more.
+    pub(super) fn owe_round(&self) -> bool {
+        self.again && self.paths == 0
     }
 }

@@ -261,12 +261,13 @@ fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
     assert!(segments >= least, "{segments} of at least {least}");
 }
 
-/// Where B is in the end.
+/// Where B is in the end, and where it was before.
 const MOVED: [u8; 6] = [2, 0, 0, 0, 9, 2];
+const HALFWAY: [u8; 6] = [2, 0, 0, 0, 9, 1];
 
 /// Has B get another Ethernet address, twice. It takes frames for the last one before the present one, too, but for no other.
 fn move_peer(sim: &mut Sim) {
-    for mac in [[2, 0, 0, 0, 9, 1], MOVED] {
+    for mac in [HALFWAY, MOVED] {
         sim.b().change_interface(|link| link.mac = MacAddr(mac));
         sim.run_for(Duration::from_micros(1));
     }
@@ -304,4 +305,25 @@ fn next_hop_is_asked_for_at_once_when_the_host_says_that_paths_have_changed() {
     sim.run_until_idle();
     assert_eq!(a.sends(), [Done::write(1, MIB)]);
     assert_eq!(target.to_vec(), pattern(MIB));
+}
+
+/// One question is asked in a millisecond, so that a busy engine has time for its frames. The second change comes when one of three has been
+/// asked.
+#[test]
+fn next_hops_of_all_connections_are_asked_for_one_after_the_other_and_once_more_after_another_change()
+ {
+    let sim = Sim::with_engines(Seed(1304), 1, 1500).one_way_delay(Duration::from_micros(50));
+    let mut sim = sim.expecting(&["drop_no_flow"]);
+    let ends: Vec<_> = (0..3).map(|_| sim.connected_pair()).collect();
+    move_peer(&mut sim);
+    let lead_to = |sim: &mut Sim, mac, until| {
+        sim.a().neighbours().set(Side::B.address(), mac);
+        sim.a().change_interface(|link| link.paths += 1);
+        sim.run_for(Duration::from_micros(until));
+    };
+    lead_to(&mut sim, HALFWAY, 500);
+    assert_eq!(rerouted(&sim), 1);
+    lead_to(&mut sim, MOVED, 10_000);
+    assert_eq!(rerouted(&sim), 4, "the first one twice");
+    drop(ends);
 }
