@@ -30,9 +30,9 @@ impl Chunk {
         Self::copied(frame, range, device)
     }
 
-    /// The bytes of `frame` in `range`, kept there if they are many and frames are not short.
+    /// The bytes of `frame` in `range`, kept there if they are many and frames are not short, or if their times of arrival are wanted.
     pub(crate) fn new(frame: RxFrame, range: Range<usize>, device: &mut Device) -> Self {
-        if range.len() > SMALL {
+        if range.len() > SMALL || device.keeps_small_segments() {
             return Self::keep(frame, range, device);
         }
         Self::copied(frame, range, device)

@@ -288,7 +288,7 @@ impl ReceiveSide {
 
     /// Bytes that come next.
     fn in_order(&self, frame: RxFrame, range: Range<usize>, device: &mut Device) -> Chunk {
-        if self.queue.len() == 0 || device.keeps_small_segments() {
+        if self.queue.len() == 0 {
             Chunk::keep(frame, range, device)
         } else {
             Chunk::new(frame, range, device)
