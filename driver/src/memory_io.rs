@@ -313,11 +313,13 @@ impl PacketIo for MemoryIo {
                 break;
             };
             let (pool, counters) = (&mut self.pool, &mut self.counters);
-            let mut frame = accept(&bytes, self.room, pool, counters);
-            if ends.times.is_some() {
-                ends.describe(frame.as_mut());
+            let before = out.len();
+            if let Some(frame) = accept(&bytes, self.room, pool, counters) {
+                out.push(frame);
             }
-            out.extend(frame);
+            if ends.times.is_some() {
+                ends.describe(out.get_mut(before));
+            }
             ends.keep(bytes);
         }
         if ends.arriving.is_empty() {

@@ -55,8 +55,9 @@ pub(crate) fn sets_status(verb: impl FnOnce() -> Result<()>) -> c_int {
 
 /// A function that cannot tell of a failure, and returns `otherwise` then.
 #[inline]
-pub(crate) fn always<T>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
-    guarded(verb).unwrap_or(otherwise)
+pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
+    // A result that leaves two calls is packed and unpacked.
+    guarded(|| Ok(verb().unwrap_or(otherwise))).unwrap_or(otherwise)
 }
 
 /// Who is told of a panic.

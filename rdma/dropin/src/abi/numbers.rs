@@ -45,6 +45,7 @@ pub const IBV_WC_BIND_MW: u32 = 5;
 pub const IBV_WC_LOCAL_INV: u32 = 6;
 pub const IBV_WC_RECV: u32 = 1 << 7;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: u32 = IBV_WC_RECV + 1;
+pub const IBV_WC_DRIVER1: u32 = IBV_WC_RECV + 7;
 
 pub const IBV_WC_WITH_IMM: u32 = 1 << 1;
 pub const IBV_WC_WITH_INV: u32 = 1 << 3;

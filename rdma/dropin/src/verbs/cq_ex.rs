@@ -26,7 +26,7 @@ fn living<'a>(cq: *mut ibv_cq_ex) -> Result<&'a Object<Cq>> {
 }
 
 /// What the completion that was taken last tells.
-fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Taken) -> T) -> T {
+fn read<T: Copy + Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Taken) -> T) -> T {
     always(T::default(), || {
         let read = living(cq)?.body().current.with(|current| what(current));
         Ok(read.unwrap_or_default())

@@ -12,11 +12,12 @@ use super::errors::Numbered;
 use super::owned::HasQueue;
 use super::queue_pairs::QueuePairs;
 use crate::abi::numbers::{
-    IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_FATAL_ERR, IBV_WC_FETCH_ADD, IBV_WC_GENERAL_ERR,
-    IBV_WC_LOC_ACCESS_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_QP_OP_ERR,
-    IBV_WC_LOCAL_INV, IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
-    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
-    IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR,
+    IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_DRIVER1, IBV_WC_FATAL_ERR, IBV_WC_FETCH_ADD,
+    IBV_WC_GENERAL_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+    IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOCAL_INV, IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ,
+    IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
+    IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR,
 };
 use crate::abi::verbs::ibv_wc;
 use crate::backend::CqPort;
@@ -203,7 +204,14 @@ fn opcode(of: Opcode) -> u32 {
         Opcode::Invalidate => IBV_WC_LOCAL_INV,
         Opcode::FetchAdd => IBV_WC_FETCH_ADD,
         Opcode::CompareSwap => IBV_WC_COMP_SWAP,
-        _ => IBV_WC_SEND,
+        Opcode::Send
+        | Opcode::SendSolicited
+        | Opcode::SendInvalidate
+        | Opcode::SendSolicitedInvalidate
+        | Opcode::FastRegister
+        | Opcode::Immediate => IBV_WC_SEND,
+        // One that C has no name for.
+        _ => IBV_WC_DRIVER1,
     }
 }
 
