@@ -403,7 +403,8 @@ fn attach(
     let (index, name, frames) = (interface.index, &interface.name, interface.frames());
     // Asking the driver costs time for each frame, so only somebody who has room for what it tells does.
     let describes = config.capture.is_some() || config.timestamps;
-    let attachment = Attachment::open(index, name, config.mode, frames, describes)?;
+    let mode = attach::for_kind(interface.kind.as_deref(), name, config.mode)?;
+    let attachment = Attachment::open(index, name, mode, frames, describes)?;
     if config.timestamps && !attachment.describes() {
         return Err(NicError::NoTimestamps(name.clone()));
     }
@@ -508,9 +509,9 @@ pub fn attach_permanently(
     mode: Option<XdpMode>,
 ) -> Result<XdpMode, NicError> {
     interface.check_frames()?;
-    let mode =
-        attach::attach_permanently(interface.index, &interface.name, mode, interface.frames())?;
-    Ok(mode)
+    let (index, name, frames) = (interface.index, &interface.name, interface.frames());
+    let mode = attach::for_kind(interface.kind.as_deref(), name, mode)?;
+    Ok(attach::attach_permanently(index, name, mode, frames)?)
 }
 
 /// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while a process uses it.

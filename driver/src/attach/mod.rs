@@ -22,6 +22,7 @@ use xwarp_bpf::{
 
 use crate::board::live_entries;
 use modes::Purpose;
+pub(crate) use modes::for_kind;
 
 /// How long a process that is ending may take until its program is gone from the interface.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -115,6 +116,12 @@ pub enum AttachError {
          queues; change those or ask for generic mode"
     )]
     NoNative(String, io::Error),
+    /// A bond's program runs in native mode at its members.
+    #[error(
+        "{0} is a bond: its native program runs at its members, where the kernel gives frames to none of its sockets; ask for \
+         generic mode"
+    )]
+    NativeBond(String),
     /// The process lacks the capabilities.
     #[error("attaching XDP programs needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
     NotPrivileged,

@@ -26,6 +26,25 @@ pub(super) struct Purpose {
     pub(super) describes: bool,
 }
 
+/// The mode to ask an interface of this kind for, where `wanted` is. A bond runs a native program at its members. The kernel then redirects to
+/// no socket of the bond (`xsk_rcv_check`).
+pub(crate) fn for_kind(
+    kind: Option<&str>,
+    ifname: &str,
+    wanted: Option<XdpMode>,
+) -> Result<Option<XdpMode>, AttachError> {
+    if kind != Some("bond") {
+        return Ok(wanted);
+    }
+    let refusal = AttachError::NativeBond(ifname.to_owned());
+    match wanted {
+        Some(XdpMode::Native) => return Err(refusal),
+        Some(XdpMode::Generic) => {}
+        None => log::warn!("{refusal}; trying that"),
+    }
+    Ok(Some(XdpMode::Generic))
+}
+
 /// Attaches in the wanted mode, or else in native and, when the driver refuses it, generic mode.
 pub(super) fn attach<T>(
     wanted: Option<XdpMode>,
@@ -106,4 +125,29 @@ fn with_loaded<T>(
         describes: false,
         native_refusal: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bond_is_never_asked_for_native_mode() {
+        let for_bond = |wanted| for_kind(Some("bond"), "bond0", wanted);
+        for wanted in [None, Some(XdpMode::Generic)] {
+            assert_eq!(for_bond(wanted).unwrap(), Some(XdpMode::Generic));
+        }
+        let refusal = for_bond(Some(XdpMode::Native)).unwrap_err().to_string();
+        assert!(refusal.starts_with("bond0 is a bond: "), "{refusal}");
+        assert!(refusal.ends_with("ask for generic mode"), "{refusal}");
+    }
+
+    #[test]
+    fn others_are_asked_for_what_is_wanted() {
+        for kind in [None, Some("veth"), Some("vlan")] {
+            for wanted in [None, Some(XdpMode::Native), Some(XdpMode::Generic)] {
+                assert_eq!(for_kind(kind, "eth1", wanted).unwrap(), wanted);
+            }
+        }
+    }
 }
