@@ -117,7 +117,7 @@ pub(crate) enum Count {
 
 impl Count {
     /// From 1 to [`QPS_LIMIT`]. `None` for others.
-    pub(crate) fn new(connections: u16, run: u64) -> Option<Self> {
+    pub(crate) fn new(connections: u32, run: u64) -> Option<Self> {
         let beside_first = u8::try_from(connections.checked_sub(1)?).ok()?;
         Some(match NonZeroU8::new(beside_first) {
             None => Self::One,

@@ -84,8 +84,8 @@ pub(crate) struct PerfArgs {
     #[arg(long, default_value_t = 64, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     depth: u32,
     /// Connections, whose completions come to one queue (bandwidth)
-    #[arg(long, default_value_t = 1, value_parser = parse_count::<u16>, allow_hyphen_values = true)]
-    qps: u16,
+    #[arg(long, default_value_t = 1, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
+    qps: u32,
     /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent
     #[arg(long)]
     verify: bool,
@@ -222,8 +222,9 @@ fn run_client(
 impl PerfArgs {
     /// What a client asks of the server. Messages in flight have a buffer each if they are to be compared.
     fn hello(&self, kind: Kind, buffer_each: bool) -> anyhow::Result<Hello> {
-        let size = self.checked_size(kind)?;
         let connections = self.checked_connections(kind)?;
+        let size = self.checked_size(kind)?;
+        self.check_completions(connections)?;
         let slots = match kind.style {
             Style::Latency => 1,
             Style::Bandwidth => {
@@ -272,18 +273,23 @@ impl PerfArgs {
 
     /// How many connections there are, of a run that is no other. Fails if they cannot be.
     fn checked_connections(&self, kind: Kind) -> anyhow::Result<Count> {
-        let (qps, depth) = (usize::from(self.qps), self.depth);
+        let qps = self.qps;
         ensure!(
-            self.qps <= 1 || kind.style == Style::Bandwidth,
+            qps <= 1 || kind.style == Style::Bandwidth,
             "{kind} measures one connection: leave --qps {qps} out"
         );
-        let entries = qps * hello::cq_entries_each(depth);
+        Count::new(qps, RandomState::new().build_hasher().finish())
+            .with_context(|| format!("--qps must be from 1 to {QPS_LIMIT}"))
+    }
+
+    /// Fails if the completions of all connections are more than a queue takes.
+    fn check_completions(&self, connections: Count) -> anyhow::Result<()> {
+        let (qps, depth) = (connections.get(), self.depth);
         ensure!(
-            entries <= hello::CQ_LIMIT,
+            qps * hello::cq_entries_each(depth) <= hello::CQ_LIMIT,
             "--qps {qps} with --depth {depth} is too large: one completion queue serves all connections; use a smaller one of them"
         );
-        Count::new(self.qps, RandomState::new().build_hasher().finish())
-            .with_context(|| format!("--qps must be from 1 to {QPS_LIMIT}"))
+        Ok(())
     }
 
     fn extent(&self) -> Extent {
@@ -397,6 +403,7 @@ mod tests {
         for (style, words, said) in [
             (bandwidth, "--qps 0", "--qps must be from 1 to 256"),
             (bandwidth, "--qps 257", "--qps must be from 1 to 256"),
+            (bandwidth, "--qps 100000", "--qps must be from 1 to 256"),
             (bandwidth, "--qps 256 --depth 4096", "one completion queue"),
             (bandwidth, "--qps 5 --size 256M", "--size 268435456 is too"),
             (
