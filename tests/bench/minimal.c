@@ -1,7 +1,7 @@
 /* The least that takes frames from AF_XDP rings, or sends them back: what tools/bench --link --queues holds xwarp's driver against.
- * libxdp's rings and its own XDP program, one socket on queue 0, copy mode; no counters, no checks beyond what keeps the rings right.
+ * libxdp's rings and its own XDP program, one socket on queue 0; no counters, no checks beyond what keeps the rings right.
  *
- *   minimal DEV receive|forward PAUSE    PAUSE: microseconds of sleep after a turn without frames
+ *   minimal DEV copy|zero-copy receive|forward PAUSE    PAUSE: microseconds of sleep after a turn without frames
  *
  * Prints the frames of a second, and all, when none has come for 300 ms. */
 #include <poll.h>
@@ -107,11 +107,11 @@ __attribute__((noinline)) unsigned turn(int forward)
     return count;
 }
 
-static void open_socket(const char *dev)
+static void open_socket(const char *dev, int zero_copy)
 {
     struct xsk_umem *umem;
     struct xsk_umem_config of_umem = { .fill_size = 2 * FRAMES, .comp_size = RING, .frame_size = BYTES };
-    struct xsk_socket_config of_socket = { .rx_size = RING, .tx_size = RING, .bind_flags = XDP_COPY };
+    struct xsk_socket_config of_socket = { .rx_size = RING, .tx_size = RING, .bind_flags = zero_copy ? XDP_ZEROCOPY : XDP_COPY };
     area = mmap(NULL, (size_t)FRAMES * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (area == MAP_FAILED || xsk_umem__create(&umem, area, (__u64)FRAMES * BYTES, &fill, &done, &of_umem))
         fail("no UMEM");
@@ -125,10 +125,10 @@ static void open_socket(const char *dev)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
-        return fprintf(stderr, "usage: minimal DEV receive|forward PAUSE\n"), 2;
-    int forward = strcmp(argv[2], "forward") == 0, pause = atoi(argv[3]);
-    open_socket(argv[1]);
+    if (argc != 5)
+        return fprintf(stderr, "usage: minimal DEV copy|zero-copy receive|forward PAUSE\n"), 2;
+    int forward = strcmp(argv[3], "forward") == 0, pause = atoi(argv[4]);
+    open_socket(argv[1], strcmp(argv[2], "zero-copy") == 0);
     puts("ready");
     fflush(stdout);
     double start = now(), first = 0, last = 0;

@@ -48,20 +48,30 @@ taken() {
 
 # shellcheck disable=SC2046
 by_driver() { taken $(raw driver "$b" 64) "$@"; }
-by_minimal() { taken "$work/minimal" eth1 "$@"; }
+by_minimal() { taken "$work/minimal" eth1 copy "$@"; }
 
 rate_minimal() { by_minimal "$work_of_driver" 0 | awk '{ print $1 / 1e6 }'; }
 rate_driver() { by_driver "$work_of_driver" | awk '{ print $1 / 1e6 }'; }
 
+build_minimal() {
+    gcc -O2 -Wall -Werror -o "$work/minimal" "$top/tests/bench/minimal.c" -lxdp
+}
+
 # counted FUNCTION COMMAND...: instructions per frame of a function, callees included, while a command takes frames.
 counted() {
-    local function=$1 milliseconds=$counted_milliseconds frames total
+    local function=$1 milliseconds=$counted_milliseconds frames
     shift
     frames=$(taken valgrind --quiet --tool=callgrind --callgrind-out-file="$work/profile" "$@" | cut -d' ' -f2)
+    per_frame "$function" "$frames"
+}
+
+# per_frame FUNCTION FRAMES: instructions per frame of a function in callgrind's profile, callees included.
+per_frame() {
+    local total
     total=$(callgrind_annotate --inclusive=yes --threshold=100 --auto=no "$work/profile" |
-        sed -n "s/^ *\([0-9,]*\) .*:$function \[.*/\1/p" | head -n 1 | tr -d ,)
-    [ -n "$total" ] || fail "callgrind does not name $function"
-    echo "$(((total + frames / 2) / frames))"
+        sed -n "s/^ *\([0-9,]*\) .*:$1 \[.*/\1/p" | head -n 1 | tr -d ,)
+    [ -n "$total" ] || fail "callgrind does not name $1"
+    echo "$(((total + $2 / 2) / $2))"
 }
 
 driver_rows() {
@@ -72,7 +82,7 @@ driver_rows() {
     done
     for work_of_driver in receive forward; do
         # shellcheck disable=SC2046
-        printf '%-34s%8s%24s%24s\n' "$work_of_driver [instr/frame]" 1 "$(counted turn "$work/minimal" eth1 "$work_of_driver" "$pause")" \
+        printf '%-34s%8s%24s%24s\n' "$work_of_driver [instr/frame]" 1 "$(counted turn "$work/minimal" eth1 copy "$work_of_driver" "$pause")" \
             "$(counted 'link::driver::xwarp_turn' $(raw driver "$b" 64) "$work_of_driver" --pause "$pause")"
     done
 }
@@ -131,7 +141,7 @@ queues_table() {
     local mtu=1500 mode=native queues engine
     prepare
     need_packages valgrind:/usr/bin/valgrind gcc:/usr/bin/gcc libxdp-dev:/usr/include/xdp/xsk.h ethtool:/usr/sbin/ethtool
-    gcc -O2 -Wall -Werror -o "$work/minimal" "$top/tests/bench/minimal.c" -lxdp
+    build_minimal
     say "medians of $rounds rounds in turn (least-most) of $connections connections, MTU $mtu, XDP $mode, copy mode, two processors for both hosts"
     printf '%-34s%8s%24s%24s%8s\n' '' queues 'one engine' 'an engine each' ratio
     for queues in 1 2 4; do

@@ -96,6 +96,12 @@ pub enum AttachError {
     /// Somebody attached a program at the same moment.
     #[error("another XDP program was attached to {0} at the same moment: try again")]
     Taken(String),
+    /// An interface above this one has a program: one of its VLANs, its bond or its bridge.
+    #[error(
+        "{0} takes no XDP program while an interface above it has one, such as a VLAN or a bond: end the RNIC there, open \
+         the one on {0} first, and then that one"
+    )]
+    Beneath(String),
     /// There is no program to detach.
     #[error("{0} runs no XDP program")]
     NotAttached(String),
@@ -194,6 +200,7 @@ impl Attachment {
     /// - [`AttachError::OtherMode`]: our program runs there in another mode than `wanted`.
     /// - [`AttachError::HeldByProcess`]: it goes with a process that has it.
     /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there, or came at the same moment.
+    /// - [`AttachError::Beneath`]: an interface above this one has a program.
     /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode, which was asked for.
     /// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
     /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's answer are at fault.
@@ -500,6 +507,7 @@ impl Interface {
         use Errno::{EBUSY, EEXIST, EINVAL, ENOSPC, EOPNOTSUPP, ERANGE};
         let ifname = self.ifname.clone();
         match (mode, errno) {
+            (_, EEXIST) if matches!(self.program(), Ok(None)) => AttachError::Beneath(ifname),
             (_, EBUSY | EEXIST) => AttachError::Taken(ifname),
             (XdpMode::Native, ERANGE) => AttachError::MtuTooLarge(ifname),
             (XdpMode::Native, EINVAL | ENOSPC | EOPNOTSUPP) => {

@@ -7,7 +7,7 @@ import lzma, os, re, subprocess, sys
 out, more = sys.argv[1], sys.argv[2:]
 here = os.path.dirname(os.path.abspath(__file__))
 NOW = 'virtio_pci virtio_console overlay 9pnet_virtio 9p'.split()      # loaded before the root is there
-LATER = 'virtio_net igb xsk_diag 8021q bonding'.split() + more
+LATER = 'virtio_net igb xsk_diag veth 8021q bonding'.split() + more
 
 found, builtin = {}, set()
 for d, _, fs in os.walk(out + '/kernel'):

@@ -1,6 +1,6 @@
 //! A guest and its two cards.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::image::{Image, guest_file};
 const LOCK: &str = "/run/xwarp-nic-tests.lock";
 /// The longest that a command in a guest may take.
 const LIMIT: Duration = Duration::from_mins(4);
+/// And some tests of another program in it.
+const TESTS_LIMIT: Duration = Duration::from_mins(15);
 
 /// The kind of both cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +83,26 @@ pub struct Guest {
 impl Guest {
     /// Boots a guest with two such cards, of so many queues each.
     pub fn boot(image: &Image, card: Card, queues: usize) -> Self {
+        let guest = Self::boot_on(image, card, "bridge");
+        guest.set_queues(queues);
+        guest
+    }
+
+    /// Boots a guest whose cards have one queue each, and a cable on which frames can be [held](Self::hold).
+    pub fn boot_relayed(image: &Image, card: Card) -> Self {
+        let guest = Self::boot_on(image, card, "relay");
+        guest.set_queues(1);
+        guest
+    }
+
+    fn boot_on(image: &Image, card: Card, cable: &str) -> Self {
         let lock = Exclusive::wait_for(LOCK);
         let state = WorkDir::new("nic");
         let guest = Self { state, _lock: lock };
         let mut up = lab("up");
-        up.arg(&image.0).arg(card.name()).arg(guest.directory());
+        up.arg(&image.0).arg(card.name());
+        up.arg(guest.directory()).arg(cable);
         Running::start(up).finish_within(LIMIT).succeeded();
-        guest.set_queues(queues);
         guest
     }
 
@@ -126,8 +141,12 @@ impl Guest {
 
     /// Begins to run a shell command at an end.
     pub fn start(&self, end: End, command: &str) -> Running {
+        self.start_limited(LIMIT, end, command)
+    }
+
+    fn start_limited(&self, limit: Duration, end: End, command: &str) -> Running {
         let mut exec = lab("exec");
-        exec.args(["--timeout", &LIMIT.as_secs().to_string()]);
+        exec.args(["--timeout", &limit.as_secs().to_string()]);
         exec.arg(self.directory()).arg(end.name()).arg(command);
         Running::start(exec)
     }
@@ -142,19 +161,39 @@ impl Guest {
         self.program(end, name, arguments).finish_within(LIMIT)
     }
 
+    /// Runs tests of the network namespaces' test program in the guest, one at a time.
+    pub fn run_netns_tests(&self, tests: &str) -> Finished {
+        let program = newest_netns_tests();
+        let run = format!("{} {tests} --test-threads=1", program.display());
+        let run = format!("XWARP_ROOT=required exec {run}");
+        let running = self.start_limited(TESTS_LIMIT, End::A, &run);
+        running.finish_within(TESTS_LIMIT)
+    }
+
     /// Pulls the cable at an end, or puts it back.
     pub fn set_link(&self, end: End, up: bool) {
-        let mut link = lab("link");
-        link.arg(self.directory()).arg(end.name());
-        link.arg(if up { "up" } else { "down" });
-        Running::start(link).finish().succeeded();
+        self.change("link", end, Some(if up { "up" } else { "down" }));
+    }
+
+    /// Has the cable take nothing more from an end, whose link stays up.
+    pub fn hold(&self, end: End) {
+        self.change("hold", end, None);
+    }
+
+    /// Has the cable take from an end again what it sends.
+    pub fn release(&self, end: End) {
+        self.change("release", end, None);
     }
 
     /// Takes the card of an end out.
     pub fn unplug(&self, end: End) {
-        let mut unplug = lab("unplug");
-        unplug.arg(self.directory()).arg(end.name());
-        Running::start(unplug).finish().succeeded();
+        self.change("unplug", end, None);
+    }
+
+    fn change(&self, what: &str, end: End, how: Option<&str>) {
+        let mut command = lab(what);
+        command.arg(self.directory()).arg(end.name()).args(how);
+        Running::start(command).finish().succeeded();
     }
 }
 
@@ -176,11 +215,28 @@ fn lab(command: &str) -> Command {
     lab
 }
 
-/// A program that was built in the same profile as this test.
-fn built(name: &str) -> PathBuf {
+/// Where cargo puts programs of the profile of this test.
+fn profile() -> PathBuf {
     let test = std::env::current_exe().expect("the test program's path");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps");
-    let program = Path::new(profile).join(name);
+    profile.to_path_buf()
+}
+
+/// A program that was built in the same profile as this test.
+fn built(name: &str) -> PathBuf {
+    let program = profile().join(name);
     assert!(program.exists(), "{name} is not built; run tools/nic");
     program
+}
+
+/// The test program `netns` of `tests/system`, likewise. Cargo leaves older ones beside it.
+fn newest_netns_tests() -> PathBuf {
+    let files = std::fs::read_dir(profile().join("deps")).expect("target/PROFILE/deps");
+    let programs = files.map(|file| file.expect("a file").path()).filter(|it| {
+        let name = it.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("netns-") && it.extension().is_none()
+    });
+    let built = |it: &PathBuf| it.metadata().and_then(|it| it.modified()).expect("a time");
+    let newest = programs.max_by_key(built);
+    newest.expect("tests/system is not built; run tools/nic")
 }

@@ -3,12 +3,15 @@
 mod data;
 mod killed;
 mod links;
+mod modules;
 mod polling;
+mod stall;
 mod steering;
 mod telling;
 
 use std::time::Duration;
 
+use serde_json::Value;
 use xwarp_nic_tests::{Card, End, Guest, Image};
 use xwarp_system_tests::{Finished, Running};
 
@@ -37,6 +40,12 @@ fn begin_perf(guest: &Guest, options: &str, run: &str) -> (Running, Running) {
     let mut client = guest.program(End::A, "xwarp", &ask);
     client.line("write-bw");
     (server, client)
+}
+
+/// What a command of xwarp tells at an end.
+fn told(guest: &Guest, end: End, command: &str) -> Value {
+    let told = guest.run_program(end, "xwarp", &format!("{command} --json"));
+    serde_json::from_str(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
 }
 
 /// Waits for the end of both, which have done what they should: the client's output.

@@ -1,14 +1,8 @@
 //! Reports of `xwarp doctor` and `xwarp stat` on cards.
 
-use serde_json::Value;
-use xwarp_nic_tests::{Card, End, Guest};
+use xwarp_nic_tests::{Card, End};
 
-use crate::{begin_perf, on_each_card, verified};
-
-fn told(guest: &Guest, end: End, command: &str) -> Value {
-    let told = guest.run_program(end, "xwarp", &format!("{command} --json"));
-    serde_json::from_str(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
-}
+use crate::{begin_perf, on_each_card, told, verified};
 
 #[test]
 fn doctor_finds_zero_copy_queues_and_the_hash() {

@@ -53,6 +53,25 @@ fn attach_status_and_detach_agree_with_ip_link() {
     }
 }
 
+/// The kernel takes no program beneath an interface that has one: a bridge here, as every kernel has those.
+#[test]
+fn interface_beneath_one_with_a_program_is_refused() {
+    needs_root!();
+    let hosts = Hosts::new();
+    hosts.b.ip("link add name above type bridge");
+    hosts.b.ip(&format!("link set {DEV} master above"));
+    let above = "attach above --mode generic";
+    hosts.b.xwarp(above).succeeded();
+    for mode in ["native", "generic"] {
+        let attach = format!("attach {DEV} --mode {mode}");
+        let why = "eth1 takes no XDP program while an interface above it has one";
+        hosts.b.xwarp(&attach).refused(&[why]);
+    }
+    hosts.b.xwarp("detach above").succeeded();
+    hosts.b.xwarp(&format!("attach {DEV}")).succeeded();
+    hosts.b.xwarp(above).succeeded();
+}
+
 /// The program takes frames of a VLAN for what they look like, and whoever looks after it is told.
 #[test]
 fn status_tells_that_vlan_tags_are_stripped() {

@@ -1,6 +1,7 @@
 //! Two hosts, real `AF_XDP`, the real command. See the crate's documentation.
 
 mod attaching;
+mod bond;
 mod channels;
 mod connections;
 mod doctoring;

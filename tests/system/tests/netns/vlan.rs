@@ -33,7 +33,7 @@ fn hosts() -> Option<Hosts> {
 /// Six of them at once run on the few processors of a guest.
 const TEST: &str = "write-bw --verify --size 65536 --wait blocking";
 /// How long each may take there.
-const END: Duration = Duration::from_mins(1);
+const END: Duration = Duration::from_mins(2);
 
 fn serve(hosts: &Hosts, dev: &str, options: &str) -> Running {
     let mut server = hosts.b.start(&format!("perf {TEST} --dev {dev} {options}"));
@@ -75,7 +75,7 @@ fn rnic_on_a_vlan_interface_moves_data() {
     ]);
 }
 
-/// Each has the frames of its own VLAN, whatever the mode of the program beneath.
+/// Each has the frames of its own VLAN, whatever the mode of the program beneath. The kernel takes that one only before those above it.
 #[test]
 fn rnics_on_two_vlans_and_on_the_interface_beneath_serve_at_once() {
     needs_root!();
@@ -94,7 +94,11 @@ fn rnics_on_two_vlans_and_on_the_interface_beneath_serve_at_once() {
             .collect();
         let clients: Vec<_> = ways
             .iter()
-            .map(|(_, host, mode)| begin(&hosts, host, mode))
+            .map(|(_, host, mode)| {
+                let mut client = begin(&hosts, host, mode);
+                client.line("write-bw");
+                client
+            })
             .collect();
         clients.into_iter().map(verified).for_each(drop);
         for server in servers {
@@ -102,6 +106,17 @@ fn rnics_on_two_vlans_and_on_the_interface_beneath_serve_at_once() {
             assert_eq!(server.stderr, "");
         }
     }
+}
+
+#[test]
+fn interface_beneath_an_rnic_on_its_vlan_is_refused() {
+    needs_root!();
+    let Some(hosts) = hosts() else { return };
+    let vlan = serve(&hosts, "eth1.10", "--mode generic");
+    let refused = hosts.b.xwarp("perf write-bw --dev eth1");
+    refused.refused(&["eth1 takes no XDP program while an interface above it has one"]);
+    verified(begin(&hosts, "10.78.0.2", "--mode generic"));
+    vlan.finish_within(END).succeeded();
 }
 
 #[test]

@@ -135,7 +135,10 @@ impl Numbered for NicError {
             | Self::Served(_)
             | Self::Queue(OpenQueueError::Busy { .. })
             | Self::Attach(
-                AttachError::Foreign { .. } | AttachError::Taken(_) | AttachError::HeldByProcess(_),
+                AttachError::Foreign { .. }
+                | AttachError::Taken(_)
+                | AttachError::Beneath(_)
+                | AttachError::HeldByProcess(_),
             ) => Errno::EBUSY,
             Self::Attach(AttachError::NotPrivileged)
             | Self::Queue(OpenQueueError::NotPermitted { .. }) => Errno::EPERM,

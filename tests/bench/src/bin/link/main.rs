@@ -135,6 +135,9 @@ struct Raw {
     /// `native` or `generic`
     #[arg(long, default_value = "native")]
     mode: String,
+    /// Whether the kernel copies frames; only where it must unless given
+    #[arg(long, value_enum)]
+    copies: Option<raw::Copies>,
 }
 
 fn main() -> anyhow::Result<()> {

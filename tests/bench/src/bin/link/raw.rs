@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use xwarp_driver::attach::XdpMode;
-use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame};
+use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame, ZeroCopy};
 
 use crate::Raw;
 use crate::frame::{self, Headers, PORT, parse_mac};
@@ -22,6 +22,13 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 const STALL: Duration = Duration::from_millis(20);
 /// Bytes of a frame that tells a source what has come.
 const CREDIT_BYTES: usize = 78;
+
+/// Kinds of AF_XDP sockets.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Copies {
+    Copy,
+    ZeroCopy,
+}
 
 /// An open interface, and the headers of what it sends.
 struct Endpoint {
@@ -46,7 +53,12 @@ pub(crate) fn open(raw: &Raw) -> anyhow::Result<Nic> {
         "generic" => XdpMode::Generic,
         other => bail!("there is no XDP mode {other}, but native and generic"),
     };
-    let config = NicConfig::default().mode(Some(mode));
+    let zero_copy = match raw.copies {
+        None => ZeroCopy::Try,
+        Some(Copies::Copy) => ZeroCopy::Never,
+        Some(Copies::ZeroCopy) => ZeroCopy::Demand,
+    };
+    let config = NicConfig::default().mode(Some(mode)).zero_copy(zero_copy);
     let mut nic = Nic::open(&raw.dev, &config)?;
     nic.steering.add(SocketAddr::from((raw.local, PORT)))?;
     println!("ready");
