@@ -92,10 +92,6 @@ impl Crossing {
         *io = Box::new(crossing);
         Ok(inlet)
     }
-
-    fn has_crossed(&self, frame: &RxFrame) -> bool {
-        frame.frame().is_of(&self.arena)
-    }
 }
 
 impl PacketIo for Crossing {
@@ -115,6 +111,10 @@ impl PacketIo for Crossing {
         } else {
             self.net.recycle(frame);
         }
+    }
+
+    fn has_crossed(&self, frame: &RxFrame) -> bool {
+        frame.frame().is_of(&self.arena)
     }
 
     fn owns(&self, frame: &RxFrame) -> bool {
@@ -137,7 +137,7 @@ impl PacketIo for Crossing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sleeper, Wire};
+    use crate::{Hairpin, Sleeper, Wire};
 
     /// Bytes of a frame of the tests.
     const CAPACITY: usize = 100;
@@ -184,6 +184,31 @@ mod tests {
         let counters = io.counters();
         assert_eq!((counters.crossed_frames, counters.drop_crossed), (9, 0));
         assert_eq!((counters.rx_frames, counters.drop_foreign), (0, 0));
+    }
+
+    /// Also behind what connections to the own host need.
+    #[test]
+    fn frame_is_known_by_the_way_that_it_has_come() {
+        let Host {
+            mut io,
+            wire,
+            inlet,
+            ..
+        } = host(2);
+        Hairpin::put_on(&mut io, CAPACITY).unwrap();
+        for has_crossed in [true, false] {
+            if has_crossed {
+                inlet.put(&[1; 60]);
+            } else {
+                wire.deliver(vec![1; 60]);
+            }
+            let mut frames = Vec::new();
+            io.receive(8, &mut frames);
+            let frame = frames.pop().unwrap();
+            assert_eq!(io.has_crossed(&frame), has_crossed);
+            assert!(!io.is_looped(&frame));
+            io.recycle(frame);
+        }
     }
 
     #[test]

@@ -95,6 +95,11 @@ macro_rules! forward {
             self.$to.is_looped(frame)
         }
     };
+    (@has_crossed $to:ident) => {
+        fn has_crossed(&self, frame: &RxFrame) -> bool {
+            self.$to.has_crossed(frame)
+        }
+    };
     (@readiness $to:ident) => {
         fn readiness(&self) -> Option<BorrowedFd<'_>> {
             self.$to.readiness()

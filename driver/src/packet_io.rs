@@ -91,6 +91,11 @@ pub trait PacketIo: Send {
         false
     }
 
+    /// True for a received frame that had come to another engine's queue. By default none has.
+    fn has_crossed(&self, _frame: &RxFrame) -> bool {
+        false
+    }
+
     /// What becomes readable when a frame arrives; `None` where nothing can be slept on.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 

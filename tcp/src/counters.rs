@@ -38,6 +38,8 @@ pub struct StackCounters {
     pub narrowed: u64,
     /// Connections whose next hop has become another.
     pub rerouted: u64,
+    /// Times that a connection has begun anew, mostly from another port, as the answer to its SYN had come to another engine.
+    pub opened_anew: u64,
     /// Other ICMP messages: about what the kernel has sent, or forged.
     pub icmp_ignored: u64,
     /// RSTs sent in answer to segments of no flow.
@@ -113,6 +115,7 @@ xwarp_driver::named_counters!(StackCounters {
     cookies_in,
     narrowed,
     rerouted,
+    opened_anew,
     icmp_ignored,
     resets_out,
     resets_withheld,

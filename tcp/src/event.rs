@@ -27,6 +27,10 @@ pub enum Event {
     },
     /// A connection of ours is established.
     Connected(ConnId),
+    /// An answer to our SYN has come to another stack of the interface, and was refused, as
+    /// [`Stack::refuse_stray_answer`](crate::Stack::refuse_stray_answer) wants it. The connection waits to be
+    /// [begun anew](crate::Stack::open_anew).
+    Stray(ConnId),
     /// There are bytes that were not there before.
     Readable(ConnId),
     /// What [`ConnMut::writable`](crate::ConnMut::writable) refused has become possible.
@@ -52,6 +56,7 @@ impl Event {
             Self::Incoming { conn, .. }
             | Self::Closed { conn, .. }
             | Self::Connected(conn)
+            | Self::Stray(conn)
             | Self::Readable(conn)
             | Self::Writable(conn)
             | Self::Doubtful(conn)

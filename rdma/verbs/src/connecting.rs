@@ -1,8 +1,9 @@
 //! Connection that is being made, as its initiator sees it: the path, then TCP and MPA start-up.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use xwarp_iwarp::mpa::{Initiator, StartupParams};
@@ -21,7 +22,9 @@ type Outcome = Result<PrivateData, ConnectError>;
 pub struct Connecting {
     qp: QpId,
     engine: usize,
-    local: SocketAddr,
+    address: IpAddr,
+    /// The engine tells another one here.
+    port: Arc<AtomicU16>,
     attempt: Attempt<Vec<u8>>,
 }
 
@@ -47,14 +50,15 @@ impl Connecting {
         let outcome = control.inbox().map_err(no_descriptor)?;
         let port = control.open_port(source, wanted.remote, engine)?;
         let local = port.local();
-        let host = control.host();
-        let next_hop = host.next_hop(local, wanted.remote, wanted.timeout)?;
-        // The engine, which may have to try a second time, asks nothing of the host.
+        let port_number = Arc::new(AtomicU16::new(local.port()));
+        let next_hop = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
+        // A second try, by MPA revision 1, has its port at hand.
         let may_retry = Initiator::new(wanted.params).retry().is_some();
         let spare = may_retry.then(|| control.open_port(source, wanted.remote, engine));
         let order = ConnectOrder {
             qp,
             port,
+            shown_port: Arc::clone(&port_number),
             spare: spare.transpose()?,
             remote: wanted.remote,
             params: wanted.params,
@@ -67,7 +71,8 @@ impl Connecting {
         Ok(Self {
             qp,
             engine,
-            local,
+            address: local.ip(),
+            port: port_number,
             attempt,
         })
     }
@@ -77,9 +82,10 @@ impl Connecting {
         self.attempt.control()
     }
 
-    /// The address and port that the connection begins from. A second try, by MPA revision 1, has another port.
+    /// The address and port that the connection comes from. The port may become another until there is a result: where answers come to another
+    /// engine, and for a second try by MPA revision 1.
     pub fn local(&self) -> SocketAddr {
-        self.local
+        SocketAddr::new(self.address, self.port.load(Ordering::Relaxed))
     }
 
     /// The result, once there is one: the private data of the peer's answer. It does not turn an inline engine.

@@ -1,6 +1,7 @@
 //! Engine on its host: what the engine wants to know of the host, which it does not ask itself.
 //!
-//! Whoever runs the engine asks for it. That are ports of addresses that have come back, and next hops that connections wait for.
+//! Whoever runs the engine asks for it. That are ports of addresses that have come back, other ports to connect
+//! from, and next hops that connections wait for.
 
 use std::any::Any;
 use std::io;
@@ -120,6 +121,11 @@ fn ask_host(engine: &mut Engine) {
                 let local = wanted.local();
                 let answer = host.open_port(local.ip(), local.port());
                 engine.give_port(wanted, answer);
+            }
+            HostQuestion::OtherPort(wanted) => {
+                let (address, remote) = (wanted.local().ip(), wanted.remote());
+                let answer = host.open_port_towards(address, remote, engine.index());
+                engine.give_other_port(&wanted, answer);
             }
             HostQuestion::Path(path) => {
                 let (local, remote) = (path.local(), path.remote());

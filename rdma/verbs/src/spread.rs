@@ -69,7 +69,7 @@ impl Trust {
             self.lost = true;
             if self.rss.is_some() {
                 log::warn!(
-                    "{interface} does not spread connections as `ethtool -x {interface}` shows, so engines hand frames to each other: try `ethtool -X {interface} default`"
+                    "{interface} does not spread connections as `ethtool -x {interface}` shows, so connections try several ports, and engines may hand frames to each other: try `ethtool -X {interface} default`"
                 );
             }
         }

@@ -32,7 +32,8 @@ impl Conn {
         match self.state.get() {
             State::Closed => device.recycle(frame),
             _ if self.awaits_answer(segment) => {
-                self.arrive_in_syn_sent(segment, device, now);
+                let stray = device.io().has_crossed(&frame);
+                self.arrive_in_syn_sent(segment, stray, device, now);
                 device.recycle(frame);
             }
             _ => self.arrive_in_window(segment, frame, device, now),

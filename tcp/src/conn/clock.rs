@@ -276,7 +276,7 @@ impl Conn {
     }
 
     /// When the peer must have shown that it lives.
-    fn expiry(&self) -> Option<Instant> {
+    pub(crate) fn expiry(&self) -> Option<Instant> {
         let waits = !self.send.queue().is_empty() || self.clock.probing.is_active();
         match self.state.get() {
             State::SynSent | State::SynReceived => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smoltcp::wire::TcpControl;
 
+use super::stray::StrayAnswer;
 use super::{Conn, State};
 use crate::device::Device;
 use crate::time::Instant;
@@ -126,10 +127,11 @@ impl Conn {
         segment.ack.is_some_and(|ack| self.send.is_news(ack))
     }
 
-    /// A segment arrives in SYN-SENT (RFC 9293 §3.10.7.3).
+    /// A segment arrives in SYN-SENT (RFC 9293 §3.10.7.3). `stray`: it has come to another stack of the interface.
     pub(super) fn arrive_in_syn_sent(
         &mut self,
         segment: &Segment,
+        stray: bool,
         device: &mut Device,
         now: Instant,
     ) {
@@ -146,8 +148,33 @@ impl Conn {
             return;
         }
         if segment.has_syn() {
-            self.take_syn(segment, device, now);
+            if self.is_unwanted(segment, stray) {
+                self.refuse_ack(segment, device, now);
+            } else {
+                self.take_syn(segment, device, now);
+            }
         }
+    }
+
+    /// True for an answer that is refused. Where both have opened, the peer has only this flow for its connection.
+    fn is_unwanted(&mut self, segment: &Segment, stray: bool) -> bool {
+        let answers = segment.ack.is_some() && self.state.get() == State::SynSent;
+        answers && self.stray_answer.is_refused(stray)
+    }
+
+    /// An answer to our SYN that comes to another stack is refused from now on.
+    pub(crate) fn refuse_stray_answer(&mut self) {
+        self.stray_answer = StrayAnswer::Unwanted;
+    }
+
+    /// Whether an answer was refused, so that this connection can only begin anew.
+    pub(crate) fn has_refused_answer(&self) -> bool {
+        self.state.get() == State::SynSent && self.stray_answer.was_refused()
+    }
+
+    /// True, once, if an answer was refused.
+    pub(crate) fn take_refused_answer(&mut self) -> bool {
+        self.stray_answer.take_news()
     }
 
     /// The peer's SYN arrives in SYN-SENT (RFC 9293 §3.10.7.3, fourth).

@@ -20,6 +20,7 @@ mod receive;
 mod route;
 mod send;
 mod state;
+mod stray;
 #[cfg(test)]
 mod testing;
 mod timestamps;
@@ -54,6 +55,7 @@ use send::congestion_control::CongestionController;
 use send::loss_recovery::LossRecovery;
 use send::send_queue::Piece;
 use state::StateMachine;
+use stray::StrayAnswer;
 use timestamps::Timestamps;
 
 /// Segments that a connection may have unacknowledged. Each holds a TX frame, and a queue's frames are shared.
@@ -100,6 +102,7 @@ pub struct Conn {
     recovery: LossRecovery,
     pending: Pending,
     deferred_ack: Option<DeferredAck>,
+    stray_answer: StrayAnswer,
 }
 
 impl Conn {
@@ -128,12 +131,18 @@ impl Conn {
             recovery: LossRecovery::default(),
             pending: Pending::default(),
             deferred_ack: None,
+            stray_answer: StrayAnswer::default(),
         }
     }
 
     /// The connection's 4-tuple.
     pub(crate) fn flow(&self) -> &Flow {
         self.route.flow()
+    }
+
+    /// The Ethernet header of what is sent.
+    pub(crate) fn link(&self) -> &LinkHeader {
+        self.route.headers().link()
     }
 
     /// The peer's address and port.

@@ -179,6 +179,7 @@ impl Connections {
             }
             Event::Closed { conn, .. } => self.orphan(conn.0, device),
             Event::Connected(_)
+            | Event::Stray(_)
             | Event::Writable(_)
             | Event::Doubtful(_)
             | Event::PeerClosed(_) => {}
@@ -191,6 +192,14 @@ impl Connections {
         let handle = self.table.insert(conn, Lifecycle::default());
         self.run(handle, device, now);
         handle
+    }
+
+    /// Puts a connection that we open in the place of one that has got nowhere, to send its SYN in its turn.
+    pub(super) fn replace(&mut self, id: ConnId, conn: Conn, device: &mut Device) {
+        if let Some(old) = self.table.replace(id.0, conn) {
+            old.dispose(device);
+            self.touch(id.0);
+        }
     }
 
     /// Enters a connection that is in a listener's backlog.
@@ -610,6 +619,9 @@ fn report_news(
     let synchronized = conn.is_synchronized();
     if synchronized && lifecycle.announce() {
         events.push_back(announcement(id, conn, lifecycle.listener(), listeners));
+    }
+    if conn.take_refused_answer() {
+        events.push_back(Event::Stray(id));
     }
     if readable && synchronized && lifecycle.note_readable() {
         events.push_back(Event::Readable(id));

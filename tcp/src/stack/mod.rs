@@ -1,6 +1,7 @@
 //! Stack: TCP connections over one packet interface, and the turns in which they receive, time out and send.
 
 mod addresses;
+mod anew;
 mod conn_mut;
 mod connections;
 mod frame_waiters;

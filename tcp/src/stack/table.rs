@@ -130,11 +130,25 @@ impl Table {
     pub(super) fn insert(&mut self, conn: Conn, lifecycle: Lifecycle) -> Handle {
         let flow = *conn.flow();
         let handle = self.entries.insert(Entry::new(conn, lifecycle));
+        self.take_flow(flow, handle);
+        handle
+    }
+
+    fn take_flow(&mut self, flow: Flow, handle: Handle) {
         self.flows.insert(flow, handle);
         if let Some(sibling) = &self.sibling {
             sibling.enter(flow);
         }
-        handle
+    }
+
+    /// Puts a connection in the place of another, with its own flow; the other one.
+    pub(super) fn replace(&mut self, handle: Handle, conn: Conn) -> Option<Conn> {
+        self.free_flow(handle);
+        let entry = self.entries.get_mut(handle)?;
+        let flow = *conn.flow();
+        let old = std::mem::replace(&mut entry.conn, conn);
+        self.take_flow(flow, handle);
+        Some(old)
     }
 
     /// Frees a connection's flow, unless a later connection has it.

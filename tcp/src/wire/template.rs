@@ -108,6 +108,11 @@ impl HeaderTemplate {
         }
     }
 
+    /// The Ethernet header.
+    pub(crate) fn link(&self) -> &LinkHeader {
+        &self.link
+    }
+
     /// The connection's 4-tuple.
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow

@@ -297,6 +297,7 @@ impl Runner {
             Some(Event::Readable(_)) => "Readable".to_owned(),
             Some(Event::Writable(_)) => "Writable".to_owned(),
             Some(Event::Doubtful(_)) => "Doubtful".to_owned(),
+            Some(Event::Stray(_)) => "Stray".to_owned(),
             Some(Event::PeerClosed(_)) => "PeerClosed".to_owned(),
         };
         expect(text == name, || format!("it is {text}"))

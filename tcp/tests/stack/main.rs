@@ -17,5 +17,6 @@ mod own_host;
 mod peer;
 mod scale;
 mod silent;
+mod stray;
 mod turn;
 mod window;

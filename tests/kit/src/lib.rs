@@ -13,7 +13,7 @@
 //! | [`needs_root`] | skips a test that needs root, and says so |
 //! | [`Endpoint`] | a TCP stack on an interface in memory (feature `tcp`) |
 //! | [`MemoryRnic`] | an RNIC on an interface in memory (feature `rnic`) |
-//! | [`Queues`] | what joins several queues of such an interface, each with an engine (feature `rnic`) |
+//! | [`Queues`], [`Answers`] | what joins several queues of such an interface, each with an engine (feature `rnic`) |
 //! | [`MemoryRnics`] | two of them that run by themselves, on a cable (feature `rnic`) |
 //! | [`End`] | a queue pair with memory to send from and to receive into (feature `rnic`) |
 //! | [`next_request`], [`next_completion`], [`next_success`] | what an end waits for (feature `rnic`) |
@@ -76,7 +76,7 @@ pub use hex::hex;
 pub use memory_rnic::MemoryRnic;
 pub use pattern::{pattern, pattern_of};
 #[cfg(feature = "rnic")]
-pub use queues::Queues;
+pub use queues::{Answers, Queues};
 pub use root::is_root_or_skipped;
 pub use side::Side;
 pub use work_dir::WorkDir;

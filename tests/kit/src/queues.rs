@@ -11,16 +11,28 @@ const BATCH: usize = 64;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
+/// The queue of connections that begin here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// That which its SYN has left by, as if the port were chosen by the hash.
+    Own,
+    /// That which another hash chooses, which nobody knows.
+    Hashed,
+    /// The first one.
+    First,
+}
+
 /// What joins the queues to one wire.
 ///
 /// A connection that begins elsewhere comes to the queue that a hash of its addresses and ports chooses, the same for both directions. The
-/// frames of one that begins here come to the queue that its SYN has left by.
+/// frames of one that begins here come where [`Answers`] says.
 pub struct Queues {
     /// The end of the one wire.
     io: MemoryIo,
     wires: Vec<Wire>,
     /// The queues of connections that have begun here.
     begun: HashMap<Vec<u8>, usize>,
+    answers: Answers,
     /// Frames that come before the NIC chooses other queues; `None`: it never does.
     resteers_after: Option<usize>,
     carried_in: usize,
@@ -31,6 +43,15 @@ impl Drop for Queues {
     fn drop(&mut self) {
         self.carry();
     }
+}
+
+/// A hash that spreads ports in a row evenly: FNV-1a of 32 bits, mixed once more.
+fn fnv(bytes: &[u8]) -> usize {
+    const BASIS: u32 = 0x811c_9dc5;
+    const PRIME: u32 = 0x0100_0193;
+    let mix = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(PRIME);
+    let sum = bytes.iter().fold(BASIS, mix);
+    ((sum ^ sum >> 15).wrapping_mul(PRIME) >> 8) as usize
 }
 
 /// A TCP segment in a frame: both endpoints in order, and its flags.
@@ -68,10 +89,16 @@ impl Queues {
             io,
             wires,
             begun: HashMap::new(),
+            answers: Answers::Own,
             resteers_after: None,
             carried_in: 0,
         };
         (joined, ios, wire)
+    }
+
+    /// Has the frames of connections that begin here come to this queue.
+    pub fn answers_come_to(&mut self, answers: Answers) {
+        self.answers = answers;
     }
 
     /// Has the NIC choose the next queue for each connection whenever so many frames have come.
@@ -125,7 +152,11 @@ impl Queues {
             ends.iter()
                 .fold(0, |sum, byte| 31 * (sum % 997) + usize::from(*byte))
         };
-        let begun = self.begun.get(&ends).copied();
+        let begun = self.begun.get(&ends).map(|own| match self.answers {
+            Answers::Own => *own,
+            Answers::Hashed => fnv(&ends) % self.wires.len(),
+            Answers::First => 0,
+        });
         begun.unwrap_or_else(|| hash(&ends) % self.wires.len())
     }
 

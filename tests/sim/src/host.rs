@@ -17,7 +17,7 @@ use xwarp_driver::net::{
 };
 use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::{Instant, StackConfig};
-use xwarp_test_kit::{Drops, MemoryRnic, Queues, Side, drops_of};
+use xwarp_test_kit::{Answers, Drops, MemoryRnic, Queues, Side, drops_of};
 
 use crate::MIB;
 
@@ -85,6 +85,8 @@ pub(crate) struct Kind {
     pub(crate) backlog: usize,
     /// Queues of the interface, each with an engine.
     pub(crate) engines: usize,
+    /// The queue of connections that begin here.
+    pub(crate) answers: Answers,
     /// The frames after which the NIC chooses other queues, if it does.
     pub(crate) resteers_after: Option<usize>,
 }
@@ -104,6 +106,7 @@ impl Default for Kind {
             max_events: RnicConfig::default().max_events,
             backlog: RnicConfig::default().backlog,
             engines: wanted("XWARP_SIM_ENGINES").unwrap_or(1),
+            answers: Answers::Own,
             resteers_after: wanted("XWARP_SIM_RESTEER"),
         }
     }
@@ -118,6 +121,7 @@ impl Host {
             max_events,
             backlog,
             engines,
+            answers,
             resteers_after,
         } = kind;
         let peer = side.other();
@@ -151,6 +155,7 @@ impl Host {
             (rnic, None, wire)
         } else {
             let (rnic, mut queues, wire) = rnic.open_on(engines);
+            queues.answers_come_to(answers);
             if let Some(frames) = resteers_after {
                 queues.resteer_after(frames);
             }

@@ -197,7 +197,7 @@ impl Inner {
                 self.saw_fin |= self.conn == Some(conn);
             }
             Event::Closed { conn, reason } if self.conn == Some(conn) => self.ended = Some(reason),
-            Event::Writable(_) | Event::Doubtful(_) | Event::Closed { .. } => {}
+            Event::Writable(_) | Event::Doubtful(_) | Event::Stray(_) | Event::Closed { .. } => {}
         }
     }
 

@@ -85,6 +85,9 @@ impl Hosts {
                         "link set {port} mtu {} up master bridge",
                         shape.mtu
                     ));
+                    if shape.queues > 1 {
+                        spread_flows(switch, port);
+                    }
                 }
             }
         }
@@ -106,6 +109,7 @@ impl Hosts {
         let mut command = self.switch().command("ethtool");
         command.args(["-L", PORTS[1], "tx", &queues.to_string()]);
         output_of(command);
+        spread_flows(self.switch(), PORTS[1]);
     }
 
     /// The switch between them, whose bridge is called `bridge`.
@@ -371,6 +375,15 @@ impl Drop for Host {
             self.remove();
         }
     }
+}
+
+/// Has a switch choose the queue of each flow at a port by a hash of its addresses and ports. By itself it goes by the queue of the sender, as that
+/// stays with a frame from one veth pair to the next.
+fn spread_flows(switch: &Host, port: &str) {
+    let queues = format!("/sys/class/net/{port}/queues/tx-*/xps_cpus");
+    switch.sh(&format!(
+        "for cpus in {queues}; do cat /proc/irq/default_smp_affinity >$cpus; done"
+    ));
 }
 
 /// Joins two hosts' interfaces, of so many queues, by a cable.

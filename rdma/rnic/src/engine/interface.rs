@@ -132,6 +132,7 @@ impl Engine {
         self.interface.relays = relays;
         self.interface.host = Some(host);
         self.interface.ending = ending;
+        self.try_other_ports();
     }
 
     /// The host that the engine asks.

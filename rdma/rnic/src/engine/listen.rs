@@ -151,7 +151,8 @@ impl Engine {
                 self.forget_incoming(key);
             }
             Event::Doubtful(conn) => self.doubt_path(conn),
-            Event::Incoming { .. } | Event::Connected(_) | Event::Writable(_) => {}
+            Event::Incoming { .. } | Event::Connected(_) | Event::Stray(_) | Event::Writable(_) => {
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod listen;
 mod listeners;
 mod moving;
 mod next_hops;
+mod other_ports;
 mod qp_table;
 mod questions;
 mod queue_pairs;
@@ -39,7 +40,7 @@ use crate::tables::{Commons, CqTable, SrqTable};
 
 pub use listeners::{Clients, IncomingRequest};
 pub use moving::MovingQp;
-pub use questions::{DoubtfulPath, HostQuestion, WantedPort};
+pub use questions::{DoubtfulPath, HostQuestion, OtherPort, WantedPort};
 
 use deadlines::Deadlines;
 use interface::Interface;
@@ -222,6 +223,7 @@ impl Engine {
             Event::Connected(_)
             | Event::Writable(_)
             | Event::Doubtful(_)
+            | Event::Stray(_)
             | Event::Closed { .. } => {}
         }
     }

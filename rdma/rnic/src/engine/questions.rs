@@ -25,11 +25,33 @@ impl WantedPort {
     }
 }
 
+/// Another port for a connection whose answer has come to another engine.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherPort {
+    pub(super) conn: ConnId,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+impl OtherPort {
+    /// Where the connection comes from so far: another port of that address is wanted.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// To where it leads.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+}
+
 /// What the engine wants to know of its host. Whoever turns the engine asks.
 #[derive(Clone, Copy, Debug)]
 pub enum HostQuestion {
     /// A port.
     Port(WantedPort),
+    /// A port to connect from.
+    OtherPort(OtherPort),
     /// A next hop.
     Path(DoubtfulPath),
 }
@@ -80,7 +102,9 @@ impl Questions {
 
     pub(super) fn put(&mut self, question: HostQuestion) {
         match question {
-            HostQuestion::Port(_) => self.waiting.push_front(question),
+            HostQuestion::Port(_) | HostQuestion::OtherPort(_) => {
+                self.waiting.push_front(question);
+            }
             HostQuestion::Path(_) => {
                 self.paths += 1;
                 self.waiting.push_back(question);
@@ -91,7 +115,7 @@ impl Questions {
     /// When the next one is to be asked.
     pub(super) fn due(&self) -> Option<Instant> {
         Some(match self.waiting.front()? {
-            HostQuestion::Port(_) => Instant::ORIGIN,
+            HostQuestion::Port(_) | HostQuestion::OtherPort(_) => Instant::ORIGIN,
             HostQuestion::Path(_) => self.path_due,
         })
     }

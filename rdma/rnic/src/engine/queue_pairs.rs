@@ -62,6 +62,7 @@ impl Engine {
         match event {
             Event::Closed { conn, .. } => drop(self.owners.remove(&conn)),
             Event::Doubtful(conn) => return self.doubt_path(conn),
+            Event::Stray(conn) => return self.want_other_port(conn),
             _ => {}
         }
         self.with_qp(key, |qp, device| match event {
@@ -74,7 +75,7 @@ impl Engine {
                 qp.handle_peer_closed(device);
             }
             Event::Closed { reason, .. } => qp.handle_closed(reason, device),
-            Event::Incoming { .. } | Event::Doubtful(_) => {}
+            Event::Incoming { .. } | Event::Doubtful(_) | Event::Stray(_) => {}
         });
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use xwarp_driver::Signal;
 use xwarp_tcp::{ConnId, Event, ListenerId, Path};
@@ -11,9 +12,9 @@ use super::listeners::Clients;
 use super::streams::{Outcome, StreamOrder};
 use super::{Engine, Owner};
 use crate::model::{
-    ConnectError, Handover, LocalPort, ModifyError, NextHop, StreamError, StreamId, StreamState,
+    ConnectError, Handover, ModifyError, NextHop, StreamError, StreamId, StreamState,
 };
-use crate::qp::{QpContext, send_raw};
+use crate::qp::{QpContext, SourcePort, send_raw};
 use crate::queues::Inbox;
 use crate::tables::{SearchId, Searcher};
 
@@ -57,8 +58,10 @@ impl Engine {
         match self.device.stack.connect(path, self.device.now) {
             Err(error) => order.refuse(ConnectError::Resources(error.to_string())),
             Ok(conn) => {
-                let (port, remote) = (Arc::new(order.port), order.remote);
-                let id = self.add_stream(conn, port, remote, StreamState::Connecting);
+                let time = (self.device.now, Duration::MAX);
+                let port = SourcePort::new(order.port, None, time, &self.device);
+                port.begun(conn, &mut self.device);
+                let id = self.add_stream(conn, port, order.remote, StreamState::Connecting);
                 self.streams.watch(id, order.watcher);
                 // Whoever asked gives the order up by a verb, which takes the stream out again.
                 let _ = order.outcome.put(Ok(id));
@@ -87,7 +90,7 @@ impl Engine {
     fn add_stream(
         &mut self,
         conn: ConnId,
-        port: Arc<LocalPort>,
+        port: SourcePort,
         remote: SocketAddr,
         state: StreamState,
     ) -> StreamId {
@@ -120,7 +123,8 @@ impl Engine {
             self.device.stack.abort(conn, self.device.now);
             return true;
         }
-        let (waiting, port) = (Arc::clone(waiting), Arc::clone(context.port()));
+        let waiting = Arc::clone(waiting);
+        let port = SourcePort::of_listener(Arc::clone(context.port()));
         let id = self.add_stream(conn, port, remote, StreamState::Established);
         if let Err(id) = waiting.put(id) {
             // The listener has been dropped.
@@ -188,7 +192,7 @@ impl Engine {
     /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands the stream over.
     pub(super) fn on_stream_event(&mut self, event: Event) {
         match event {
-            Event::Connected(conn) => self.streams.set_state(conn, StreamState::Established),
+            Event::Connected(conn) => self.streams.establish(conn),
             Event::PeerClosed(conn) => self.streams.set_state(conn, StreamState::PeerClosed),
             Event::Closed { conn, .. } => {
                 self.owners.remove(&conn);
@@ -198,6 +202,7 @@ impl Engine {
             }
             Event::Readable(conn) | Event::Writable(conn) => self.streams.wake(conn),
             Event::Doubtful(conn) => self.doubt_path(conn),
+            Event::Stray(conn) => self.want_other_port(conn),
             Event::Incoming { .. } => {}
         }
     }

@@ -8,7 +8,8 @@ use rustc_hash::FxHashMap;
 use xwarp_driver::Signal;
 use xwarp_tcp::ConnId;
 
-use crate::model::{ConnectError, LocalPort, StreamId, StreamState};
+use crate::model::{ConnectError, HostError, LocalPort, StreamId, StreamState};
+use crate::qp::{RdmaDevice, SourcePort};
 use crate::queues::Inbox;
 use crate::tables::SearchId;
 
@@ -37,7 +38,7 @@ impl StreamOrder {
 
 /// A connection in streaming mode.
 struct Streaming {
-    port: Arc<LocalPort>,
+    port: SourcePort,
     remote: SocketAddr,
     state: StreamState,
     watcher: Watcher,
@@ -84,7 +85,7 @@ impl Streams {
     pub(super) fn add(
         &mut self,
         conn: ConnId,
-        port: Arc<LocalPort>,
+        port: SourcePort,
         remote: SocketAddr,
         state: StreamState,
     ) {
@@ -102,6 +103,26 @@ impl Streams {
     pub(super) fn state(&self, StreamId { conn, .. }: StreamId) -> StreamState {
         let streaming = self.open.get(&conn);
         streaming.map_or(StreamState::Gone, |streaming| streaming.state)
+    }
+
+    /// The connection of a stream is made.
+    pub(super) fn establish(&mut self, conn: ConnId) {
+        if let Some(streaming) = self.open.get_mut(&conn) {
+            streaming.port.settle();
+        }
+        self.set_state(conn, StreamState::Established);
+    }
+
+    /// The answer to the SYN of a stream had come to another engine: what the host gives for another port.
+    pub(super) fn begin_anew(
+        &mut self,
+        conn: ConnId,
+        answer: Result<LocalPort, HostError>,
+        device: &mut RdmaDevice,
+    ) {
+        if let Some(streaming) = self.open.get_mut(&conn) {
+            streaming.port.begin_anew(conn, answer, device);
+        }
     }
 
     /// A stream comes into another state.
@@ -131,7 +152,7 @@ impl Streams {
     pub(super) fn remove(&mut self, conn: ConnId, to: impl Display) -> Option<Arc<LocalPort>> {
         let streaming = self.open.remove(&conn)?;
         streaming.log_change(to);
-        Some(Arc::clone(&streaming.port))
+        Some(Arc::clone(streaming.port.get()))
     }
 
     /// The connections in streaming mode.

@@ -26,6 +26,8 @@ pub(crate) struct RdmaDevice {
     turns: VecDeque<usize>,
     /// What a queue pair has just done with its connections, for the engine, which keeps their owners.
     conn_changes: Vec<ConnChange>,
+    /// How many other ports a connection tries at most whose answers come to another engine.
+    pub(crate) other_ports: usize,
     /// Next hops that connections wait for.
     pub(crate) searches: Searches,
 }
@@ -73,6 +75,7 @@ impl RdmaDevice {
             now: Instant::from_micros(0),
             turns: VecDeque::new(),
             conn_changes: Vec::new(),
+            other_ports: 0,
             searches: Searches::default(),
         }
     }

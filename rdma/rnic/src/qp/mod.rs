@@ -13,6 +13,7 @@ mod receive_buffers;
 mod receive_run;
 mod short_message;
 mod short_read;
+mod source_port;
 mod starting;
 mod stream;
 mod transmit;
@@ -22,6 +23,7 @@ mod work_queues;
 
 pub(crate) use new_qp::Receives;
 pub use new_qp::{NewQp, NewReceives};
+pub(crate) use source_port::SourcePort;
 pub use starting::ConnectOrder;
 pub(crate) use starting::Outcome;
 

@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{Initiator, InitiatorStep, StartupError, StartupParams, encode_request};
 use xwarp_tcp::{ConnId, Instant, Path, Stack};
 
 use super::device::{ConnChange, RdmaDevice};
-use crate::model::{ConnectError, LocalPort, QpId};
+use super::source_port::SourcePort;
+use crate::model::{ConnectError, HostError, LocalPort, QpId};
 use crate::queues::Inbox;
 use crate::tables::SearchId;
 
@@ -21,6 +23,8 @@ pub struct ConnectOrder {
     pub qp: QpId,
     /// The local port.
     pub port: LocalPort,
+    /// Where its number is told when it becomes another.
+    pub shown_port: Arc<AtomicU16>,
     /// For a second TCP connection, should the peer know MPA revision 1 only.
     pub spare: Option<LocalPort>,
     /// The listener.
@@ -84,7 +88,7 @@ impl Searching {
 /// A connection of ours that is being made.
 pub(super) struct Starting {
     conn: ConnId,
-    port: Arc<LocalPort>,
+    port: SourcePort,
     spare: Option<LocalPort>,
     remote: SocketAddr,
     next_hop: [u8; 6],
@@ -123,7 +127,7 @@ impl Starting {
             }
             Ok(conn) => {
                 device.note(ConnChange::Made(conn));
-                Some(Self::new(conn, order, next_hop, [began, until]))
+                Some(Self::new(conn, order, next_hop, began, device))
             }
         }
     }
@@ -132,18 +136,22 @@ impl Starting {
         conn: ConnId,
         order: ConnectOrder,
         next_hop: [u8; 6],
-        [began, until]: [Instant; 2],
+        began: Instant,
+        device: &mut RdmaDevice,
     ) -> Self {
+        let shown = Some(order.shown_port);
+        let port = SourcePort::new(order.port, shown, (began, order.timeout), device);
+        port.begun(conn, device);
         Self {
             conn,
-            port: Arc::new(order.port),
+            port,
             spare: order.spare,
             remote: order.remote,
             next_hop,
             params: order.params,
             private_data: order.private_data,
             began,
-            until,
+            until: began + order.timeout,
             requested: false,
             answered: false,
             retried: false,
@@ -166,7 +174,19 @@ impl Starting {
     }
 
     pub(super) fn port(&self) -> &Arc<LocalPort> {
-        &self.port
+        self.port.get()
+    }
+
+    /// The answer to the SYN had come to another engine: what the host gives for another port.
+    pub(super) fn begin_anew(
+        &mut self,
+        conn: ConnId,
+        answer: Result<LocalPort, HostError>,
+        device: &mut RdmaDevice,
+    ) {
+        if self.conn == conn {
+            self.port.begin_anew(conn, answer, device);
+        }
     }
 
     pub(super) fn remote(&self) -> SocketAddr {
@@ -182,6 +202,7 @@ impl Starting {
     /// not moved by that.
     pub(super) fn send_request(&mut self, device: &mut RdmaDevice) -> Result<(), ConnectError> {
         self.requested = true;
+        self.port.settle();
         let frame = encode_request(self.params, &self.private_data).map_err(|too_long| {
             let (len, limit) = (too_long.len, too_long.limit);
             ConnectError::PrivateDataTooLong { len, limit }
@@ -243,13 +264,14 @@ impl Starting {
         for change in self.move_to(conn, port) {
             device.note(change);
         }
+        self.port.begun(conn, device);
         true
     }
 
     /// Goes on with the second connection.
     fn move_to(&mut self, conn: ConnId, port: LocalPort) -> [ConnChange; 2] {
         let old_conn = std::mem::replace(&mut self.conn, conn);
-        let old_port = std::mem::replace(&mut self.port, Arc::new(port));
+        let old_port = self.port.replace(port);
         self.requested = false;
         self.retried = true;
         [

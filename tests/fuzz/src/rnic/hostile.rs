@@ -139,8 +139,11 @@ impl HostilePeer {
                     talk.saw_fin = true;
                 }
             }
-            Event::Readable(_) | Event::Writable(_) | Event::Doubtful(_) | Event::Closed { .. } => {
-            }
+            Event::Readable(_)
+            | Event::Writable(_)
+            | Event::Doubtful(_)
+            | Event::Stray(_)
+            | Event::Closed { .. } => {}
         }
         self.read();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use xwarp::cm::MpaConfig;
 use xwarp_netsim::{Direction, Link, Seed};
 
-use xwarp_test_kit::Side;
+use xwarp_test_kit::{Answers, Side};
 
 use crate::host::{Host, Kind};
 use crate::plain::PlainPeer;
@@ -76,6 +76,16 @@ impl Sim {
         let kind = Kind {
             mtu,
             engines,
+            ..Kind::default()
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
+    /// The same, where no RNIC knows to which of its queues connections come that it begins.
+    pub fn with_answers(seed: Seed, engines: usize, answers: Answers) -> Self {
+        let kind = Kind {
+            engines,
+            answers,
             ..Kind::default()
         };
         Self::with_kinds(seed, [kind; 2])

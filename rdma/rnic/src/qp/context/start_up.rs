@@ -11,7 +11,9 @@ use xwarp_iwarp::rdmap::Terminate;
 use xwarp_tcp::{CloseReason, ConnId};
 
 use super::{ConnStage, Connection, Phase, QpContext, RdmaDevice};
-use crate::model::{ConnectError, ConnectionInfo, Framing, LocalPort, NextHop, StartUpParameters};
+use crate::model::{
+    ConnectError, ConnectionInfo, Framing, HostError, LocalPort, NextHop, StartUpParameters,
+};
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
 use crate::qp::starting::{ConnectOrder, Outcome, Searching, Starting};
@@ -118,6 +120,18 @@ impl QpContext {
                 stage => stage,
             }),
             Err(error) => self.fail_start(error, device),
+        }
+    }
+
+    /// The answer to the SYN of this connection had come to another engine: what the host gives for another port.
+    pub(crate) fn begin_anew(
+        &mut self,
+        conn: ConnId,
+        answer: Result<LocalPort, HostError>,
+        device: &mut RdmaDevice,
+    ) {
+        if let ConnStage::Starting(starting) = &mut self.stage {
+            starting.begin_anew(conn, answer, device);
         }
     }
 

@@ -5,6 +5,7 @@ mod crossing;
 mod failure;
 mod moving;
 mod objects;
+mod other_ports;
 mod threads;
 
 use std::collections::BTreeSet;

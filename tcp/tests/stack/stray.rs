@@ -1,0 +1,267 @@
+//! Answers to SYNs that come to another stack of the interface, by hand.
+
+use std::time::Duration;
+
+use smoltcp::wire::{TcpControl, TcpRepr};
+use xwarp_driver::{MemoryIo, PacketIo, Sleeper, Wire};
+use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack, StrayAnswers};
+use xwarp_test_kit::Side;
+
+use crate::frames::{self, Seen, segment};
+use crate::net::{BUDGET, FRAMES, config};
+
+/// The peer's initial sequence number.
+const ISS: u32 = 1000;
+/// How long an attempt may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The stack that connects, and another one of its interface.
+struct Siblings {
+    stacks: [Stack; 2],
+    wires: [Wire; 2],
+    now: Instant,
+    _sleepers: Vec<Sleeper>,
+}
+
+/// Whose queue a frame comes to.
+#[derive(Clone, Copy)]
+enum At {
+    Home,
+    Other,
+}
+
+impl Siblings {
+    fn new() -> Self {
+        let queue = || {
+            let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+            let (sleeper, bell) = Sleeper::new().unwrap();
+            ((Box::new(io) as Box<dyn PacketIo>, bell), (wire, sleeper))
+        };
+        let (ios, rest): (Vec<_>, Vec<_>) = [queue(), queue()].into_iter().unzip();
+        let (wires, sleepers): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
+        let stacks = Stack::several(ios, &config(Side::B), &StrayAnswers::default()).unwrap();
+        Self {
+            stacks: stacks.try_into().expect("two"),
+            wires: wires.try_into().unwrap_or_else(|_| panic!("two")),
+            now: Instant::from_micros(1_000_000),
+            _sleepers: sleepers,
+        }
+    }
+
+    /// Connects from a port. A stray answer is unwanted.
+    fn connect(&mut self, port: u16) -> (ConnId, u32) {
+        let home = &mut self.stacks[0];
+        let conn = home.connect_within(path(port), LIMIT, self.now).unwrap();
+        home.refuse_stray_answer(conn);
+        let sent = self.turn();
+        assert!(sent.len() == 1 && sent[0].syn && !sent[0].ack);
+        (conn, sent[0].seq)
+    }
+
+    /// A turn of the other one, then of the one that connects; what both have sent.
+    fn turn(&mut self) -> Vec<Seen> {
+        for which in [1, 0] {
+            self.stacks[which].step(self.now, BUDGET).unwrap();
+        }
+        let wires = self.wires.iter();
+        let sent = wires.flat_map(|wire| std::iter::from_fn(|| wire.take_sent()));
+        sent.map(|frame| frames::read(&frame)).collect()
+    }
+
+    /// The peer sends a segment to a port.
+    fn receive(&mut self, at: At, port: u16, tcp: &TcpRepr<'_>) -> Vec<Seen> {
+        let tcp = TcpRepr {
+            dst_port: port,
+            ..*tcp
+        };
+        self.wires[at as usize].deliver(frames::write(&tcp));
+        self.turn()
+    }
+
+    /// The peer answers a SYN.
+    fn answer(&mut self, at: At, port: u16, iss: u32) -> Vec<Seen> {
+        let answer = segment(TcpControl::Syn, ISS, Some(iss + 1));
+        self.receive(at, port, &answer)
+    }
+
+    /// The answer comes to the other one, which is all that happens.
+    fn go_astray(&mut self, (conn, iss): (ConnId, u32), port: u16) {
+        let sent = self.answer(At::Other, port, iss);
+        assert!(sent.len() == 1 && is_reset(&sent[0], iss + 1), "{sent:?}");
+        assert_eq!(self.events(), [Event::Stray(conn)]);
+    }
+
+    /// Begins anew from a port, and the SYN.
+    fn open_anew(&mut self, conn: ConnId, port: u16) -> Vec<Seen> {
+        let local = path(port).local;
+        assert!(self.stacks[0].open_anew(conn, local, self.now));
+        assert_eq!(self.stacks[0].next_deadline(), Some(self.now));
+        self.turn()
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        assert_eq!(self.stacks[1].poll_event(), None);
+        let home = &mut self.stacks[0];
+        std::iter::from_fn(|| home.poll_event()).collect()
+    }
+}
+
+/// From a port of the host to its peer.
+fn path(port: u16) -> Path {
+    Path {
+        local: format!("10.0.0.2:{port}").parse().unwrap(),
+        remote: "10.0.0.1:40000".parse().unwrap(),
+        next_hop: Side::A.mac(),
+    }
+}
+
+/// What ends the peer's half-open connection (RFC 9293 §3.10.7.4).
+fn is_reset(seen: &Seen, seq: u32) -> bool {
+    seen.rst && !seen.ack && seen.seq == seq
+}
+
+#[test]
+fn connection_begins_anew_from_another_port_until_the_answer_comes_home() {
+    let mut host = Siblings::new();
+    let (conn, mut iss) = host.connect(5000);
+    for port in 5000..5003 {
+        host.go_astray((conn, iss), port);
+        let sent = host.open_anew(conn, port + 1);
+        assert!(sent.len() == 1 && sent[0].syn && !sent[0].ack);
+        iss = sent[0].seq;
+        host.stacks[0].refuse_stray_answer(conn);
+    }
+    let sent = host.answer(At::Home, 5003, iss);
+    assert!(sent.len() == 1 && sent[0].ack && sent[0].ack_number == ISS + 1);
+    assert_eq!(host.events(), [Event::Connected(conn)]);
+    assert_eq!(host.stacks[0].conn(conn).unwrap().local_addr().port(), 5003);
+    assert_eq!(host.stacks[0].counters().opened_anew, 3);
+}
+
+#[test]
+fn answers_of_flows_that_were_given_up_are_reset_wherever_they_come() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    host.go_astray((conn, iss), 5000);
+    let syn = host.open_anew(conn, 5001);
+    for at in [At::Home, At::Other] {
+        let sent = host.answer(at, 5000, iss);
+        assert!(sent.len() == 1 && is_reset(&sent[0], iss + 1));
+    }
+    assert_eq!(host.events(), []);
+    let counters = host.stacks.each_ref().map(Stack::counters);
+    assert_eq!(counters.map(|it| it.drop_no_flow), [1, 1]);
+    host.answer(At::Home, 5001, syn[0].seq);
+    assert_eq!(host.events(), [Event::Connected(conn)]);
+}
+
+#[test]
+fn repeated_answer_is_refused_again_and_told_once() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    host.go_astray((conn, iss), 5000);
+    for at in [At::Other, At::Home] {
+        let sent = host.answer(at, 5000, iss);
+        assert!(sent.len() == 1 && is_reset(&sent[0], iss + 1));
+        assert_eq!(host.events(), []);
+    }
+}
+
+#[test]
+fn stray_answer_is_taken_unless_it_is_unwanted() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    host.go_astray((conn, iss), 5000);
+    // There is no other port, and the peer is asked anew.
+    let syn = host.open_anew(conn, 5000);
+    let sent = host.answer(At::Other, 5000, syn[0].seq);
+    assert!(sent.len() == 1 && sent[0].ack && !sent[0].rst);
+    assert_eq!(host.events(), [Event::Connected(conn)]);
+}
+
+#[test]
+fn answer_that_comes_home_is_always_wanted() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    host.answer(At::Home, 5000, iss);
+    assert_eq!(host.events(), [Event::Connected(conn)]);
+}
+
+#[test]
+fn refusal_counts_wherever_it_comes() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    host.go_astray((conn, iss), 5000);
+    let syn = host.open_anew(conn, 5001);
+    host.stacks[0].refuse_stray_answer(conn);
+    let reset = segment(TcpControl::Rst, 0, Some(syn[0].seq + 1));
+    assert_eq!(host.receive(At::Other, 5001, &reset), []);
+    let reason = CloseReason::Refused;
+    assert_eq!(host.events(), [Event::Closed { conn, reason }]);
+}
+
+/// Nobody who does not know our number makes it begin anew.
+#[test]
+fn blind_answer_is_no_answer() {
+    let mut host = Siblings::new();
+    let (_, iss) = host.connect(5000);
+    let sent = host.answer(At::Other, 5000, iss + 9);
+    assert!(sent.len() == 1 && is_reset(&sent[0], iss + 10));
+    assert_eq!(host.events(), []);
+}
+
+/// The peer has nothing but this flow for a connection of its own.
+#[test]
+fn both_may_open_at_once_whatever_comes_astray() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    let syn = segment(TcpControl::Syn, ISS, None);
+    let sent = host.receive(At::Other, 5000, &syn);
+    assert!(sent.len() == 1 && sent[0].syn && sent[0].ack);
+    host.answer(At::Other, 5000, iss);
+    assert_eq!(host.events(), [Event::Connected(conn)]);
+}
+
+#[test]
+fn time_goes_on_when_a_connection_begins_anew() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    let began = host.now;
+    host.now = began + LIMIT / 2;
+    host.turn();
+    host.go_astray((conn, iss), 5000);
+    host.open_anew(conn, 5001);
+    while let Some(next) = host.stacks[0].next_deadline() {
+        host.now = host.now.max(next);
+        host.turn();
+        let events = host.events();
+        if events.iter().all(|event| *event == Event::Doubtful(conn)) {
+            continue;
+        }
+        let reason = CloseReason::TimedOut;
+        assert_eq!(events, [Event::Closed { conn, reason }]);
+        assert_eq!(host.now, began + LIMIT);
+        return;
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn only_a_connection_whose_answer_was_refused_begins_anew() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    let to = |port| path(port).local;
+    assert!(!host.stacks[0].open_anew(conn, to(5001), host.now));
+    host.go_astray((conn, iss), 5000);
+    let v6 = "[fd00::b]:5001".parse().unwrap();
+    assert!(!host.stacks[0].open_anew(conn, v6, host.now));
+    let (taken, _) = host.connect(5001);
+    assert!(!host.stacks[0].open_anew(conn, to(5001), host.now));
+    assert!(host.stacks[0].is_open(taken));
+    host.stacks[0].abort(conn, host.now);
+    assert!(!host.stacks[0].open_anew(conn, to(5002), host.now));
+    let reason = CloseReason::Aborted;
+    assert_eq!(host.events(), [Event::Closed { conn, reason }]);
+    assert!(!host.stacks[0].open_anew(conn, to(5002), host.now));
+    assert_eq!(host.turn(), [], "nothing is said of it");
+}
