@@ -95,7 +95,7 @@ impl Crossing {
 }
 
 impl PacketIo for Crossing {
-    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, is_looped, readiness, levels);
+    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, is_looped, readiness, levels);
 
     /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {

@@ -85,6 +85,11 @@ macro_rules! forward {
             self.$to.too_big()
         }
     };
+    (@offers_checksums $to:ident) => {
+        fn offers_checksums(&self) -> bool {
+            self.$to.offers_checksums()
+        }
+    };
     (@has_looped $to:ident) => {
         fn has_looped(&self) -> bool {
             self.$to.has_looped()

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use xwarp_bpf::RxMetadata;
 
+use crate::tx_metadata::{ChecksumRequest, TX_METADATA};
+
 /// Memory that frames are cut from, kept mapped as long as one of them lives.
 pub(crate) struct Arena {
     base: NonNull<u8>,
@@ -81,7 +83,7 @@ impl Arena {
                 let Some(start) = self.checked_ptr(offset, capacity) else {
                     break;
                 };
-                starts.push((start, capacity));
+                starts.push((start, u32::try_from(capacity).unwrap_or(u32::MAX)));
                 end = offset + capacity;
             }
         }
@@ -93,7 +95,7 @@ impl Arena {
             place,
             arena: Arc::clone(&arena),
         };
-        let frames = starts.into_iter().enumerate().map(cut).collect();
+        let frames = (0..).zip(starts).map(cut).collect();
         (arena, frames)
     }
 
@@ -111,9 +113,9 @@ impl Arena {
 /// A piece of the arena with one owner: whoever holds it may read and write it.
 pub(crate) struct Frame {
     start: NonNull<u8>,
-    capacity: usize,
+    capacity: u32,
     /// Which of its arena's frames it is, from 0 on.
-    place: usize,
+    place: u32,
     arena: Arc<Arena>,
 }
 
@@ -134,11 +136,11 @@ impl Frame {
     }
 
     fn capacity(&self) -> usize {
-        self.capacity
+        self.capacity as usize
     }
 
     fn bytes(&self, len: usize) -> &[u8] {
-        let len = len.min(self.capacity);
+        let len = len.min(self.capacity());
         // SAFETY: `start..start+capacity` lies in the arena, which `self` keeps mapped, and is initialised. It is this frame's alone:
         // whoever lends it to the kernel parks it, where `bytes` of it cannot be had.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
@@ -169,7 +171,7 @@ impl Frame {
     }
 
     fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        let len = len.min(self.capacity);
+        let len = len.min(self.capacity());
         // SAFETY: as for `bytes`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
     }
@@ -280,7 +282,7 @@ impl Parking {
         if !self.owns(&frame) {
             return Err(Foreign);
         }
-        let place = frame.place;
+        let place = frame.place as usize;
         let slot = self.slots.get_mut(place).ok_or(Foreign)?;
         *slot = if kept {
             Parked::Kept(frame)
@@ -367,11 +369,16 @@ pub(crate) struct NotLent;
 pub struct TxFrame {
     frame: Frame,
     len: usize,
+    checksum: Option<ChecksumRequest>,
 }
 
 impl TxFrame {
     pub(crate) fn new(frame: Frame) -> Self {
-        Self { frame, len: 0 }
+        Self {
+            frame,
+            len: 0,
+            checksum: None,
+        }
     }
 
     pub(crate) fn into_frame(self) -> Frame {
@@ -386,6 +393,35 @@ impl TxFrame {
     /// Sets the frame's length, at most its capacity. Bytes not written before hold what the frame's former use left.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.frame.capacity());
+    }
+
+    /// Leaves the checksum of all bytes from `start` on to the NIC, this time that the frame is sent. Its field is `offset` bytes further, and
+    /// has the sum of the pseudo-header. Only where the queue [offers it](crate::PacketIo::offers_checksums).
+    #[inline]
+    pub fn leave_checksum(&mut self, start: usize, offset: usize) {
+        self.checksum = ChecksumRequest::new(start, offset);
+    }
+
+    /// What is left to the NIC.
+    #[inline]
+    pub(crate) fn left_checksum(&self) -> Option<ChecksumRequest> {
+        self.checksum
+    }
+
+    /// Writes in front of the frame what is left to the NIC. False if nothing is, or there is no room in front.
+    #[inline]
+    pub(crate) fn describe(&mut self) -> bool {
+        match self.checksum {
+            Some(request) => self.write_in_front(request),
+            None => false,
+        }
+    }
+
+    fn write_in_front(&mut self, request: ChecksumRequest) -> bool {
+        let front = self.frame.in_front_mut(TX_METADATA);
+        front
+            .map(|front| front.copy_from_slice(&request.written()))
+            .is_some()
     }
 }
 
@@ -495,6 +531,35 @@ mod tests {
             assert_eq!(frame.bytes(10), [mark; 10]);
             assert_eq!(frame.in_front(7), None);
         }
+    }
+
+    #[test]
+    fn left_checksum_is_written_in_front_if_there_is_room() {
+        for room in [0, TX_METADATA - 1, TX_METADATA] {
+            let lies = layout(room, 1, 60, room + 60);
+            let (_, frames) = Arena::anonymous(100).unwrap().into_frames(&[lies], room);
+            let mut frame = TxFrame::new(frames.into_iter().next().unwrap());
+            assert!(!frame.describe(), "nothing is left");
+            frame.leave_checksum(34, 16);
+            assert_eq!(frame.describe(), room == TX_METADATA);
+            let request = ChecksumRequest::new(34, 16).unwrap();
+            let front = frame.frame.in_front(TX_METADATA);
+            assert!(front.is_none_or(|front| front == request.written()));
+        }
+    }
+
+    #[test]
+    fn reclaimed_frame_leaves_no_checksum() {
+        let (arena, frames) =
+            (Arena::anonymous(64).unwrap()).into_frames(&[layout(0, 1, 60, 60)], 0);
+        let mut frame = TxFrame::new(frames.into_iter().next().unwrap());
+        frame.leave_checksum(34, 16);
+        assert!(frame.left_checksum().is_some());
+        let mut parking = Parking::new(arena);
+        let parked = parking.park(frame.into_frame(), true);
+        let sent = parking.token(parked, 60);
+        assert_eq!(parking.returned(0).map(|frame| frame.is_none()), Ok(true));
+        assert_eq!(parking.reclaim(sent).unwrap().left_checksum(), None);
     }
 
     #[test]

@@ -38,6 +38,8 @@ mod signal;
 mod sizes;
 mod sleep_flag;
 mod tap;
+mod tx_checksum;
+mod tx_metadata;
 mod umem;
 #[cfg(all(any(test, feature = "fault-injection"), not(miri)))]
 pub mod vanishing;
@@ -73,6 +75,7 @@ pub use region::{RegionAreaFull, RegionPool};
 pub use shared::{CopyError, OutOfBounds, SharedBytes};
 pub use signal::{Signal, is_any_readable, sleep_on};
 pub use tap::{Capture, CaptureError, Tap, TapError};
+pub use tx_checksum::TxChecksum;
 pub use umem::{FRAME_CAPACITY, UmemError};
 pub use wait_set::WaitSet;
 pub use wake::{Doorbell, Sleeper};

@@ -13,6 +13,7 @@ use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::signal::Signal;
+use crate::tx_metadata::ChecksumRequest;
 
 /// A frame's room, if nothing else is said. It takes the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole
 /// cache line. Memory that is never written takes none.
@@ -32,6 +33,8 @@ pub struct MemoryIo {
     /// What was sent while the link was down.
     held: Vec<Vec<u8>>,
     up: bool,
+    /// Checksums can be left to it.
+    offers_checksums: bool,
     wire: Wire,
     /// Raised while frames wait to be received, if they are announced.
     arrival: Option<Arc<Signal>>,
@@ -63,6 +66,8 @@ struct Ends {
     icmp: VecDeque<Icmp>,
     /// Transmissions do not complete.
     busy: bool,
+    /// Checksums that are left to the interface are never computed.
+    leaves_checksums: bool,
     /// Buffers of frames that have been received, for frames to come.
     buffers: Vec<Vec<u8>>,
 }
@@ -91,6 +96,14 @@ impl Ends {
         let time = self.times.as_mut().and_then(VecDeque::pop_front).flatten();
         if let (Some(time), Some(frame)) = (time, frame) {
             frame.describe(&RxMetadata::at(time));
+        }
+    }
+
+    /// Computes the checksum of a frame that was left to the interface, if it does.
+    #[cold]
+    fn finish(&self, bytes: &mut [u8], request: ChecksumRequest) {
+        if !self.leaves_checksums {
+            request.fulfil(bytes);
         }
     }
 
@@ -143,6 +156,11 @@ impl Wire {
     /// that is slow to return frames.
     pub fn set_busy(&self, busy: bool) {
         self.ends().busy = busy;
+    }
+
+    /// Says whether the interface computes the checksums that are left to it, as it does at first. If not, it sends frames without.
+    pub fn set_computes_checksums(&self, computes: bool) {
+        self.ends().leaves_checksums = !computes;
     }
 
     /// Gives another wire some of the buffers that received frames have left here, so that both have as many. So frames that go one way only
@@ -205,6 +223,7 @@ impl MemoryIo {
             room,
             held: Vec::new(),
             up: true,
+            offers_checksums: false,
             wire: wire.clone(),
             arrival: None,
             counters: IoCounters::default(),
@@ -224,10 +243,20 @@ impl MemoryIo {
         Ok(self)
     }
 
+    /// The same interface, which offers to compute checksums, as some NICs do. [`Wire::set_computes_checksums`] says whether it does.
+    #[must_use]
+    pub fn offering_checksums(mut self) -> Self {
+        self.offers_checksums = true;
+        self
+    }
+
     fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let len = frame.len();
         let mut ends = self.wire.ends();
-        let bytes = ends.copy(&frame);
+        let mut bytes = ends.copy(&frame);
+        if let Some(request) = frame.left_checksum() {
+            ends.finish(&mut bytes, request);
+        }
         let parked = self.pool.park(frame.into_frame(), kept);
         if let Ok(place) = parked {
             self.counters.tx_frames += 1;
@@ -397,6 +426,10 @@ impl PacketIo for MemoryIo {
         self.wire.ends().icmp.pop_front()
     }
 
+    fn offers_checksums(&self) -> bool {
+        self.offers_checksums
+    }
+
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.arrival.as_ref().map(|arrival| arrival.as_fd())
     }
@@ -447,6 +480,29 @@ mod tests {
             at_b.share_buffers(&at_a);
         }
         assert_eq!(places, [places[0]; 3]);
+    }
+
+    #[test]
+    fn left_checksum_is_computed_once_if_it_is_at_all() {
+        let (io, wire) = MemoryIo::new(1).unwrap();
+        assert!(!io.offers_checksums(), "it was not asked for");
+        let mut io = io.offering_checksums();
+        assert!(io.offers_checksums());
+        for (computes, field) in [(true, [0xfc, 0xfa]), (false, [3, 4])] {
+            wire.set_computes_checksums(computes);
+            let mut frame = io.tx_frame().unwrap();
+            frame.set_len(6);
+            frame.copy_from_slice(&[9, 9, 3, 4, 0, 1]);
+            frame.leave_checksum(2, 0);
+            let sent = io.send_kept(frame);
+            let expected = [&[9, 9], &field[..], &[0, 1]].concat();
+            assert_eq!(wire.take_sent(), Some(expected));
+            let frame = io.reclaim(sent).unwrap();
+            assert_eq!(*frame, [9, 9, 3, 4, 0, 1], "the NIC writes no memory");
+            io.send(frame);
+            let plain = vec![9, 9, 3, 4, 0, 1];
+            assert_eq!(wire.take_sent(), Some(plain), "it was asked once");
+        }
     }
 
     #[test]

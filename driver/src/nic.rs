@@ -24,6 +24,7 @@ use crate::packet_io::PacketIo;
 use crate::region::RegionPool;
 use crate::sizes::Sizes;
 use crate::tap::{Capture, Tap, TapError};
+use crate::tx_checksum::TxChecksum;
 use crate::umem::{self, FRAME_CAPACITY, UmemError, Wanted};
 use crate::xdp::{OpenQueueError, Target, XdpIo, ZeroCopy};
 
@@ -65,6 +66,8 @@ pub struct NicConfig {
     /// How engines learn that frames have arrived. Busy polling changes two settings of the device until the interface is closed. If the
     /// process is killed they stay, unless somebody else puts them back, as the command `xwarp` does.
     pub polling: Polling,
+    /// Whether checksums of what is sent are left to the NIC.
+    pub tx_checksum: TxChecksum,
 }
 
 impl Interface {
@@ -104,6 +107,7 @@ impl Default for NicConfig {
             capture: None,
             timestamps: false,
             polling: Polling::Interrupts,
+            tx_checksum: TxChecksum::Auto,
         }
     }
 }
@@ -179,6 +183,13 @@ impl NicConfig {
         self.polling = polling;
         self
     }
+
+    /// Sets whether checksums of what is sent are left to the NIC.
+    #[must_use]
+    pub fn tx_checksum(mut self, tx_checksum: TxChecksum) -> Self {
+        self.tx_checksum = tx_checksum;
+        self
+    }
 }
 
 /// What was opened, as it really is.
@@ -207,6 +218,9 @@ pub struct NicInfo {
     pub rx_metadata: bool,
     /// How engines learn that frames have arrived.
     pub polling: Polling,
+    /// How checksums of what is sent can be left to the NIC; [`TxChecksum::Off`] if they cannot. Each connection finds out whether the NIC
+    /// computes them.
+    pub tx_checksum: TxChecksum,
 }
 
 impl NicInfo {
@@ -237,6 +251,9 @@ impl fmt::Display for NicInfo {
         write!(f, "  MTU {}", self.mtu)?;
         if self.rx_metadata {
             f.write_str("  RX metadata")?;
+        }
+        if self.tx_checksum != TxChecksum::Off {
+            f.write_str("  TX checksum tried")?;
         }
         if self.polling == Polling::Busy {
             write!(f, "  {}", self.polling)?;
@@ -354,7 +371,7 @@ impl Nic {
         let attachment = attach(&interface, config, &queues)?;
         let open = open_queues(&interface, config, attachment.mode(), memory)?;
         let watched = watched(&interface, &attachment);
-        let info = describe(interface, queues, &attachment, &open);
+        let info = describe(interface, queues, config, &attachment, &open);
         let steering = Steering::begin(attachment, &open)?;
         let mut ios = ios_of(open, &info)?;
         let mut capture = None;
@@ -459,6 +476,7 @@ fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
         posted: sizes.posted,
         region_bytes: config.region_bytes,
         node: net::memory_node(interface),
+        metadata: config.tx_checksum.metadata(interface),
     }
 }
 
@@ -582,6 +600,7 @@ fn open_probe(target: &Target<'_>) -> Result<XdpIo, NicError> {
         posted: 0,
         region_bytes: 0,
         node: None,
+        metadata: None,
     })?;
     Ok(XdpIo::open(target, FRAME_CAPACITY, memory)?)
 }
@@ -598,6 +617,7 @@ fn check_interface(interface: &Interface) -> Result<(), NicError> {
 fn describe(
     interface: Interface,
     queues: ServedQueues,
+    config: &NicConfig,
     attachment: &Attachment,
     open: &OpenQueues,
 ) -> NicInfo {
@@ -613,6 +633,11 @@ fn describe(
         program_found: attachment.found(),
         rx_metadata: attachment.describes(),
         polling: open.polling(),
+        tx_checksum: if open.offer_checksums() {
+            config.tx_checksum
+        } else {
+            TxChecksum::Off
+        },
     }
 }
 

@@ -239,6 +239,12 @@ impl OpenQueues {
         self.all().all(|(_, queue)| queue.has_zero_copy())
     }
 
+    /// Whether checksums can be left to the NIC, at all queues that send.
+    pub(crate) fn offer_checksums(&self) -> bool {
+        let mut senders = self.engines.iter().filter_map(|its| its.first());
+        senders.all(|(_, queue)| queue.offers_checksums())
+    }
+
     /// The sockets, with the numbers of their queues.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
         self.all().map(|(number, queue)| (*number, queue.as_fd()))

@@ -81,6 +81,12 @@ pub trait PacketIo: Send {
         None
     }
 
+    /// True if the checksum of a frame can be left to the NIC ([`TxFrame::leave_checksum`]). Whether the NIC computes it then is to be found
+    /// out: there are drivers that take the request and do nothing. By default false.
+    fn offers_checksums(&self) -> bool {
+        false
+    }
+
     /// True while frames wait to be received that [`readiness`](Self::readiness) does not tell of. By default there are none.
     fn has_looped(&self) -> bool {
         false

@@ -63,7 +63,7 @@ impl QueueGroup {
 }
 
 impl PacketIo for QueueGroup {
-    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, backlog);
+    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, backlog, offers_checksums);
 
     /// Each queue is asked first in its turn, so that none keeps the others waiting.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::frame::{Arena, Frame, Layout};
 use crate::mapping::{Pages, SharedMapping};
 use crate::region::RegionPool;
-use crate::xsk::{RingSet, Socket, UmemArea};
+use crate::xsk::{RingSet, Socket, TxMetadata, UmemArea};
 
 /// Bytes between two frames: one page, the largest chunk that the kernel takes.
 pub(crate) const CHUNK: usize = CHUNK_BYTES as usize;
@@ -57,6 +57,8 @@ pub(crate) struct QueueMemory {
     pub(crate) run: usize,
     /// Chunks that the driver's receive ring takes in zero copy.
     pub(crate) posted: usize,
+    /// The kernel takes requests in front of frames to send.
+    pub(crate) takes_requests: bool,
 }
 
 /// What memory is wanted.
@@ -75,6 +77,8 @@ pub(crate) struct Wanted {
     pub(crate) region_bytes: usize,
     /// The memory node of the NIC, where there are several.
     pub(crate) node: Option<u32>,
+    /// Metadata that frames to send may have in front.
+    pub(crate) metadata: Option<TxMetadata>,
 }
 
 /// Chunks that a frame to send takes. Like those that are received, it begins behind the headroom, so that a frame of either kind takes one
@@ -100,6 +104,13 @@ impl Wanted {
             return refuse(ring, "a ring has an entry for each chunk of a frame");
         }
         Ok(())
+    }
+
+    /// The metadata of frames to send, where each is one chunk. Of several, all but the first begin where their chunks do, and the kernel wants
+    /// room in front of every one.
+    fn metadata(&self) -> Option<TxMetadata> {
+        let one_chunk = self.transmit > 0 && chunks_of(self.frame_bytes) == 1;
+        self.metadata.filter(|_| one_chunk)
     }
 
     /// Where the chunks to receive into lie, and the frames to send.
@@ -136,31 +147,39 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
     let frame_chunks = receive + transmit.count * run;
     let chunks = frame_chunks + wanted.region_bytes.div_ceil(CHUNK);
     let (bytes, begin) = (chunks.saturating_mul(CHUNK), frame_chunks * CHUNK);
-    let (arena, socket, rings) =
-        register(bytes, wanted.ring, wanted.node).map_err(|error| refusal(&error, bytes))?;
-    let (arena, mut frames) = arena.into_frames(&layouts, HEADROOM);
+    let registered = register(bytes, wanted).map_err(|error| refusal(&error, bytes))?;
+    let (arena, mut frames) = registered.arena.into_frames(&layouts, HEADROOM);
     let mapping = Arc::clone(&arena);
     // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a descriptor of it.
     let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };
     let transmit = frames.split_off(receive);
     let memory = QueueMemory {
-        socket,
-        rings,
+        socket: registered.socket,
+        rings: registered.rings,
         arena,
         receive: frames,
         transmit,
         run,
         posted: wanted.posted as usize,
+        takes_requests: registered.takes_requests,
     };
     Ok((memory, regions))
 }
 
+/// Memory that is registered with a socket.
+struct Registered {
+    arena: Arena,
+    socket: Socket,
+    rings: RingSet,
+    takes_requests: bool,
+}
+
 /// Maps memory, and registers it with a new socket.
-fn register(bytes: usize, ring: u32, node: Option<u32>) -> io::Result<(Arena, Socket, RingSet)> {
+fn register(bytes: usize, wanted: &Wanted) -> io::Result<Registered> {
     let socket = Socket::open()?;
     let mut mapping = Err(io::ErrorKind::InvalidInput.into());
     for &pages in Pages::tried_for(bytes) {
-        mapping = registered(&socket, bytes, pages, node);
+        mapping = registered(&socket, bytes, pages, wanted);
         match &mapping {
             Ok(_) => log::debug!("{bytes} bytes of packet memory: {pages:?} pages"),
             Err(error) => log::debug!("no {pages:?} pages of packet memory: {error}"),
@@ -169,30 +188,46 @@ fn register(bytes: usize, ring: u32, node: Option<u32>) -> io::Result<(Arena, So
             break;
         }
     }
-    let mapping = mapping?;
+    let (mapping, takes_requests) = mapping?;
     let base = mapping.start();
-    let rings = socket.rings(ring)?;
-    socket.take_all_at_once(ring)?;
+    let rings = socket.rings(wanted.ring)?;
+    socket.take_all_at_once(wanted.ring)?;
     // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached only through the frames and regions cut
     // from the arena, and by the kernel through the rings.
     let arena = unsafe { Arena::new(base, bytes, Box::new(mapping)) };
-    Ok((arena, socket, rings))
+    Ok(Registered {
+        arena,
+        socket,
+        rings,
+        takes_requests,
+    })
 }
 
-/// Maps such pages and registers them. The kernel pins all of them, so that they must be there.
+/// Maps such pages and registers them. The kernel pins all of them, so that they must be there. Whether it takes metadata, too.
 fn registered(
     socket: &Socket,
     bytes: usize,
     pages: Pages,
-    node: Option<u32>,
-) -> io::Result<SharedMapping> {
-    let mapping = SharedMapping::new(bytes, pages, node)?;
-    socket.register(&UmemArea {
+    wanted: &Wanted,
+) -> io::Result<(SharedMapping, bool)> {
+    let mapping = SharedMapping::new(bytes, pages, wanted.node)?;
+    let plain = UmemArea {
         address: mapping.start().addr().get() as u64,
         bytes: bytes as u64,
         chunk: CHUNK_BYTES,
-    })?;
-    Ok(mapping)
+        metadata: None,
+    };
+    let described = wanted.metadata().is_some_and(|metadata| {
+        let registered = socket.register(&plain.with(metadata));
+        if let Err(error) = &registered {
+            log::debug!("no metadata of frames to send: {error}");
+        }
+        registered.is_ok()
+    });
+    if !described {
+        socket.register(&plain)?;
+    }
+    Ok((mapping, described))
 }
 
 fn refusal(error: &io::Error, bytes: usize) -> UmemError {
@@ -208,6 +243,7 @@ fn refusal(error: &io::Error, bytes: usize) -> UmemError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::xsk::Computes;
 
     fn wanted(chunks: u32, frame_bytes: usize, ring: u32) -> Wanted {
         Wanted {
@@ -218,6 +254,10 @@ mod tests {
             posted: 0,
             region_bytes: 0,
             node: None,
+            metadata: Some(TxMetadata {
+                bytes: 24,
+                computes: Computes::Nic,
+            }),
         }
     }
 
@@ -243,6 +283,13 @@ mod tests {
             let [receive, transmit] = wanted.layouts();
             assert_eq!((receive.count, transmit.count), (2048, 0));
         }
+    }
+
+    #[test]
+    fn frames_of_one_chunk_that_are_sent_may_have_metadata() {
+        assert!(wanted(64, FRAME_CAPACITY, 64).metadata().is_some());
+        assert!(wanted(64, FRAME_CAPACITY + 1, 64).metadata().is_none());
+        assert!(wanted(0, 1500, 64).metadata().is_none(), "none are sent");
     }
 
     #[test]

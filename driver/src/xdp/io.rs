@@ -61,7 +61,7 @@ impl XdpIo {
 
     fn transmit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
         let len = frame.len();
-        let parked = self.rings.transmit(frame.into_frame(), len, kept);
+        let parked = self.rings.transmit(frame, kept);
         if parked.is_ok() {
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += len as u64;
@@ -179,6 +179,10 @@ impl PacketIo for XdpIo {
 
     fn too_big(&mut self) -> Option<Icmp> {
         self.rings.too_big()
+    }
+
+    fn offers_checksums(&self) -> bool {
+        self.rings.takes_requests()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

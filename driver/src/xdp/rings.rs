@@ -41,6 +41,25 @@ pub(super) struct Piece {
     pub(super) more: bool,
 }
 
+/// What the kernel has agreed to.
+struct Agreed {
+    /// Frames are the driver's own buffers.
+    zero_copy: bool,
+    /// Requests may lie in front of frames to send.
+    requests: bool,
+}
+
+impl Agreed {
+    /// What it has about a queue that is bound.
+    fn about(target: &Target<'_>, memory: &QueueMemory) -> Result<Self, OpenQueueError> {
+        let zero_copy = memory.socket.has_zero_copy();
+        Ok(Self {
+            zero_copy: zero_copy.map_err(|error| target.refused(&error))?,
+            requests: memory.takes_requests,
+        })
+    }
+}
+
 /// The rings of an open queue, with chunks to receive into and frames to send.
 pub(super) struct Rings {
     interface: String,
@@ -64,7 +83,7 @@ pub(super) struct Rings {
     receiving: ReceiveChunks,
     completion_stall: StallWatch,
     drop_rx_unusable: u64,
-    zero_copy: bool,
+    agreed: Agreed,
     shared: RingSet,
     socket: Socket,
     /// Set while each call polls the driver.
@@ -81,8 +100,8 @@ impl Rings {
         least: usize,
     ) -> Result<Self, OpenQueueError> {
         bind(target, &memory.socket)?;
-        let zero_copy = (memory.socket.has_zero_copy()).map_err(|error| target.refused(&error))?;
-        let posted = if zero_copy { memory.posted } else { 0 };
+        let agreed = Agreed::about(target, &memory)?;
+        let posted = if agreed.zero_copy { memory.posted } else { 0 };
         let (first, frames) = (memory.receive.len(), memory.transmit.len());
         let mut rings = Self {
             interface: target.interface.to_owned(),
@@ -99,7 +118,7 @@ impl Rings {
             receiving: ReceiveChunks::new(memory.receive, least + posted),
             completion_stall: StallWatch::default(),
             drop_rx_unusable: 0,
-            zero_copy,
+            agreed,
             shared: memory.rings,
             socket: memory.socket,
             polling: None,
@@ -199,8 +218,12 @@ impl Rings {
         }
     }
 
+    pub(super) fn takes_requests(&self) -> bool {
+        self.agreed.requests
+    }
+
     pub(super) fn has_zero_copy(&self) -> bool {
-        self.zero_copy
+        self.agreed.zero_copy
     }
 
     /// Polls the driver at each [`flush`](Self::flush) from now on, where the device defers its interrupts.
@@ -208,7 +231,7 @@ impl Rings {
         &mut self,
         deferral: &Arc<InterruptDeferral>,
     ) -> Result<(), BusyPollError> {
-        if !self.zero_copy {
+        if !self.agreed.zero_copy {
             return Err(BusyPollError::NoZeroCopy {
                 interface: self.interface.clone(),
             });
@@ -235,14 +258,11 @@ impl Rings {
         frame
     }
 
-    /// Queues the first `len` bytes of a filled frame for transmission; its place.
-    pub(super) fn transmit(
-        &mut self,
-        frame: Frame,
-        len: usize,
-        kept: bool,
-    ) -> Result<usize, Foreign> {
-        let row = Row::new(frame.offset(), len);
+    /// Queues a filled frame for transmission; its place.
+    pub(super) fn transmit(&mut self, mut frame: TxFrame, kept: bool) -> Result<usize, Foreign> {
+        let (len, described) = (frame.len(), self.agreed.requests && frame.describe());
+        let frame = frame.into_frame();
+        let row = Row::new(frame.offset(), len, described);
         let place = self.pool.park(frame, kept)?;
         self.rows.lend(place, row.pieces());
         self.queued.push_back(row);

@@ -9,12 +9,18 @@ use crate::xsk::Descriptor;
 pub(super) struct Row {
     begin: usize,
     end: usize,
+    /// Metadata lies in front.
+    described: bool,
 }
 
 impl Row {
-    pub(super) fn new(begin: usize, len: usize) -> Self {
+    pub(super) fn new(begin: usize, len: usize, described: bool) -> Self {
         let end = begin + len;
-        Self { begin, end }
+        Self {
+            begin,
+            end,
+            described,
+        }
     }
 
     /// How many descriptors it has: one even without bytes.
@@ -23,14 +29,15 @@ impl Row {
         last / CHUNK - self.begin / CHUNK + 1
     }
 
-    /// Its descriptors in order. Each ends where its chunk does, or the frame.
+    /// Its descriptors in order. Each ends where its chunk does, or the frame. The first one tells of metadata.
     pub(super) fn descriptors(self) -> impl Iterator<Item = Descriptor> {
         let mut next = Some(self.begin);
         std::iter::from_fn(move || {
             let begin = next?;
             let end = self.end.min((begin | (CHUNK - 1)) + 1);
             next = (end < self.end).then_some(end);
-            Some(Descriptor::new(begin, end - begin, next.is_some()))
+            let piece = Descriptor::new(begin, end - begin, next.is_some());
+            Some(piece.described(self.described && begin == self.begin))
         })
     }
 }
@@ -126,9 +133,9 @@ mod tests {
         /// Descriptors cover the frame once and in order. Each lies in one chunk, only the last one says that nothing follows, and there are as
         /// many as the frame has chunks. When they have come back in any order, the frame has.
         #[test]
-        fn descriptors_are_the_frame(begin in 0..CHUNK, len in 1_usize..65_600, first in 0_usize..9, seed in any::<u64>()) {
+        fn descriptors_are_the_frame(begin in 0..CHUNK, len in 1_usize..65_600, first in 0_usize..9, seed in any::<u64>(), described: bool) {
             let run = (begin + len).div_ceil(CHUNK);
-            let row = Row::new(first * CHUNK + begin, len);
+            let row = Row::new(first * CHUNK + begin, len, described);
             let descriptors: Vec<_> = row.descriptors().collect();
             prop_assert_eq!(descriptors.len(), row.pieces());
             let mut at = first * CHUNK + begin;
@@ -140,6 +147,7 @@ mod tests {
                 prop_assert!(descriptor.len() > 0);
                 prop_assert_eq!(start / CHUNK, (at - 1) / CHUNK);
                 prop_assert_eq!(descriptor.more(), number + 1 < descriptors.len());
+                prop_assert_eq!(descriptor.is_described(), described && number == 0);
                 chunks.push(start / CHUNK);
             }
             prop_assert_eq!(at, first * CHUNK + begin + len);
@@ -159,7 +167,7 @@ mod tests {
             let run = chunks_of(bytes);
             prop_assert!(run <= 17);
             let begin = CHUNK - crate::umem::FRAME_CAPACITY;
-            prop_assert!(Row::new(begin, bytes).pieces() <= run);
+            prop_assert!(Row::new(begin, bytes, false).pieces() <= run);
         }
     }
 }

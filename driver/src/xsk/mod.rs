@@ -4,4 +4,4 @@ mod ring;
 mod socket;
 
 pub(crate) use ring::Descriptor;
-pub(crate) use socket::{Queue, RingSet, Socket, UmemArea};
+pub(crate) use socket::{Computes, Queue, RingSet, Socket, TxMetadata, UmemArea};

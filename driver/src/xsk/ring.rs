@@ -42,6 +42,19 @@ impl Descriptor {
         }
     }
 
+    /// The same piece, in front of which metadata lies if `described` says so (Linux 6.8).
+    #[must_use]
+    pub(crate) fn described(mut self, described: bool) -> Self {
+        self.options |= if described { libc::XDP_TX_METADATA } else { 0 };
+        self
+    }
+
+    /// True if metadata lies in front.
+    #[cfg(test)]
+    pub(crate) fn is_described(&self) -> bool {
+        self.options & libc::XDP_TX_METADATA != 0
+    }
+
     /// Where its bytes begin.
     pub(crate) fn addr(&self) -> u64 {
         self.addr

@@ -28,6 +28,46 @@ pub(crate) struct UmemArea {
     pub(crate) bytes: u64,
     /// Bytes of a chunk; each chunk holds a frame, or a piece of one.
     pub(crate) chunk: u32,
+    /// Metadata in front of frames to send, if there can be any.
+    pub(crate) metadata: Option<TxMetadata>,
+}
+
+impl UmemArea {
+    /// The same memory, with such metadata.
+    pub(crate) fn with(&self, metadata: TxMetadata) -> Self {
+        Self {
+            metadata: Some(metadata),
+            ..*self
+        }
+    }
+}
+
+/// Metadata in front of frames to send (Linux 6.8).
+#[derive(Clone, Copy)]
+pub(crate) struct TxMetadata {
+    /// Bytes of it. With them, no piece of a frame may begin at the begin of a chunk.
+    pub(crate) bytes: u32,
+    /// Who computes a checksum, if that is asked for.
+    pub(crate) computes: Computes,
+}
+
+/// Who computes checksums that are left to the kernel or the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Computes {
+    /// The NIC.
+    Nic,
+    /// The kernel, where it copies frames (`XDP_UMEM_TX_SW_CSUM`).
+    Kernel,
+}
+
+impl TxMetadata {
+    fn flags(self) -> u32 {
+        let by_kernel = match self.computes {
+            Computes::Nic => 0,
+            Computes::Kernel => libc::XDP_UMEM_TX_SW_CSUM,
+        };
+        libc::XDP_UMEM_TX_METADATA_LEN | by_kernel
+    }
 }
 
 /// The four rings of a socket. The kernel frees the socket's queue only when all of them are gone, as a mapping keeps its socket open.
@@ -84,8 +124,8 @@ impl Socket {
             len: area.bytes,
             chunk_size: area.chunk,
             headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
+            flags: area.metadata.map_or(0, TxMetadata::flags),
+            tx_metadata_len: area.metadata.map_or(0, |metadata| metadata.bytes),
         };
         self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
     }

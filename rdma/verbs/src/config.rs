@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use xwarp_driver::attach::XdpMode;
-pub use xwarp_driver::{Capture, NicConfig, Polling, Queues, ServedQueues, ZeroCopy};
+pub use xwarp_driver::{Capture, NicConfig, Polling, Queues, ServedQueues, TxChecksum, ZeroCopy};
 pub use xwarp_tcp::CongestionControl;
 
 /// Who runs the engine.

@@ -93,6 +93,12 @@ pub(crate) fn tells_arrivals(interface: &Interface) -> Result<bool, NetlinkError
     Ok(features.is_some_and(|features| features.has(XdpFeature::RxTimestamp)))
 }
 
+/// Whether the driver of `interface` names checksums of what AF_XDP sends.
+pub(crate) fn names_tx_checksum(interface: &Interface) -> Result<bool, NetlinkError> {
+    let features = netdev::xdp_features(interface.index)?;
+    Ok(features.is_some_and(|features| features.has(XdpFeature::TxChecksum)))
+}
+
 /// The directory of `interface` in sysfs, if that is mounted for its network namespace.
 pub(crate) fn directory(interface: &Interface) -> Option<PathBuf> {
     Directory::of(interface).map(Directory::into_path)
