@@ -30,6 +30,14 @@ pub struct StackCounters {
     pub probes_out: u64,
     /// Challenge ACKs (RFC 5961).
     pub challenge_acks: u64,
+    /// Probes that ask a peer whether the NIC computes checksums.
+    pub checksum_probes_out: u64,
+    /// Probes of these that were answered: from then on, their connections leave checksums to the NIC.
+    pub checksums_proven: u64,
+    /// Probes of these that were sent anew after a loss.
+    pub checksums_doubted: u64,
+    /// Connections that computed checksums themselves after a timeout, though the NIC had been found to.
+    pub checksums_given_up: u64,
     /// SYNs answered by a cookie, as the backlog was full.
     pub cookies_out: u64,
     /// Connections established by a cookie.
@@ -111,6 +119,10 @@ xwarp_driver::named_counters!(StackCounters {
     copied_out,
     probes_out,
     challenge_acks,
+    checksum_probes_out,
+    checksums_proven,
+    checksums_doubted,
+    checksums_given_up,
     cookies_out,
     cookies_in,
     narrowed,

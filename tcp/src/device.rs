@@ -9,7 +9,7 @@ use xwarp_driver::{
 use crate::counters::StackCounters;
 use crate::wire::discard::Discard;
 use crate::wire::ethernet;
-use crate::wire::outbound::Header;
+use crate::wire::outbound::{CHECKSUM_AT, Header};
 use crate::wire::template::HeaderTemplate;
 
 /// Bytes of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
@@ -46,7 +46,17 @@ pub(crate) struct Device {
     unflushed: bool,
     /// Frames to the own interface come back.
     turns_back: bool,
+    checksums: Checksums,
     small: SmallSegments,
+}
+
+/// Who computes the checksums of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checksums {
+    /// The stack.
+    Ours,
+    /// The NIC may, where connections find out that it does.
+    Offered,
 }
 
 /// What becomes of received segments of few bytes that wait behind others.
@@ -73,6 +83,11 @@ impl Device {
             log::warn!("an MTU of {wanted} bytes does not fit a TX frame; using {mtu}");
         }
         Self {
+            checksums: if io.offers_checksums() {
+                Checksums::Offered
+            } else {
+                Checksums::Ours
+            },
             io,
             counters: StackCounters::default(),
             mtu,
@@ -97,6 +112,12 @@ impl Device {
 
     pub(crate) fn counters(&self) -> &StackCounters {
         &self.counters
+    }
+
+    /// True if the checksum of a segment can be left to the NIC.
+    #[inline]
+    pub(crate) fn offers_checksums(&self) -> bool {
+        self.checksums == Checksums::Offered
     }
 
     /// The counters, for whoever finds what is to be counted.
@@ -311,6 +332,39 @@ impl Device {
         self.unflushed = true;
         self.io.send(frame);
         true
+    }
+
+    /// Sends a segment with a byte that says nothing, whose checksum is left to the NIC. False if the frames that are left are for others.
+    pub(crate) fn send_filler(&mut self, template: &HeaderTemplate, header: &Header) -> bool {
+        let Some(mut frame) = self.data_frame(0) else {
+            return false;
+        };
+        frame.set_len(template.header_len(header.options.len()) + 1);
+        if let Some(filler) = frame.last_mut() {
+            *filler = 0;
+        }
+        self.leave(&mut frame, template, header);
+        self.io.send(frame);
+        true
+    }
+
+    /// Sends a segment as [`send_data`](Self::send_data) does, and leaves its checksum to the NIC.
+    pub(crate) fn send_left(
+        &mut self,
+        mut frame: TxFrame,
+        template: &HeaderTemplate,
+        header: &Header,
+    ) -> SentFrame {
+        self.leave(&mut frame, template, header);
+        self.io.send_kept(frame)
+    }
+
+    /// Writes the headers of a segment that is sent, and leaves its checksum to the NIC.
+    fn leave(&mut self, frame: &mut TxFrame, template: &HeaderTemplate, header: &Header) {
+        template.emit_left(frame, header);
+        frame.leave_checksum(template.tcp_at(), CHECKSUM_AT);
+        self.counters.segments_out += 1;
+        self.unflushed = true;
     }
 
     /// Sends a segment whose payload lies in `frame` behind the room for its headers, and keeps the frame.

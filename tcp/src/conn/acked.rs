@@ -244,6 +244,9 @@ impl Conn {
         let [Some(first), second, _] = segment.options.sack else {
             return false;
         };
+        if self.is_checksum_proof(first, device) {
+            return false;
+        }
         let inside = second.is_some_and(|second| self.is_inside(first, second, ack));
         if !self.negotiation.agreed().sack || !(self.send.may_repeat(first, ack) || inside) {
             return false;
@@ -325,6 +328,7 @@ impl Conn {
         if self.recovery.is_repaired_by_probe(ack, duplicate, bare) {
             self.congestion.on_loss(now, self.unacked());
             self.congestion.on_recovered(now);
+            self.nic_checksum.doubt();
             self.note_reduction();
         }
     }
@@ -346,6 +350,7 @@ impl Conn {
     fn begin_repair(&mut self, now: Instant) {
         let flight = self.unacked(); // FlightSize (RFC 5681 §2), in which RFC 6937 counts too
         self.congestion.on_loss(now, flight);
+        self.nic_checksum.doubt();
         self.note_reduction();
         let sent = (self.send.una(), self.send.nxt());
         let (target, mss) = (self.congestion.window(), self.emss());

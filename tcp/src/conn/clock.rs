@@ -350,6 +350,7 @@ impl Conn {
         let mut doubtful = false;
         if due(self.clock.retransmit) {
             self.time_out(now);
+            self.give_up_nic_checksum(device);
             doubtful = self.clock.rtt.backoff() >= TIMEOUTS_OF_DOUBT;
         }
         if self.clock.probing.is_due(self.clock.progress, now) {

@@ -74,7 +74,7 @@ impl Conn {
     }
 
     /// Headers of a segment of a connection whose peer's SYN is known.
-    fn header(&mut self, control: TcpControl, seq: Seq, now: Instant) -> Header {
+    pub(super) fn header(&mut self, control: TcpControl, seq: Seq, now: Instant) -> Header {
         Header {
             control,
             seq,
@@ -284,7 +284,11 @@ impl Conn {
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);
         header.payload_sum = sum;
-        let sent = device.send_data(frame, self.route.headers(), &header);
+        let sent = if sum.is_none() && device.offers_checksums() {
+            self.send_where_offered(frame, &header, device, now)
+        } else {
+            device.send_data(frame, self.route.headers(), &header)
+        };
         self.receive.acks_mut().answered(now);
         self.congestion.pace(n, now);
         self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);

@@ -13,6 +13,7 @@ mod emit;
 mod handshake;
 #[cfg(test)]
 mod mtu_tests;
+mod nic_checksum;
 mod options;
 mod pending;
 mod probing;
@@ -46,6 +47,7 @@ use crate::wire::seq::Seq;
 use challenge_ack::ChallengeAcks;
 use clock::Clock;
 use deferred_ack::DeferredAck;
+use nic_checksum::NicChecksum;
 use options::{Negotiation, Offered};
 use pending::Pending;
 use receive::ReceiveSide;
@@ -103,6 +105,7 @@ pub struct Conn {
     pending: Pending,
     deferred_ack: Option<DeferredAck>,
     stray_answer: StrayAnswer,
+    nic_checksum: NicChecksum,
 }
 
 impl Conn {
@@ -132,6 +135,7 @@ impl Conn {
             pending: Pending::default(),
             deferred_ack: None,
             stray_answer: StrayAnswer::default(),
+            nic_checksum: NicChecksum::default(),
         }
     }
 

@@ -54,6 +54,11 @@ impl Sum {
         self.folded() == field.to_be()
     }
 
+    /// What a sender writes that leaves the checksum to a device.
+    pub(super) fn left(self) -> [u8; 2] {
+        self.folded().to_ne_bytes()
+    }
+
     /// The checksum, as it goes on the wire, of all that was added.
     pub(super) fn checksum(self) -> [u8; 2] {
         (!self.folded()).to_ne_bytes()

@@ -113,6 +113,12 @@ impl LinkHeader {
         *place = source;
     }
 
+    /// True if frames go to their own source.
+    pub(crate) fn leads_back(&self) -> bool {
+        let (destination, rest) = self.0.split_at(ADDRESSES / 2);
+        rest.starts_with(destination)
+    }
+
     /// Frames go to `destination` from now on. False if they did already, or go to their own source.
     pub(crate) fn set_destination(&mut self, destination: [u8; 6]) -> bool {
         let (present, rest) = self.0.split_at_mut(ADDRESSES / 2);

@@ -16,6 +16,8 @@ use crate::wire::seq::Seq;
 pub(super) const HOP_LIMIT: u8 = 64;
 /// The codepoint of a transport that understands ECN (RFC 3168 §5).
 pub(super) const ECT_0: u8 = 0b10;
+/// Where the checksum is in a TCP header (RFC 9293 §3.1).
+pub(crate) const CHECKSUM_AT: usize = 16;
 /// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LEN: usize = 12;
 /// What is in front of the numbers there: NOP, NOP, kind, length.
@@ -56,6 +58,15 @@ impl Header {
             payload_sum: None,
         }
     }
+}
+
+/// Who computes the checksum of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checksum {
+    /// Whoever writes the headers.
+    Computed,
+    /// The NIC: the field gets the sum of the pseudo-header.
+    Left,
 }
 
 /// Options to be sent.
@@ -137,7 +148,7 @@ pub(super) fn header_len(flow: &Flow, options: usize) -> usize {
 }
 
 /// Writes the IP and TCP headers of `packet`, which is as long as it says to be, and the checksums over all of it.
-pub(super) fn emit(packet: &mut [u8], flow: &Flow, header: &Header) {
+pub(super) fn emit(packet: &mut [u8], flow: &Flow, header: &Header, checksum: Checksum) {
     let (source, destination) = (flow.local.addr, flow.remote.addr);
     let ip_len = flow.ip_header_len();
     let ip = IpRepr::new(
@@ -152,7 +163,7 @@ pub(super) fn emit(packet: &mut [u8], flow: &Flow, header: &Header) {
         mark_ect(packet, source);
     }
     let (_, tcp) = packet.split_at_mut(ip_len);
-    emit_tcp(tcp, flow, header);
+    emit_tcp(tcp, flow, header, checksum);
 }
 
 fn mark_ect(packet: &mut [u8], source: IpAddress) {
@@ -166,7 +177,7 @@ fn mark_ect(packet: &mut [u8], source: IpAddress) {
     }
 }
 
-fn emit_tcp(bytes: &mut [u8], flow: &Flow, header: &Header) {
+fn emit_tcp(bytes: &mut [u8], flow: &Flow, header: &Header, checksum: Checksum) {
     let options_len = header.options.len();
     let mut tcp = TcpPacket::new_unchecked(&mut *bytes);
     tcp.set_src_port(flow.local.port);
@@ -191,7 +202,10 @@ fn emit_tcp(bytes: &mut [u8], flow: &Flow, header: &Header) {
     header.options.emit(tcp.options_mut());
     tcp.set_checksum(0);
     let sum = Sum::pseudo_header(flow.local.addr, flow.remote.addr, bytes.len());
-    let checksum = sum.and(bytes).checksum();
+    let checksum = match checksum {
+        Checksum::Computed => sum.and(bytes).checksum(),
+        Checksum::Left => sum.left(),
+    };
     TcpPacket::new_unchecked(bytes).set_checksum(u16::from_be_bytes(checksum));
 }
 
@@ -282,7 +296,7 @@ mod tests {
             let link = LinkHeader::new([2; 6], [4; 6], ethertype);
             let mut frame = link.to_vec();
             frame.resize(link.len() + 65_535, 0xa5);
-            emit(&mut frame[link.len()..], &flow, &header);
+            emit(&mut frame[link.len()..], &flow, &header, Checksum::Computed);
             let segment = inbound::parse(&frame, [2; 6]).unwrap();
             assert_eq!(segment.payload, link.len() + head..frame.len());
             assert_eq!(segment.options.timestamp, Some((1, 2)));

@@ -7,7 +7,7 @@ use xwarp_driver::PartialSum;
 use super::checksum::Sum;
 use super::ethernet::LinkHeader;
 use super::flow::Flow;
-use super::outbound::{self, ECT_0, HOP_LIMIT, Header, TIMESTAMP_HEAD};
+use super::outbound::{self, Checksum, ECT_0, HOP_LIMIT, Header, TIMESTAMP_HEAD};
 use super::seq::raw;
 
 /// Words of 4 bytes, as they are on the wire.
@@ -35,7 +35,9 @@ pub(crate) struct HeaderTemplate {
     flow: Flow,
     ip: IpTemplate,
     ports: [u8; 4],
-    /// The pseudo-header but its length, the ports and the kind of the option.
+    /// The pseudo-header but its length.
+    pseudo_header: Sum,
+    /// That, the ports and the kind of the option.
     tcp_sum: Sum,
 }
 
@@ -104,6 +106,7 @@ impl HeaderTemplate {
             ip: IpTemplate::new(&flow),
             flow,
             ports,
+            pseudo_header,
             tcp_sum: pseudo_header.and_words(&[ports, TIMESTAMP_HEAD]),
         }
     }
@@ -128,6 +131,16 @@ impl HeaderTemplate {
         self.link.set_destination(mac)
     }
 
+    /// True if frames go to their own source.
+    pub(crate) fn leads_back(&self) -> bool {
+        self.link.leads_back()
+    }
+
+    /// Where the TCP header begins in a frame.
+    pub(crate) fn tcp_at(&self) -> usize {
+        self.link.len() + self.flow.ip_header_len()
+    }
+
     /// Bytes of all headers with `options` bytes of TCP options.
     pub(crate) fn header_len(&self, options: usize) -> usize {
         self.link.len() + outbound::header_len(&self.flow, options)
@@ -136,29 +149,51 @@ impl HeaderTemplate {
     /// Writes all headers of `frame`, which is as long as they say, and the checksums over all of it.
     #[inline]
     pub(crate) fn emit(&self, frame: &mut [u8], header: &Header) {
+        self.emit_with::<false>(frame, header);
+    }
+
+    /// Likewise, but leaves the checksum of TCP to the NIC.
+    #[inline(never)]
+    pub(crate) fn emit_left(&self, frame: &mut [u8], header: &Header) {
+        self.emit_with::<true>(frame, header);
+    }
+
+    /// As many functions as there are kinds of checksums, so that none asks which it is.
+    #[inline]
+    fn emit_with<const LEFT: bool>(&self, frame: &mut [u8], header: &Header) {
         let (link, packet) = frame.split_at_mut(self.link.len());
         link.copy_from_slice(&self.link);
         let written = Ordinary::of(header)
-            .and_then(|ordinary| self.emit_ordinary(packet, &ordinary, header.ect));
+            .and_then(|ordinary| self.emit_ordinary::<LEFT>(packet, &ordinary, header.ect));
         if written.is_none() {
-            outbound::emit(packet, &self.flow, header);
+            let checksum = if LEFT {
+                Checksum::Left
+            } else {
+                Checksum::Computed
+            };
+            outbound::emit(packet, &self.flow, header, checksum);
         }
     }
 
     /// Writes the IP and TCP headers of an ordinary segment; `None` if it does not fit a packet.
     #[inline]
-    fn emit_ordinary(&self, packet: &mut [u8], ordinary: &Ordinary, ect: bool) -> Option<()> {
+    fn emit_ordinary<const LEFT: bool>(
+        &self,
+        packet: &mut [u8],
+        ordinary: &Ordinary,
+        ect: bool,
+    ) -> Option<()> {
         let ecn = if ect { ECT_0 } else { 0 };
         let (ip, tcp) = packet.split_at_mut_checked(self.flow.ip_header_len())?;
         match &self.ip {
             IpTemplate::V4(template) => template.emit(ip, tcp.len(), ecn)?,
             IpTemplate::V6(template) => template.emit(ip, tcp.len(), ecn)?,
         }
-        self.emit_tcp(tcp, ordinary)
+        self.emit_tcp::<LEFT>(tcp, ordinary)
     }
 
     #[inline]
-    fn emit_tcp(&self, tcp: &mut [u8], ordinary: &Ordinary) -> Option<()> {
+    fn emit_tcp<const LEFT: bool>(&self, tcp: &mut [u8], ordinary: &Ordinary) -> Option<()> {
         let [high, low] = u16::try_from(tcp.len()).ok()?.to_be_bytes();
         let Ordinary {
             seq,
@@ -170,12 +205,7 @@ impl HeaderTemplate {
         } = *ordinary;
         let (head, payload) = tcp.split_first_chunk_mut::<{ 4 * 8 }>()?;
         let differs = [seq, ack, control, tsval, tsecr, [0, 0, high, low]];
-        let sum = self.tcp_sum.and_words(&differs);
-        let [first, second] = match payload_sum {
-            Some(known) => sum.and_sum(known).checksum(),
-            None => sum.and(payload).checksum(),
-        };
-        debug_assert_eq!([first, second], sum.and(payload).checksum());
+        let [first, second] = self.checksum::<LEFT>(&differs, payload_sum, payload);
         let checksum = [first, second, 0, 0]; // nothing is urgent
         let words: Words<8> = [
             self.ports,
@@ -189,6 +219,27 @@ impl HeaderTemplate {
         ];
         head.copy_from_slice(words.as_flattened());
         Some(())
+    }
+
+    /// What the field gets: the checksum, or the sum of the pseudo-header. `differs`: the words in which segments differ, the length last.
+    #[inline]
+    fn checksum<const LEFT: bool>(
+        &self,
+        differs: &Words<6>,
+        payload_sum: Option<PartialSum>,
+        payload: &[u8],
+    ) -> [u8; 2] {
+        if LEFT {
+            let [.., len] = *differs;
+            return self.pseudo_header.and_words(&[len]).left();
+        }
+        let sum = self.tcp_sum.and_words(differs);
+        let checksum = match payload_sum {
+            Some(known) => sum.and_sum(known).checksum(),
+            None => sum.and(payload).checksum(),
+        };
+        debug_assert_eq!(checksum, sum.and(payload).checksum());
+        checksum
     }
 }
 
@@ -355,6 +406,7 @@ mod tests {
             payload in payload(),
             before: u8,
             is_summed: bool,
+            is_left: bool,
         ) {
             let mut digest = Digest::default();
             digest.add(&payload);
@@ -366,9 +418,15 @@ mod tests {
             let mut frame = vec![before; template.header_len(header.options.len())];
             frame.extend(payload);
             let mut expected = frame.clone();
-            template.emit(&mut frame, &header);
+            let checksum = if is_left {
+                template.emit_left(&mut frame, &header);
+                Checksum::Left
+            } else {
+                template.emit(&mut frame, &header);
+                Checksum::Computed
+            };
             expected[..link.len()].copy_from_slice(&link);
-            outbound::emit(&mut expected[link.len()..], &flow, &header);
+            outbound::emit(&mut expected[link.len()..], &flow, &header, checksum);
             prop_assert_eq!(frame, expected);
         }
 

@@ -12,6 +12,7 @@ mod interface;
 mod log;
 mod loss;
 mod net;
+mod nic_checksum;
 mod outage;
 mod own_host;
 mod peer;

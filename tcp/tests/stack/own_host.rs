@@ -8,6 +8,7 @@ use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path};
 use xwarp_test_kit::{Endpoint, Side};
 
 use crate::net::{FRAMES, config};
+use crate::nic_checksum::offering;
 
 const PORT: u16 = 4791;
 
@@ -20,7 +21,10 @@ struct Host {
 
 impl Host {
     fn new(address: &str) -> Self {
-        let mut end = Endpoint::new(FRAMES, config(Side::A));
+        Self::on(Endpoint::new(FRAMES, config(Side::A)), address)
+    }
+
+    fn on(mut end: Endpoint, address: &str) -> Self {
         let address = address.parse().unwrap();
         let prefix = 24;
         end.stack.set_networks(vec![Network { address, prefix }]);
@@ -109,6 +113,16 @@ fn stack_connects_to_itself_and_nothing_of_it_reaches_the_wire() {
         assert_eq!((io.drop_looped, io.drop_foreign), (0, 0));
         assert_eq!((tcp.retransmissions, tcp.drop_bad_source), (0, 0));
     }
+}
+
+/// No NIC sees its frames, whatever it offers to compute.
+#[test]
+fn checksums_of_a_connection_to_itself_are_left_to_nobody() {
+    let mut host = Host::on(offering(Side::A), "10.0.0.1");
+    let (a, b) = host.connect();
+    host.transfer(a, b, 100_000);
+    host.transfer(b, a, 100_000);
+    assert_eq!(host.end.stack.counters().checksum_probes_out, 0);
 }
 
 #[test]

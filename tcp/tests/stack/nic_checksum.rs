@@ -1,0 +1,221 @@
+//! Checksums that are left to the NIC: asked for by a probe, used once that is answered, and no more after losses.
+
+use std::time::Duration;
+
+use smoltcp::wire::TcpControl;
+use xwarp_driver::MemoryIo;
+use xwarp_tcp::{ConnId, Event, StackCounters};
+use xwarp_test_kit::{Side, pattern_of};
+
+use crate::frames;
+use crate::net::{Endpoint, FRAMES, Fate, Net, config};
+
+/// Bytes that are carried.
+const BYTES: usize = if cfg!(miri) { 20_000 } else { 200_000 };
+
+/// A host whose NIC offers to compute checksums.
+pub(crate) fn offering(side: Side) -> Endpoint {
+    let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+    Endpoint::on(Box::new(io.offering_checksums()), wire, config(side))
+}
+
+/// Two such hosts, with a connection between them. Both NICs compute, or neither does.
+fn pair(ipv6: bool, computes: bool) -> (Net, ConnId, ConnId) {
+    let mut net = Net::new();
+    net.a = offering(Side::A);
+    net.b = offering(Side::B);
+    net.a.wire.set_computes_checksums(computes);
+    net.b.wire.set_computes_checksums(computes);
+    let (a, b) = net.connect(ipv6);
+    (net, a, b)
+}
+
+/// One piece each way, twice: each side has asked then, and heard the answer if there is one.
+fn exchange(net: &mut Net, (a, b): (ConnId, ConnId)) {
+    for _ in 0..2 {
+        assert!(net.a.write(a, b"question", net.now));
+        net.settle();
+        assert_eq!(net.b.read(b, 8), b"question");
+        assert!(net.b.write(b, b"answer", net.now));
+        net.settle();
+        assert_eq!(net.a.read(a, 6), b"answer");
+    }
+}
+
+fn asked_and_proven(counters: &StackCounters) -> (u64, u64) {
+    (counters.checksum_probes_out, counters.checksums_proven)
+}
+
+fn carry(net: &mut Net, pair: (ConnId, ConnId)) {
+    let data = pattern_of(5, BYTES);
+    let mut len = 700;
+    let received = net.transfer(pair, &data, || {
+        len = (len * 31 + 7) % 1448 + 1;
+        len
+    });
+    assert!(received == data, "the bytes differ");
+}
+
+#[test]
+fn nic_that_computes_is_found_out_once_and_used_by_both_sides() {
+    for ipv6 in [false, true] {
+        let (mut net, a, b) = pair(ipv6, true);
+        exchange(&mut net, (a, b));
+        carry(&mut net, (a, b));
+        for end in [&net.a, &net.b] {
+            let counters = end.stack.counters();
+            assert_eq!(asked_and_proven(&counters), (1, 1));
+            assert_eq!((counters.retransmissions, counters.undone), (0, 0));
+            assert_eq!(counters.duplicates_reported, 0, "an answer is none");
+            assert_eq!(counters.drop_partial_checksum, 0);
+        }
+        // That it is used shows when it computes no more.
+        net.a.wire.set_computes_checksums(false);
+        assert!(net.a.write(a, b"left to the NIC", net.now));
+        net.settle();
+        assert_eq!(net.b.stack.counters().drop_partial_checksum, 1);
+        net.pass(Duration::from_secs(1));
+        assert_eq!(net.b.read(b, 15), b"left to the NIC", "from here then");
+    }
+}
+
+#[test]
+fn nic_that_does_nothing_is_not_used_and_nothing_is_lost_or_sent_again() {
+    for ipv6 in [false, true] {
+        let (mut net, a, b) = pair(ipv6, false);
+        exchange(&mut net, (a, b));
+        carry(&mut net, (a, b));
+        for end in [&net.a, &net.b] {
+            let counters = end.stack.counters();
+            assert_eq!(asked_and_proven(&counters), (1, 0));
+            assert_eq!(counters.retransmissions, 0);
+            assert_eq!(counters.drop_partial_checksum, 1, "the other's probe");
+        }
+    }
+}
+
+#[test]
+fn probe_is_the_byte_before_those_unacknowledged_behind_data() {
+    let (mut net, a, b) = pair(false, true);
+    net.carried.clear();
+    // The passive side knows that its peer is connected. The active one does when its first data is acknowledged.
+    assert!(net.a.write(a, b"question", net.now));
+    net.settle();
+    assert_eq!(net.a.stack.counters().checksum_probes_out, 0);
+    assert!(net.b.write(b, b"answer", net.now));
+    net.settle();
+    let of = |side: Side, net: &Net| -> Vec<frames::Seen> {
+        let its = net.carried.iter().filter(|(from, _)| *from == side);
+        its.map(|(_, frame)| frames::read(frame)).collect()
+    };
+    let [.., data, probe] = &of(Side::B, &net)[..] else {
+        panic!("{:?}", net.carried);
+    };
+    assert_eq!(data.payload, b"answer");
+    assert_eq!((probe.seq + 1, &probe.payload[..]), (data.seq, &[0][..]));
+    assert!(!probe.syn && !probe.fin && !probe.rst && probe.ack);
+    let answer = of(Side::A, &net).pop().unwrap();
+    let [numbers @ .., _, _, _, _] = &answer.options[answer.options.len() - 8..] else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(numbers, probe.seq.to_be_bytes(), "the block begins there");
+    assert_eq!(asked_and_proven(&net.b.stack.counters()), (1, 1));
+    assert!(net.a.write(a, b"question", net.now));
+    net.settle();
+    assert_eq!(asked_and_proven(&net.a.stack.counters()), (1, 1));
+}
+
+#[test]
+fn nothing_that_comes_twice_is_taken_for_an_answer() {
+    let mut net = Net::new();
+    (net.a, net.b) = (offering(Side::A), offering(Side::B));
+    net.a.wire.set_computes_checksums(false);
+    net.b.wire.set_computes_checksums(false);
+    net.judge(|_, _| Fate::Repeat);
+    let (a, b) = net.connect(false);
+    exchange(&mut net, (a, b));
+    carry(&mut net, (a, b));
+    let counters = [&net.a, &net.b].map(|end| end.stack.counters());
+    assert_eq!(counters.map(|c| asked_and_proven(&c)), [(1, 0); 2]);
+    assert!(counters[0].duplicates_reported > 0, "{counters:?}");
+}
+
+#[test]
+fn loss_has_the_nic_asked_anew() {
+    let (mut net, a, b) = pair(false, true);
+    exchange(&mut net, (a, b));
+    let mut count = 0;
+    net.judge(move |from, _| {
+        count += usize::from(from == Side::A);
+        let lost = from == Side::A && count == 9;
+        if lost { Fate::Lose } else { Fate::Pass }
+    });
+    carry(&mut net, (a, b));
+    let counters = net.a.stack.counters();
+    assert!(counters.retransmissions > 0, "{counters:?}");
+    assert_eq!(asked_and_proven(&counters), (2, 2), "{counters:?}");
+    assert_eq!(
+        (counters.checksums_doubted, counters.checksums_given_up),
+        (1, 0)
+    );
+}
+
+#[test]
+fn nic_that_stops_computing_is_used_no_more() {
+    let (mut net, a, b) = pair(false, true);
+    exchange(&mut net, (a, b));
+    net.a.wire.set_computes_checksums(false);
+    carry(&mut net, (a, b));
+    let lost = net.b.stack.counters().drop_partial_checksum;
+    let counters = net.a.stack.counters();
+    assert_eq!(asked_and_proven(&counters), (1, 1), "{counters:?}");
+    assert_eq!(
+        counters.checksums_given_up, 1,
+        "none has arrived: a timeout"
+    );
+    let before = counters.retransmissions;
+    carry(&mut net, (a, b));
+    assert_eq!(net.b.stack.counters().drop_partial_checksum, lost);
+    assert_eq!(net.a.stack.counters().retransmissions, before);
+}
+
+#[test]
+fn timeout_ends_the_use_of_the_nic() {
+    let (mut net, a, b) = pair(false, true);
+    exchange(&mut net, (a, b));
+    net.judge(|_, _| Fate::Lose);
+    assert!(net.a.write(a, b"through an outage", net.now));
+    net.pass(Duration::from_millis(100));
+    net.be_kind();
+    net.pass(Duration::from_secs(2));
+    assert_eq!(net.b.read(b, 17), b"through an outage");
+    assert_eq!(net.a.stack.counters().checksums_given_up, 1);
+    net.a.wire.set_computes_checksums(false);
+    carry(&mut net, (a, b));
+    assert_eq!(net.b.stack.counters().drop_partial_checksum, 0);
+    assert_eq!(net.a.stack.counters().checksums_given_up, 1, "once");
+    assert_eq!(asked_and_proven(&net.a.stack.counters()), (1, 1));
+}
+
+/// It could not report the byte of a probe.
+#[test]
+fn peer_without_sack_is_not_asked() {
+    let mut net = Net::new();
+    net.b = offering(Side::B);
+    net.listen(false);
+    let mut send = |tcp| {
+        net.b.wire.deliver(frames::write(&tcp));
+        net.b.step(net.now);
+        net.b.sent()
+    };
+    let syn = frames::segment(TcpControl::Syn, 1000, None);
+    let iss = frames::read(&send(syn)[0]).seq;
+    send(frames::segment(TcpControl::None, 1001, Some(iss + 1)));
+    let [Event::Incoming { conn, .. }] = net.b.events()[..] else {
+        panic!("no connection");
+    };
+    assert!(net.b.write(conn, b"answer", net.now));
+    net.b.step(net.now);
+    assert_eq!(net.b.sent().len(), 1, "data alone");
+    assert_eq!(net.b.stack.counters().checksum_probes_out, 0);
+}
