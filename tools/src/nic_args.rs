@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use xwarp::config::{NicConfig, Polling, Queues, ZeroCopy};
+use clap::{Args, ValueEnum};
+use xwarp::config::{NicConfig, Polling, Queues, TxChecksum, ZeroCopy};
 
 use crate::guard::{self, Change};
 use crate::interface::ModeArg;
@@ -26,11 +26,38 @@ pub(crate) struct NicArgs {
     /// Share the queues among so many engines at most, where each has a thread; without it, as many as there are queues and processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     engines: Option<u16>,
+    /// Leave checksums of what is sent to the NIC, on connections whose peer shows that it computes them
+    #[arg(long, value_enum, default_value = "auto")]
+    tx_checksum: TxChecksumArg,
     #[command(flatten)]
     change: Change,
     /// Write every frame to this pcapng file
     #[arg(long)]
     capture: Option<PathBuf>,
+}
+
+/// Where connections try to leave checksums to the NIC.
+#[derive(Clone, Copy, ValueEnum)]
+enum TxChecksumArg {
+    /// Where the NIC's driver names it
+    Auto,
+    /// Nowhere
+    Off,
+    /// Whatever the driver names
+    Always,
+    /// Likewise, and the kernel computes them where it copies frames: to try the path
+    InKernel,
+}
+
+impl From<TxChecksumArg> for TxChecksum {
+    fn from(arg: TxChecksumArg) -> Self {
+        match arg {
+            TxChecksumArg::Auto => Self::Auto,
+            TxChecksumArg::Off => Self::Off,
+            TxChecksumArg::Always => Self::Always,
+            TxChecksumArg::InKernel => Self::InKernel,
+        }
+    }
 }
 
 impl NicArgs {
@@ -56,6 +83,7 @@ impl NicArgs {
             .queues(self.queues)
             .engines(self.engines.map(usize::from))
             .polling(polling)
+            .tx_checksum(self.tx_checksum.into())
             .region_bytes(region_bytes)
             .capture(self.capture.clone())
     }

@@ -20,7 +20,7 @@ const HUGE_PAGE: u64 = 2 << 20;
 
 /// All of them, in the order in which they are told.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
-    let each: [fn(&Facts) -> Finding; 18] = [
+    let each: [fn(&Facts) -> Finding; 19] = [
         kernel,
         privileges,
         interface,
@@ -34,6 +34,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
         mtu,
         vlan_tags,
         checksums,
+        tx_checksum,
         locked_memory,
         huge_pages,
         interrupts,
@@ -404,6 +405,25 @@ fn crowded(all: &[Interrupt]) -> Option<(u32, u32)> {
     let processor = last.processors.parse().ok()?;
     let same = |other: &Interrupt| other.processors == last.processors;
     (!others.is_empty() && others.iter().all(same)).then_some((processor, last.number))
+}
+
+/// What a driver names need not be so: each connection finds out.
+fn tx_checksum(facts: &Facts) -> Finding {
+    let has = |features: &XdpFeatures| features.has(XdpFeature::TxChecksum);
+    let named = facts.hardware.xdp.as_ref().is_some_and(has);
+    let says = match facts.interface.frames() {
+        Buffers::Many if named => {
+            "the driver names it, for frames of one chunk: at this MTU xwarp computes it"
+        }
+        Buffers::One if named => {
+            "the driver names it: connections use it where their peers accept it"
+        }
+        Buffers::One => {
+            "the driver does not name it: xwarp computes it (--tx-checksum always tries)"
+        }
+        Buffers::Many => "the driver does not name it: xwarp computes it",
+    };
+    Finding::pass("TX checksum", says)
 }
 
 /// Instances that receive and send can be polled by an engine.

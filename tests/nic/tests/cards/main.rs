@@ -8,6 +8,7 @@ mod polling;
 mod stall;
 mod steering;
 mod telling;
+mod tx_checksum;
 
 use std::time::Duration;
 

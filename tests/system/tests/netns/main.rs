@@ -30,5 +30,6 @@ mod refusing;
 mod start_up;
 mod stat;
 mod traffic;
+mod tx_checksum;
 mod vlan;
 mod wire;
