@@ -119,12 +119,18 @@ impl Drop for Assisted {
 struct Helper<'a> {
     shared: &'a Shared,
     burst: Burst,
+    /// It counts as a sleeper.
+    counted: bool,
 }
 
 impl<'a> Helper<'a> {
     fn new(shared: &'a Shared) -> Self {
         let burst = Burst::new(shared.hand_over.polls(), Instant::now());
-        Self { shared, burst }
+        Self {
+            shared,
+            burst,
+            counted: false,
+        }
     }
 
     /// Until the RNIC is closed.
@@ -132,11 +138,7 @@ impl<'a> Helper<'a> {
         take_signals();
         while !self.shared.hand_over.has_ended() {
             self.give_way();
-            if self.sees_burst() {
-                self.rest();
-                continue;
-            }
-            match self.shared.inline.turn_or_sleep_long() {
+            match self.rest_or_turn() {
                 Ok(Turned::Ended) => return,
                 Ok(Turned::On) => {}
                 Ok(Turned::Elsewhere) => self.stand_by(),
@@ -148,6 +150,19 @@ impl<'a> Helper<'a> {
             self.let_go();
         }
         self.shared.inline.close();
+    }
+
+    /// Rests while the application polls, and turns the engine otherwise.
+    fn rest_or_turn(&mut self) -> io::Result<Turned> {
+        let inline = &self.shared.inline;
+        if !self.sees_burst() {
+            return inline.turn_or_sleep_long(&mut self.counted);
+        }
+        if !inline.may_rest(&mut self.counted)? {
+            return Ok(Turned::Elsewhere);
+        }
+        self.rest();
+        Ok(Turned::On)
     }
 
     /// Lets verbs have the engine first.
@@ -233,7 +248,124 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::hosted::HostedEngine;
+    use crate::sim::{MemoryIo, RegionPool, StackConfig, Wire};
+    use xwarp_rnic::model::{MpaConfig, PblMode};
+    use xwarp_rnic::queues::{Door, InCommon};
+    use xwarp_rnic::stags::StagTable;
+    use xwarp_rnic::tables::Commons;
+    use xwarp_tcp::Stack;
+
+    /// How long a test waits for what takes no time.
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// An engine that has nothing to do.
+    struct Idle {
+        shared: Shared,
+        waking: (Sleeper, Doorbell),
+        _wire: Wire,
+        _regions: RegionPool,
+    }
+
+    fn idle() -> Idle {
+        let waking = Sleeper::new().unwrap();
+        let (io, wire) = MemoryIo::new(64).unwrap();
+        let stack = Stack::new(Box::new(io), StackConfig::default());
+        let door = Arc::new(Door::new(64, Some(waking.1.clone())));
+        let commons = Commons::new(Arc::clone(&door), std::iter::empty(), 64).unwrap();
+        let regions = RegionPool::anonymous(4096).unwrap();
+        let stags = StagTable::new(regions.area(), PblMode::default(), || Some(1));
+        let stags = InCommon::of_engines(stags, 1, StagTable::share).remove(0);
+        let engine = Engine::new(stack, MpaConfig::default(), stags, &commons, (0, &door));
+        let runner = Runner::new(HostedEngine::new(engine).unwrap(), WaitMode::Blocking);
+        let shared = Shared {
+            inline: Inline::new(runner, &waking).unwrap(),
+            hand_over: HandOver::new(),
+            calls: AtomicUsize::new(0),
+            released: Arc::default(),
+        };
+        Idle {
+            shared,
+            waking,
+            _wire: wire,
+            _regions: regions,
+        }
+    }
+
+    /// What `work` returns on a thread of its own, within the limit.
+    fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, outcome) = mpsc::channel();
+        std::thread::spawn(move || done.send(work()));
+        outcome.recv_timeout(LIMIT).expect("it waits for the lock")
+    }
+
+    /// A poller has the engine all the time.
+    #[test]
+    fn thread_never_waits_for_a_poller() {
+        let Idle { shared, .. } = idle();
+        let shared = Arc::new(shared);
+        let held = shared.inline.hold_beside(0, LIMIT);
+        let its = Arc::clone(&shared);
+        let turned = soon(move || {
+            let mut counted = true;
+            let turned = its.inline.turn_or_sleep_long(&mut counted).unwrap();
+            assert!(!its.inline.may_rest(&mut counted).unwrap() && counted);
+            assert_eq!(its.inline.idle_time(), Duration::ZERO);
+            turned
+        });
+        assert_eq!(turned, Turned::Elsewhere);
+        drop(held);
+    }
+
+    /// It sleeps, and a poller has the engine when it wakes up.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn thread_that_wakes_up_does_not_wait_for_a_poller_either() {
+        let idle = idle();
+        let (shared, bell) = (Arc::new(idle.shared), idle.waking.1);
+        let its = Arc::clone(&shared);
+        let (woken, outcome) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut counted = false;
+            while !counted {
+                its.inline.turn_or_sleep_long(&mut counted).unwrap();
+            }
+            woken.send(counted)
+        });
+        let held = shared.inline.hold_beside(1, LIMIT);
+        assert!(held.is_some(), "it does not sleep");
+        bell.ring();
+        let woken = outcome.recv_timeout(LIMIT);
+        let mut counted = woken.expect("it waits for the lock");
+        drop(held);
+        assert!(shared.inline.may_rest(&mut counted).unwrap() && !counted);
+        assert!(shared.inline.hold_beside(0, LIMIT).is_some(), "none sleeps");
+    }
+
+    /// Polls follow one another, and none lets go of the engine: that is a burst.
+    #[test]
+    #[cfg_attr(miri, ignore = "takes its time by the clock")]
+    fn thread_rests_while_polls_follow_one_another() {
+        let Idle { shared, .. } = idle();
+        let shared = Arc::new(shared);
+        let held = shared.inline.hold_beside(0, LIMIT);
+        let its = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || Helper::new(&its).run());
+        let began = Instant::now();
+        while !shared.hand_over.ask() {
+            shared.hand_over.begin_burst();
+            shared.hand_over.note_poll();
+            assert!(began.elapsed() < LIMIT, "it waits for the lock");
+        }
+        if shared.hand_over.end() {
+            thread.thread().unpark();
+        }
+        drop(held);
+        thread.join().unwrap();
+    }
 
     #[test]
     fn thread_spins_only_beside_another_processor_or_if_told_to() {

@@ -68,6 +68,21 @@ impl Inline {
         }
     }
 
+    /// Takes the engine as soon as so many sleep, and has it as long as this lives. `None` if that takes longer than `limit`.
+    #[cfg(test)]
+    pub(crate) fn hold_beside(&self, sleepers: usize, limit: Duration) -> Option<impl Sized + '_> {
+        let began = std::time::Instant::now();
+        while began.elapsed() < limit {
+            let state = self.lock();
+            if state.sleepers == sleepers {
+                return Some(state);
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+        None
+    }
+
     /// A verb.
     pub(crate) fn call<R>(
         &self,
@@ -123,21 +138,36 @@ impl Inline {
     }
 
     /// One turn for the engine's own thread, unless somebody has the engine now. If there was nothing to do, spins or sleeps as the policy says,
-    /// until there is something.
-    pub(crate) fn turn_or_sleep_long(&self) -> io::Result<Turned> {
+    /// until there is something. It never waits for whoever has the engine. `counted` says whether the thread still counts as a sleeper.
+    pub(crate) fn turn_or_sleep_long(&self, counted: &mut bool) -> io::Result<Turned> {
         let Some(mut state) = self.try_lock() else {
             return Ok(Turned::Elsewhere);
         };
+        state.uncount(counted)?;
         if state.runner.is_none() {
             return Ok(Turned::Ended);
         }
         let Some(longest) = state.prepare_sleep(&self.bell)? else {
             return Ok(Turned::On);
         };
+        *counted = true;
         drop(state);
         let slept = sleep_on([self.fd.as_fd()], &[], Some(longest));
-        self.lock().end_sleep()?;
+        if let Some(mut state) = self.try_lock() {
+            state.uncount(counted)?;
+        }
         slept.map(|_| Turned::On)
+    }
+
+    /// The engine's own thread rests, and counts as a sleeper no longer. False while somebody has the engine: then it does not rest yet.
+    pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<bool> {
+        if !*counted {
+            return Ok(true);
+        }
+        match self.try_lock() {
+            Some(mut state) => state.uncount(counted).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// How long ago the last turn began; no time at all while somebody has the engine, and without end once the RNIC was closed.
@@ -220,6 +250,14 @@ impl State {
             self.armed = false;
             self.waits.ignore_frames();
             self.waits.clear()?;
+        }
+        Ok(())
+    }
+
+    /// The engine's own thread sleeps no longer, if it still counts.
+    fn uncount(&mut self, counted: &mut bool) -> io::Result<()> {
+        if std::mem::take(counted) {
+            self.end_sleep()?;
         }
         Ok(())
     }
