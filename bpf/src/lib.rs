@@ -11,6 +11,7 @@ mod flows;
 mod layout;
 mod maps;
 mod metadata;
+mod ports;
 mod sockets;
 mod steering;
 mod verdicts;

@@ -6,6 +6,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapHandle, Object, Program};
 use crate::board::{self, Board};
 use crate::flows::{self, Flows};
 use crate::layout::Layout;
+use crate::ports::{self, Ports};
 use crate::sockets::{self, Sockets};
 use crate::verdicts::{self, Verdicts};
 
@@ -17,11 +18,11 @@ pub enum OpenMapsError {
     NotPrivileged,
     /// It is our program, but this crate was built for another layout of its maps.
     #[error(
-        "the map {map} has another layout than this version expects: the XDP program is of \
-         another version of xwarp, detach it and attach this one"
+        "the map {map} is missing or has another layout than this version expects: the XDP \
+         program is of another version of xwarp, detach it and attach this one"
     )]
     OtherVersion {
-        /// The first map that differs.
+        /// The first map that is missing or differs.
         map: &'static str,
     },
     /// The kernel refused for another reason.
@@ -68,26 +69,24 @@ impl Maps {
         })
     }
 
-    /// Picks ours; None when one is missing.
+    /// Picks ours; None when there are no flows among them.
     fn among(mut maps: Vec<MapHandle>) -> Result<Option<Self>, OpenMapsError> {
         let mut pick = |layout: &Layout| {
             let found = maps.iter().position(|map| map.name() == layout.name);
-            found.map(|index| maps.swap_remove(index))
+            let map = found.map(|index| maps.swap_remove(index));
+            map.map(|map| checked(map, layout)).transpose()
         };
-        let picked = (
-            pick(&flows::LAYOUT),
-            pick(&sockets::LAYOUT),
-            pick(&verdicts::LAYOUT),
-            pick(&board::LAYOUT),
-        );
-        let (Some(flows), Some(sockets), Some(verdicts), Some(board)) = picked else {
+        let Some(flows) = pick(&flows::LAYOUT)? else {
             return Ok(None);
         };
+        let mut need =
+            |layout: &Layout| pick(layout)?.ok_or(OpenMapsError::OtherVersion { map: layout.name });
+        let ports = Ports::new(need(&ports::LAYOUT)?);
         Ok(Some(Self {
-            flows: Flows::new(checked(flows, &flows::LAYOUT)?),
-            sockets: Sockets::new(checked(sockets, &sockets::LAYOUT)?),
-            verdicts: Verdicts::new(checked(verdicts, &verdicts::LAYOUT)?),
-            board: Board::new(checked(board, &board::LAYOUT)?),
+            flows: Flows::new(flows, ports),
+            sockets: Sockets::new(need(&sockets::LAYOUT)?),
+            verdicts: Verdicts::new(need(&verdicts::LAYOUT)?),
+            board: Board::new(need(&board::LAYOUT)?),
         }))
     }
 }
@@ -125,5 +124,50 @@ fn not_opened(error: libbpf_rs::Error) -> OpenMapsError {
     match error.kind() {
         ErrorKind::PermissionDenied => OpenMapsError::NotPrivileged,
         _ => OpenMapsError::Kernel(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::MapType;
+    use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+    use xwarp_test_kit::needs_root;
+
+    use super::*;
+
+    fn create(layout: &Layout, max_entries: u32) -> MapHandle {
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as u64,
+            // BPF_F_NO_PREALLOC, which only hash tables take.
+            map_flags: u32::from(layout.map_type == MapType::Hash),
+            ..Default::default()
+        };
+        let (kind, name) = (layout.map_type, Some(layout.name));
+        let (key, value) = (layout.key_size, layout.value_size);
+        MapHandle::create(kind, name, key, value, max_entries, &options).unwrap()
+    }
+
+    #[test]
+    fn program_of_another_version_is_told_from_somebody_elses() {
+        needs_root!();
+        let whole = |layout: &Layout| create(layout, layout.max_entries);
+        let others = vec![whole(&ports::LAYOUT), whole(&verdicts::LAYOUT)];
+        assert!(Maps::among(others).unwrap().is_none());
+        let refused = |maps| Maps::among(maps).unwrap_err().to_string();
+        let before_ports = refused(vec![whole(&flows::LAYOUT), whole(&sockets::LAYOUT)]);
+        assert!(
+            before_ports.starts_with("the map xwarp_ports is missing"),
+            "{before_ports}"
+        );
+        let fewer_queues = vec![
+            whole(&flows::LAYOUT),
+            whole(&ports::LAYOUT),
+            create(&sockets::LAYOUT, 3),
+        ];
+        let fewer_queues = refused(fewer_queues);
+        assert!(
+            fewer_queues.starts_with("the map xwarp_xsks"),
+            "{fewer_queues}"
+        );
     }
 }

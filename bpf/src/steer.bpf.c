@@ -62,6 +62,23 @@ struct {
 	__type(value, __u32); /* the first queue that its process serves */
 } xwarp_flows SEC(".maps");
 
+/*
+ * The IPv4 flows of a port: ports.rs keeps it in step with xwarp_flows, of which it spares the hash. Without flows, none there is of IPv4.
+ * With one, that has the address; an address of 0, or several flows, are to be looked up.
+ */
+struct port {
+	__be32 addr;
+	__u16 first; /* queue, as in xwarp_flows */
+	__u16 flows;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32); /* in host byte order */
+	__type(value, struct port);
+} xwarp_ports SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, MAX_QUEUES);
@@ -395,18 +412,43 @@ static __always_inline void count(__u32 queue, enum verdict verdict)
 		counters->frames[verdict] += 1;
 }
 
+/* Addresses of IPv6 that look so do not get here. */
+static __always_inline int is_ipv4(const struct flow *flow)
+{
+	return !flow->addr[0] && !flow->addr[1] && flow->addr[2] == bpf_htonl(0xffff);
+}
+
+/* The first queue of the process that has the flow, or -1 if it is not ours. */
+static __always_inline int owner(const struct flow *flow)
+{
+	if (is_ipv4(flow)) {
+		__u32 key = bpf_ntohs(flow->port);
+		const struct port *port = bpf_map_lookup_elem(&xwarp_ports, &key);
+
+		if (!port || !port->flows)
+			return -1;
+		if (port->addr == flow->addr[3])
+			return port->first;
+		if (port->addr && port->flows == 1)
+			return -1;
+	}
+	const __u32 *first = bpf_map_lookup_elem(&xwarp_flows, flow);
+
+	return first ? (int)*first : -1;
+}
+
 /*
  * What becomes of a segment of a flow of ours. Where its queue has no socket, but the flow's process has one at another, the segment is
  * lost: the kernel, which knows nothing of the connection, would reset it, and after `ethtool -L` it can come back.
  */
-static __always_inline enum verdict redirect(struct xdp_md *ctx, const __u32 *first, int *action)
+static __always_inline enum verdict redirect(struct xdp_md *ctx, __u32 first, int *action)
 {
 	*action = bpf_redirect_map(&xwarp_xsks, ctx->rx_queue_index, XDP_PASS);
 	if (*action == XDP_REDIRECT) {
 		describe(ctx);
 		return REDIRECTED;
 	}
-	if (!bpf_map_lookup_elem(&xwarp_xsks, first))
+	if (!bpf_map_lookup_elem(&xwarp_xsks, &first))
 		return NO_SOCKET;
 	*action = XDP_DROP;
 	return UNSERVED;
@@ -423,15 +465,15 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 	struct flow flow = {};
 	enum verdict verdict = parse(&rest, &flow);
 	int action = XDP_PASS;
-	__u32 *first = NULL;
+	int first = -1;
 
-	if (verdict == REDIRECTED)
-		first = bpf_map_lookup_elem(&xwarp_flows, &flow);
-	if (verdict == REDIRECTED && !first)
-		verdict = NOT_OUR_FLOW;
-	if (first && is_in_stripped_vlan(ctx))
+	if (verdict == REDIRECTED) {
+		first = owner(&flow);
+		verdict = first < 0 ? NOT_OUR_FLOW : REDIRECTED;
+	}
+	if (first >= 0 && is_in_stripped_vlan(ctx))
 		verdict = VLAN;
-	else if (first)
+	else if (first >= 0)
 		verdict = redirect(ctx, first, &action);
 	/* Nothing here reads the board, but `xwarp stat` finds it as a map of the attached program. */
 	asm volatile("" : : "r"(&xwarp_board));

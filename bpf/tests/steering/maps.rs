@@ -1,5 +1,6 @@
 //! The maps as the program sees them.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 
@@ -8,7 +9,7 @@ use nix::unistd::Pid;
 use xwarp_bpf::{Board, MapError, Maps, Shown, Sockets, Verdict, program_name};
 use xwarp_test_kit::needs_root;
 
-use crate::frames::{IPV4, PORT, SYN, TCP, V4, V6, ethernet, ipv4, tcp};
+use crate::frames::{ETHERNET_LEN, IPV4, PORT, SYN, TCP, V4, V6, ethernet, ipv4, tcp};
 use crate::kernel::{DROP, Kernel, PASS, REDIRECT, af_xdp_socket};
 
 const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(V4[0], V4[1], V4[2], V4[3]));
@@ -31,6 +32,76 @@ fn flow_is_ours_from_insert_to_remove() {
     assert!(flows.remove(OURS, PORT).unwrap());
     assert!(!flows.remove(OURS, PORT).unwrap());
     assert_eq!(kernel.run(&frame()), (PASS, Verdict::NotOurFlow));
+}
+
+/// A frame to the last byte's address of 10.0.0.0/24.
+fn frame_to(host: u8, port: u16) -> Vec<u8> {
+    let mut frame = ethernet(IPV4, &ipv4(TCP, &tcp(port, SYN, &[])));
+    frame[ETHERNET_LEN + 19] = host;
+    frame
+}
+
+/// Steps of all kinds in an order that seems random: port, address, and whether it comes or goes; now and then all go.
+#[test]
+fn program_finds_the_flows_of_a_port_that_there_are() {
+    needs_root!();
+    let kernel = Kernel::empty();
+    let flows = &kernel.maps.flows;
+    let mut model = HashSet::new();
+    for step in 0..400_u32 {
+        let random = step.wrapping_mul(2_654_435_761) >> 16;
+        let (host, port) = (1 + (random % 3) as u8, PORT + (random / 3 % 2) as u16);
+        let address = IpAddr::from([10, 0, 0, host]);
+        if random % 97 == 0 {
+            flows.clear().unwrap();
+            model.clear();
+        } else if random / 6 % 2 == 0 {
+            flows.insert(address, port, random % 64).unwrap();
+            model.insert((host, port));
+        } else {
+            let was = flows.remove(address, port).unwrap();
+            assert_eq!(was, model.remove(&(host, port)));
+        }
+        for (host, port) in [1, 2, 3]
+            .into_iter()
+            .flat_map(|host| [(host, PORT), (host, PORT + 1)])
+        {
+            let ours = model.contains(&(host, port));
+            let expected = if ours {
+                Verdict::NoSocket
+            } else {
+                Verdict::NotOurFlow
+            };
+            assert_eq!(
+                kernel.run(&frame_to(host, port)),
+                (PASS, expected),
+                "step {step}"
+            );
+        }
+    }
+    assert!(model.len() > 1, "there were flows in the end");
+}
+
+/// A change of the first queue is known by each way to find a flow.
+#[test]
+fn first_queue_can_change() {
+    needs_root!();
+    let kernel = Kernel::empty();
+    let (flows, socket) = (&kernel.maps.flows, af_xdp_socket());
+    kernel.maps.sockets.set(5, socket.as_fd()).unwrap();
+    let second = IpAddr::from([10, 0, 0, 3]);
+    for others in [false, true] {
+        if others {
+            flows.insert(second, PORT, 0).unwrap();
+        }
+        for (first, expected) in [
+            (4, (PASS, Verdict::NoSocket)),
+            (5, (DROP, Verdict::Unserved)),
+        ] {
+            flows.insert(OURS, PORT, first).unwrap();
+            assert_eq!(kernel.run(&frame()), expected, "{others}");
+        }
+    }
 }
 
 #[test]
