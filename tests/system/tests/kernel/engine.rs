@@ -40,8 +40,12 @@ impl Engine {
 
     /// The same, with a stack as `config` says, but for what the interface says.
     pub(crate) fn open_with(side: Side, mode: XdpMode, config: &StackConfig) -> Self {
-        let nic = NicConfig::default().mode(Some(mode));
-        let mut nic = Nic::open(DEV, &nic).expect("root may");
+        Self::open_on(side, &NicConfig::default().mode(Some(mode)), config)
+    }
+
+    /// The same, on an interface that is opened as `nic` says.
+    pub(crate) fn open_on(side: Side, nic: &NicConfig, config: &StackConfig) -> Self {
+        let mut nic = Nic::open(DEV, nic).expect("root may");
         let config = StackConfig {
             mac: nic.info.mac.0,
             mtu: nic.info.mtu,

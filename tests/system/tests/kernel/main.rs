@@ -11,6 +11,7 @@ mod short;
 mod stall;
 mod streams;
 mod tail;
+mod tx_checksum;
 mod waited;
 
 use xwarp_driver::attach::XdpMode;
