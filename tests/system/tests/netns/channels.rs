@@ -30,10 +30,8 @@ fn hosts() -> Hosts {
     hosts
 }
 
-/// The client's RNIC has one engine: its frames leave by queue 0. The switch would keep any other queue that they leave by, and spreads only
-/// those of queue 0.
 fn open_client(host: &Host) -> Rnic {
-    open(host, NicConfig::default().engines(Some(1)))
+    open(host, NicConfig::default().engines(Some(2)))
 }
 
 fn open(host: &Host, nic: NicConfig) -> Rnic {
