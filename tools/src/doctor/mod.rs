@@ -77,6 +77,9 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The longest word for what a finding is about.
+const ABOUT: usize = 12;
+
 fn print(finding: &Finding) -> Result<(), OutputError> {
     let Finding {
         about,
@@ -84,9 +87,9 @@ fn print(finding: &Finding) -> Result<(), OutputError> {
         says,
         remedy,
     } = finding;
-    print_line!("{}  {about:<11}{says}", verdict.name())?;
+    print_line!("{}  {about:<ABOUT$} {says}", verdict.name())?;
     match remedy {
-        Some(command) => print_line!("{:17}-> {command}", ""),
+        Some(command) => print_line!("{:6}{:ABOUT$} -> {command}", "", ""),
         None => Ok(()),
     }
 }

@@ -55,6 +55,13 @@ fn facts() -> Facts {
     }
 }
 
+#[test]
+fn column_has_room_for_what_each_finding_is_about() {
+    let all = checks::all(&facts());
+    let longest = all.iter().map(|finding| finding.about.len()).max();
+    assert_eq!(longest, Some(ABOUT));
+}
+
 /// The findings that are not as they should be.
 fn complaints(facts: &Facts) -> Vec<Finding> {
     let mut found = checks::all(facts);

@@ -38,7 +38,7 @@ fn link_that_is_down_is_named_with_its_command() {
     let hosts = Hosts::new();
     hosts.b.ip("link set eth1 down");
     let told = hosts.b.xwarp(&format!("doctor {DEV}")).exited(1).stdout;
-    assert!(told.contains("fail  interface  eth1 is down\n"), "{told}");
+    assert!(told.contains("fail  interface    eth1 is down\n"), "{told}");
     assert!(told.contains("-> ip link set eth1 up\n"), "{told}");
     hosts
         .a
@@ -90,21 +90,21 @@ fn interfaces_without_a_driver_for_xdp_are_told_apart() {
     }
     host.ip("addr add 10.79.0.2/24 dev mac9");
     host.ip("link add ifb9 type ifb");
-    let generic = "warn  XDP        the driver runs no XDP programs: generic mode";
+    let generic = "warn  XDP          the driver runs no XDP programs: generic mode";
     for (dev, code, says) in [
         (
             "lo",
             1,
-            "fail  interface  lo is the loopback interface, which has no frames",
+            "fail  interface    lo is the loopback interface, which has no frames",
         ),
         (
             "tun9",
             1,
-            "fail  interface  tun9 carries no Ethernet frames",
+            "fail  interface    tun9 carries no Ethernet frames",
         ),
-        ("ifb9", 1, "fail  interface  ifb9 is down"),
-        ("br9", 1, "fail  interface  br9 has no "),
-        ("mac9", 3, "pass  interface  mac9, "),
+        ("ifb9", 1, "fail  interface    ifb9 is down"),
+        ("br9", 1, "fail  interface    br9 has no "),
+        ("mac9", 3, "pass  interface    mac9, "),
     ] {
         let [interface, xdp] = verdict(&hosts, dev, code);
         assert!(interface.starts_with(says), "{interface}");
