@@ -84,7 +84,7 @@ fn connection_survives_the_active_member() {
     let Some(hosts) = hosts() else { return };
     let mode = "--mode generic";
     let server = serve(&hosts, mode);
-    let measure = format!("perf {TEST} --duration 6s 10.80.0.2 {mode}");
+    let measure = format!("perf {TEST} --depth 2 --duration 15s 10.80.0.2 {mode}");
     let mut client = hosts.a.start(&measure);
     client.line("write-bw");
     for _ in 0..2 {
