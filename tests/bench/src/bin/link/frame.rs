@@ -79,9 +79,22 @@ fn headers(
     frame[22..24].copy_from_slice(&[64, 6]);
     frame[26..30].copy_from_slice(&from.octets());
     frame[30..34].copy_from_slice(&to.octets());
+    // A bridge between the hosts may look at it.
+    let checksum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
     frame[34..36].copy_from_slice(&PORT.to_be_bytes());
     frame[36..38].copy_from_slice(&PORT.to_be_bytes());
     frame[46] = 5 << 4;
     frame[47] = 0x10;
     frame
+}
+
+/// The Internet checksum (RFC 1071) of a header of whole words.
+fn checksum(header: &[u8]) -> u16 {
+    let words = header.chunks_exact(2);
+    let sum: u32 = words
+        .map(|it| u32::from(it[0]) << 8 | u32::from(it[1]))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }

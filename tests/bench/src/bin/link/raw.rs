@@ -16,7 +16,7 @@ pub(crate) const BATCH: usize = 64;
 /// A side that hears nothing for so long after the first frame ends.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 /// A side that hears nothing at all for so long gives up.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A source that has heard of nothing for so long takes what is on its way for lost, and sends on.
 const STALL: Duration = Duration::from_millis(20);
