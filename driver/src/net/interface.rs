@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use netlink_packet_core::{Parseable, ParseableParametrized};
+use netlink_packet_core::{NlaBuffer, Parseable, ParseableParametrized};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
 };
@@ -13,6 +13,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
+use nix::libc;
 
 use super::ethtool;
 use super::netlink::{Netlink, NetlinkError, readable_attributes};
@@ -20,6 +21,17 @@ use super::network::Network;
 
 /// An IP packet is never larger, in bytes, whatever the interface takes.
 const IP_PACKET_MAX: u32 = 65_535;
+
+/// The attributes that [`Interface::set`] takes. The parser warns of others that a newer kernel has made longer, and interfaces are asked for
+/// twice a second.
+const TAKEN: [u16; 6] = [
+    libc::IFLA_ADDRESS,
+    libc::IFLA_IFNAME,
+    libc::IFLA_MTU,
+    libc::IFLA_LINKINFO,
+    libc::IFLA_NUM_RX_QUEUES,
+    libc::IFLA_XDP,
+];
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -261,7 +273,11 @@ pub(super) fn parse_interface(payload: &[u8]) -> Option<Interface> {
         networks: Vec::new(),
         rx_queues: 1,
     };
-    let attributes = readable_attributes(buffer.attributes(), |attribute| {
+    let taken = buffer.attributes().filter(|attribute| {
+        let kind = attribute.as_ref().map(NlaBuffer::kind);
+        kind.map_or(true, |kind| TAKEN.contains(&kind))
+    });
+    let attributes = readable_attributes(taken, |attribute| {
         LinkAttribute::parse_with_param(attribute, AddressFamily::Unspec)
     });
     attributes.for_each(|attribute| interface.set(attribute));
@@ -329,4 +345,53 @@ fn parse_address(payload: &[u8]) -> Option<(u32, Network)> {
         prefix: header.prefix_len,
     };
     Some((header.index, network))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Warnings of the parser.
+    static WARNINGS: AtomicUsize = AtomicUsize::new(0);
+
+    struct Counter;
+
+    impl log::Log for Counter {
+        fn enabled(&self, about: &log::Metadata<'_>) -> bool {
+            about.target().starts_with("netlink_packet_route")
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            WARNINGS.fetch_add(
+                usize::from(self.enabled(record.metadata())),
+                Ordering::Relaxed,
+            );
+        }
+
+        fn flush(&self) {}
+    }
+
+    /// A nested attribute.
+    fn around(kind: u16, content: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(4 + content.len()).unwrap();
+        let header = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        [&header, content].concat()
+    }
+
+    /// `IFLA_INET6_CONF` has more settings with each kernel.
+    #[test]
+    fn attribute_that_a_newer_kernel_has_made_longer_is_no_matter() {
+        let header = [0, 0, 1, 0, 7, 0, 0, 0, 0x43, 0x10, 1, 0, 0, 0, 0, 0]; // ARPHRD_ETHER, index 7
+        let settings = around(2, &[0; 1024]); // IFLA_INET6_CONF
+        let of_families = around(libc::IFLA_AF_SPEC, &around(10, &settings)); // AF_INET6
+        let name = around(libc::IFLA_IFNAME, b"eth1");
+        let message = [&header[..], &of_families, &name].concat();
+        log::set_logger(&Counter).unwrap();
+        log::set_max_level(log::LevelFilter::Warn);
+        let interface = parse_interface(&message).unwrap();
+        assert_eq!((interface.index, &*interface.name), (7, "eth1"));
+        assert_eq!(WARNINGS.load(Ordering::Relaxed), 0);
+    }
 }
