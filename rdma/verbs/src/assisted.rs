@@ -304,6 +304,7 @@ mod tests {
 
     /// A poller has the engine all the time.
     #[test]
+    #[cfg_attr(miri, ignore = "needs a timerfd")]
     fn thread_never_waits_for_a_poller() {
         let Idle { shared, .. } = idle();
         let shared = Arc::new(shared);
