@@ -16,8 +16,8 @@ pub(crate) const LAYOUT: Layout = Layout {
     max_entries: 65536,
 };
 
-/// What is at each port. The program reads an entry while it is written, in parts perhaps. So each change here leaves every part of both
-/// entries right for the flows that stay.
+/// What is at each port. The program may read an entry of which one field is old and another new. Each change here is one for which such an
+/// entry is right, too.
 #[derive(Debug)]
 pub(crate) struct Ports {
     map: MapHandle,

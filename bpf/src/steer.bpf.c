@@ -63,8 +63,8 @@ struct {
 } xwarp_flows SEC(".maps");
 
 /*
- * The IPv4 flows of a port: ports.rs keeps it in step with xwarp_flows, of which it spares the hash. Without flows, none there is of IPv4.
- * With one, that has the address; an address of 0, or several flows, are to be looked up.
+ * The IPv4 flows of a port. ports.rs keeps the entry in step with xwarp_flows, so that most segments need no hash. If the port has
+ * one flow, `addr` is its address. If `addr` is 0, or there are several flows, xwarp_flows tells.
  */
 struct port {
 	__be32 addr;

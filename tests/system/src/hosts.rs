@@ -377,8 +377,8 @@ impl Drop for Host {
     }
 }
 
-/// Has a switch choose the queue of each flow at a port by a hash of its addresses and ports. By itself it goes by the queue of the sender, as that
-/// stays with a frame from one veth pair to the next.
+/// Has a switch choose the queue of each flow at a port by a hash of its addresses and ports. Without this, a frame would keep the queue by
+/// which its sender let it go.
 fn spread_flows(switch: &Host, port: &str) {
     let queues = format!("/sys/class/net/{port}/queues/tx-*/xps_cpus");
     switch.sh(&format!(
