@@ -1,6 +1,6 @@
 //! Receive metadata: what the driver tells of a frame's arrival is in the capture, and on demand in completions.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use xwarp::config::{NicConfig, Progress, XdpMode};
@@ -9,16 +9,19 @@ use xwarp::{
     Access, CompletionQueue, MemoryRegion, Opcode, QpConfig, QueuePair, RecvRequest, Rnic,
     RnicConfig, SendRequest, WrId,
 };
-use xwarp_system_tests::{DEV, Host, Hosts, PERF_PORT, TIMEOUT, eventually};
+use xwarp_system_tests::{DEV, Host, Hosts, PERF_PORT, TIMEOUT, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
 use crate::start_up::connect;
 
 const TEST: &str = "write-bw --verify --size 4096 --iterations 20";
 
-/// The server's frames of a run: those that it has received with what their comment says, and the comments of those that it has sent.
+/// The comments of the server's frames in one run.
 struct Captured {
-    received: Vec<String>,
+    /// Received from the kernel's TCP, without its RSTs.
+    from_kernel: Vec<String>,
+    /// Received from the other RNIC.
+    from_rnic: Vec<String>,
     sent: Vec<String>,
     /// The server's first line.
     opened: String,
@@ -31,32 +34,43 @@ fn captured(hosts: &Hosts, name: &str, options: &str) -> Captured {
     server.line("waiting for a client at ");
     // The kernel's TCP sends frames with a hash, a socket of AF_XDP without one.
     hosts.a.compute_checksums();
-    drop(connect(hosts, PERF_PORT, &[]));
+    // The kernel gives a flow another hash after a retransmission, unless told otherwise.
+    hosts.a.sh("echo 0 >/proc/sys/net/core/txrehash");
+    let of_kernel = connect(hosts, PERF_PORT, &[]);
+    let port = of_kernel.local_addr().expect("an address").port();
+    drop(of_kernel);
     let client = hosts.a.xwarp(&format!("perf {TEST} 10.77.0.2 {options}"));
     client.succeeded();
     let opened = server.finish().succeeded().stdout;
     let opened = opened.lines().next().expect("a line").to_owned();
-    let (received, sent) = comments(&file);
+    let received = format!("tcp.dstport=={PERF_PORT}");
+    let comments = |filter: &str| comments(&file, filter);
     Captured {
-        received,
-        sent,
+        // A RST for a closed socket leaves by a socket of the kernel's own, with another hash.
+        from_kernel: comments(&format!(
+            "{received} && tcp.srcport=={port} && tcp.flags.reset==0"
+        )),
+        from_rnic: comments(&format!("{received} && tcp.srcport!={port}")),
+        sent: comments(&format!("tcp.srcport=={PERF_PORT}")),
         opened,
     }
 }
 
-/// The comments of frames to the server's port, and of those from it.
-fn comments(file: &PathBuf) -> (Vec<String>, Vec<String>) {
-    let [to, from] = ["dstport", "srcport"].map(|port| {
-        let mut tshark = Command::new("tshark");
-        tshark.arg("-r").arg(file);
-        tshark.args(["-Y", &format!("tcp.{port}=={PERF_PORT}"), "-T", "fields"]);
-        let printed = tshark.args(["-e", "frame.comment"]).output();
-        let printed = printed.expect("tshark").stdout;
-        let printed = String::from_utf8(printed).expect("text");
-        printed.lines().map(str::to_owned).collect::<Vec<_>>()
-    });
-    assert!(!to.is_empty() && !from.is_empty(), "{to:?} {from:?}");
-    (to, from)
+/// The comments of the captured frames that pass a filter of tshark's, of which there are some.
+fn comments(file: &Path, filter: &str) -> Vec<String> {
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(file);
+    tshark.args(["-Y", filter, "-T", "fields", "-e", "frame.comment"]);
+    let printed = output_of(tshark);
+    assert!(!printed.is_empty(), "no frame passes {filter}");
+    printed.lines().map(str::to_owned).collect()
+}
+
+fn distinct(comments: &[String]) -> Vec<&str> {
+    let mut distinct: Vec<_> = comments.iter().map(String::as_str).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
 }
 
 /// veth knows the hash that the sender's kernel has computed, which is one for each flow, and has no clock.
@@ -71,15 +85,14 @@ fn capture_has_the_hash_that_the_driver_tells() {
         }
         let run = captured(&hosts, &mtu.to_string(), "");
         assert!(run.opened.contains("  RX metadata"), "{}", run.opened);
-        let mut told: Vec<_> = run.received.iter().map(String::as_str).collect();
-        told.sort_unstable();
-        told.dedup();
-        // A frame of several chunks is joined elsewhere, without metadata.
-        told.retain(|told| mtu == 1500 || !told.is_empty());
-        let [of_kernel, of_afxdp] = told[..] else {
-            panic!("two flows have other hashes than two: {told:?}")
+        let of_kernel = distinct(&run.from_kernel);
+        let [of_kernel] = of_kernel[..] else {
+            panic!("one flow has other hashes than one: {of_kernel:?}")
         };
-        assert_eq!(of_afxdp, "no NIC time, no RX hash");
+        let mut of_rnic = distinct(&run.from_rnic);
+        // A frame of several chunks is joined elsewhere, without metadata.
+        of_rnic.retain(|comment| mtu == 1500 || !comment.is_empty());
+        assert_eq!(of_rnic, ["no NIC time, no RX hash"]);
         let (hash, kind) = of_kernel.split_once(" (type ").expect("a type");
         assert!(hash.starts_with("no NIC time, RX hash 0x"), "{hash}");
         assert_eq!(kind, "0x8)", "of TCP's ports and more");
@@ -97,7 +110,8 @@ fn where_the_driver_is_not_asked_nothing_is_made_up() {
     let found = captured(&hosts, "found", "");
     for run in [generic, found] {
         assert!(!run.opened.contains("metadata"), "{}", run.opened);
-        let all: Vec<_> = run.received.iter().chain(&run.sent).collect();
+        let received = run.from_kernel.iter().chain(&run.from_rnic);
+        let all: Vec<_> = received.chain(&run.sent).collect();
         assert!(all.iter().all(|comment| comment.is_empty()), "{all:?}");
     }
 }
