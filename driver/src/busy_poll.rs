@@ -118,6 +118,14 @@ impl InterruptDeferral {
         Self::at(directory)
     }
 
+    /// For a device that has no such settings.
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> Self {
+        Self {
+            settings: Vec::new(),
+        }
+    }
+
     fn at(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
         let setting = |(name, ours)| {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::frame::{Arena, Frame, Layout};
 use crate::mapping::{Pages, SharedMapping};
 use crate::region::RegionPool;
+#[cfg(test)]
+use crate::xsk::double::Kernel;
 use crate::xsk::{RingSet, Socket, TxMetadata, UmemArea};
 
 /// Bytes between two frames: one page, the largest chunk that the kernel takes.
@@ -44,8 +46,8 @@ pub enum UmemError {
 }
 
 /// A socket with its part of the registered memory. It is not bound to a queue yet.
-pub(crate) struct QueueMemory {
-    pub(crate) socket: Socket,
+pub(crate) struct QueueMemory<S = Socket> {
+    pub(crate) socket: S,
     pub(crate) rings: RingSet,
     /// What the frames lie in.
     pub(crate) arena: Arc<Arena>,
@@ -164,6 +166,30 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
         takes_requests: registered.takes_requests,
     };
     Ok((memory, regions))
+}
+
+/// Memory of a queue whose kernel is a double. The double is shown it, and takes metadata where
+/// there may be some.
+#[cfg(test)]
+pub(crate) fn on_double(wanted: &Wanted, kernel: &Kernel, rings: RingSet) -> QueueMemory<Kernel> {
+    wanted.check().unwrap();
+    let layouts = wanted.layouts();
+    let [receive, transmit] = &layouts;
+    let (receive, run) = (receive.count, transmit.stride / CHUNK);
+    let bytes = (receive + transmit.count * run) * CHUNK;
+    let (arena, mut frames) = (Arena::anonymous(bytes).unwrap()).into_frames(&layouts, HEADROOM);
+    let transmit = frames.split_off(receive);
+    kernel.register(&arena);
+    QueueMemory {
+        socket: kernel.clone(),
+        rings,
+        arena,
+        receive: frames,
+        transmit,
+        run,
+        posted: wanted.posted as usize,
+        takes_requests: wanted.metadata().is_some(),
+    }
 }
 
 /// Memory that is registered with a socket.

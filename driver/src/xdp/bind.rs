@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use xwarp_bpf::Buffers;
 
-use crate::xsk::{Queue, Socket};
+use crate::xsk::{Calls, Queue};
 
 /// The kernel frees a queue some milliseconds after its last user closed it (3 to 22 ms were seen).
 const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ impl Target<'_> {
 }
 
 /// Binds the socket. Where zero copy is only tried, a driver that has none copies.
-pub(super) fn bind(target: &Target<'_>, socket: &Socket) -> Result<(), OpenQueueError> {
+pub(super) fn bind(target: &Target<'_>, socket: &impl Calls) -> Result<(), OpenQueueError> {
     if target.zero_copy == ZeroCopy::Never {
         return bind_with(target, socket, libc::XDP_COPY).map_err(|error| target.error_of(&error));
     }
@@ -144,7 +144,7 @@ fn is_without_zero_copy(error: &io::Error) -> bool {
 }
 
 /// Binds, and waits for a queue that its former owner closed a moment ago.
-fn bind_with(target: &Target<'_>, socket: &Socket, copying: u16) -> io::Result<()> {
+fn bind_with(target: &Target<'_>, socket: &impl Calls, copying: u16) -> io::Result<()> {
     let queue = target.queue(copying);
     let deadline = Instant::now() + REBIND_TIMEOUT;
     loop {

@@ -12,6 +12,7 @@ use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::levels::QueueLevels;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
+use crate::xsk::{Calls, Socket};
 
 /// Joined frames that there are at least, if frames take several chunks.
 const JOINED_MIN: usize = 128;
@@ -19,18 +20,18 @@ const JOINED_MIN: usize = 128;
 const FRAMES_LENT: usize = 20;
 
 /// An open queue.
-pub(crate) struct XdpIo {
-    rings: Rings,
+pub(crate) struct XdpIo<S = Socket> {
+    rings: Rings<S>,
     joiner: Joiner,
     counters: IoCounters,
 }
 
-impl XdpIo {
+impl<S: Calls> XdpIo<S> {
     /// Binds the queue for frames of at most `bytes`.
     pub(crate) fn open(
         target: &Target<'_>,
         bytes: usize,
-        memory: QueueMemory,
+        memory: QueueMemory<S>,
     ) -> Result<Self, OpenQueueError> {
         let frames = match bytes.div_ceil(FRAME_CAPACITY) {
             0 | 1 => 0,
@@ -81,13 +82,13 @@ impl XdpIo {
     }
 }
 
-impl AsFd for XdpIo {
+impl<S: Calls> AsFd for XdpIo<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.rings.as_fd()
     }
 }
 
-impl PacketIo for XdpIo {
+impl<S: Calls> PacketIo for XdpIo<S> {
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let mut left = budget;
         while left > 0 {

@@ -8,6 +8,8 @@ mod receive_chunks;
 mod rings;
 mod rows;
 mod stall;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use bind::Target;
 pub use bind::{OpenQueueError, ZeroCopy};

@@ -18,7 +18,7 @@ use crate::levels::QueueLevels;
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
 use crate::umem::{CHUNK, QueueMemory};
-use crate::xsk::{RingSet, Socket};
+use crate::xsk::{Calls, RingSet, Socket};
 
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = 64;
@@ -51,7 +51,10 @@ struct Agreed {
 
 impl Agreed {
     /// What it has about a queue that is bound.
-    fn about(target: &Target<'_>, memory: &QueueMemory) -> Result<Self, OpenQueueError> {
+    fn about(
+        target: &Target<'_>,
+        memory: &QueueMemory<impl Calls>,
+    ) -> Result<Self, OpenQueueError> {
         let zero_copy = memory.socket.has_zero_copy();
         Ok(Self {
             zero_copy: zero_copy.map_err(|error| target.refused(&error))?,
@@ -61,7 +64,7 @@ impl Agreed {
 }
 
 /// The rings of an open queue, with chunks to receive into and frames to send.
-pub(super) struct Rings {
+pub(super) struct Rings<S = Socket> {
     interface: String,
     /// Free frames to send, and all that the kernel has.
     pool: FramePool,
@@ -85,18 +88,18 @@ pub(super) struct Rings {
     drop_rx_unusable: u64,
     agreed: Agreed,
     shared: RingSet,
-    socket: Socket,
+    socket: S,
     /// Set while each call polls the driver.
     polling: Option<Arc<InterruptDeferral>>,
     /// `None` if the kernel refused them, or another queue has them.
     icmp: Option<IcmpSockets>,
 }
 
-impl Rings {
+impl<S: Calls> Rings<S> {
     /// Binds the queue. The kernel has `least` chunks to receive into or more at a time, and in zero copy those that fill the driver's ring.
     pub(super) fn open(
         target: &Target<'_>,
-        memory: QueueMemory,
+        memory: QueueMemory<S>,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
         bind(target, &memory.socket)?;
@@ -178,7 +181,7 @@ impl Rings {
         if !self.shared.fill.needs_wakeup() {
             return Ok(());
         }
-        let now = Instant::now();
+        let now = self.socket.now();
         // It may have asked just when chunks came, so it is told without new ones, too.
         let interval = if self.refilled {
             REFILL_INTERVAL
@@ -486,7 +489,7 @@ impl Rings {
             self.completion_stall.moves();
             return Ok(());
         }
-        match self.completion_stall.stands(Instant::now()) {
+        match self.completion_stall.stands(self.socket.now()) {
             Stand::Noticed(time) | Stand::Known(time) if time >= STALL_TIMEOUT => {
                 Err(IoError::Stalled {
                     interface: self.interface.clone(),
@@ -509,7 +512,7 @@ impl Rings {
     }
 }
 
-impl AsFd for Rings {
+impl<S: Calls> AsFd for Rings<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::MmapRaw;
@@ -88,7 +89,8 @@ struct Memory<E> {
     entries: NonNull<E>,
     /// Entries, a power of two.
     size: u32,
-    _mapping: MmapRaw,
+    /// Shared with the other end where that is of this process, too, as in tests.
+    _mapping: Arc<MmapRaw>,
 }
 
 // SAFETY: the pointers lead into the mapping, which goes where this goes. The ends of a ring have one owner each.
@@ -96,7 +98,7 @@ unsafe impl<E: Entry> Send for Memory<E> {}
 
 impl<E: Entry> Memory<E> {
     /// A ring of `size` entries in a mapping. Refuses a mapping that has not the parts where they are said to be.
-    fn new(mapping: MmapRaw, offsets: &Offsets, size: u32) -> io::Result<Self> {
+    fn new(mapping: Arc<MmapRaw>, offsets: &Offsets, size: u32) -> io::Result<Self> {
         if !size.is_power_of_two() {
             return Err(unusable("a ring has a power of two of entries"));
         }
@@ -165,7 +167,7 @@ pub(crate) struct Producer<E> {
 }
 
 impl<E: Entry> Producer<E> {
-    pub(super) fn new(mapping: MmapRaw, offsets: &Offsets, size: u32) -> io::Result<Self> {
+    pub(super) fn new(mapping: Arc<MmapRaw>, offsets: &Offsets, size: u32) -> io::Result<Self> {
         Ok(Self {
             memory: Memory::new(mapping, offsets, size)?,
             next: 0,
@@ -243,7 +245,7 @@ pub(crate) struct Consumer<E> {
 }
 
 impl<E: Entry> Consumer<E> {
-    pub(super) fn new(mapping: MmapRaw, offsets: &Offsets, size: u32) -> io::Result<Self> {
+    pub(super) fn new(mapping: Arc<MmapRaw>, offsets: &Offsets, size: u32) -> io::Result<Self> {
         Ok(Self {
             memory: Memory::new(mapping, offsets, size)?,
             next: 0,
@@ -289,36 +291,28 @@ impl<E: Entry> Consumer<E> {
     pub(crate) fn release(&mut self) {
         self.memory.consumer().store(self.next, Ordering::Release);
     }
+
+    /// Says whether the kernel must be called. It does so at this end of the fill ring and of the
+    /// transmit ring.
+    #[cfg(test)]
+    pub(super) fn ask_for_wakeup(&self, asks: bool) {
+        let flags = if asks { libc::XDP_RING_NEED_WAKEUP } else { 0 };
+        self.memory.flags().store(flags, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
 
-    use memmap2::MmapMut;
     use proptest::prelude::*;
 
+    use super::super::double::{self, OFFSETS, mapping};
     use super::*;
-
-    const OFFSETS: Offsets = Offsets {
-        producer: 0,
-        consumer: 64,
-        flags: 128,
-        entries: 192,
-    };
-
-    fn mapping(size: u32) -> MmapRaw {
-        let bytes = OFFSETS.entries + size as usize * size_of::<Descriptor>();
-        MmapRaw::from(MmapMut::map_anon(bytes).unwrap())
-    }
 
     /// Both ends of one ring, beginning with the running number `from`: the kernel's part is the other end.
     fn ends(size: u32, from: u32) -> (Producer<u64>, Consumer<u64>) {
-        let mut producer = Producer::new(mapping(size), &OFFSETS, size).unwrap();
-        let mut consumer = Consumer::new(mapping(size), &OFFSETS, size).unwrap();
-        consumer.memory.producer = producer.memory.producer;
-        consumer.memory.consumer = producer.memory.consumer;
-        consumer.memory.entries = producer.memory.entries;
+        let (mut producer, mut consumer) = double::ends(size);
         (producer.next, producer.taken) = (from, from);
         (consumer.next, consumer.filled) = (from, from);
         producer.publish();
@@ -358,8 +352,9 @@ mod tests {
             assert!(push(&mut producer, entry));
         }
         assert!(!push(&mut producer, 4));
+        assert_eq!(producer.occupied(), 4);
         consumer.memory.producer().store(9000, Ordering::Relaxed);
-        assert_eq!(consumer.available(64), 4);
+        assert_eq!((consumer.available(64), consumer.occupied()), (4, 4));
         for _ in 0..20_000 {
             consumer.pop();
         }
@@ -394,13 +389,12 @@ mod tests {
 
     #[test]
     fn kernel_that_sleeps_asks_to_be_woken() {
-        let (producer, _) = ends(4, 0);
+        let (producer, consumer) = ends(4, 0);
         assert!(!producer.needs_wakeup());
-        producer
-            .memory
-            .flags()
-            .store(libc::XDP_RING_NEED_WAKEUP, Ordering::Relaxed);
+        consumer.ask_for_wakeup(true);
         assert!(producer.needs_wakeup());
+        consumer.ask_for_wakeup(false);
+        assert!(!producer.needs_wakeup());
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
@@ -158,12 +160,13 @@ impl Socket {
     }
 
     /// Maps a ring of entries of a type.
-    fn map<E>(&self, place: &Place, entries: u32) -> io::Result<MmapRaw> {
-        MmapOptions::new()
+    fn map<E>(&self, place: &Place, entries: u32) -> io::Result<Arc<MmapRaw>> {
+        let mapping = MmapOptions::new()
             .offset(place.at)
             .len(place.parts.entries + entries as usize * size_of::<E>())
             .populate()
-            .map_raw(&self.fd)
+            .map_raw(&self.fd)?;
+        Ok(Arc::new(mapping))
     }
 
     /// Has a call of [`transmit`](Self::transmit) take all of a transmit ring with so many entries. Linux has that since 6.17; before, a call
@@ -176,72 +179,6 @@ impl Socket {
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
             set => set,
         }
-    }
-
-    /// Binds the socket to a queue. After an error it can be tried again.
-    pub(crate) fn bind(&self, queue: &Queue) -> io::Result<()> {
-        let address = libc::sockaddr_xdp {
-            sxdp_family: u16::try_from(libc::AF_XDP).map_err(io::Error::other)?,
-            sxdp_flags: queue.flags,
-            sxdp_ifindex: queue.interface,
-            sxdp_queue_id: queue.number,
-            sxdp_shared_umem_fd: 0,
-        };
-        let (start, len) = (ptr::from_ref(&address).cast(), len_of(&address));
-        // SAFETY: the kernel reads `len` bytes, which are the address's own.
-        let bound = unsafe { libc::bind(self.fd.as_raw_fd(), start, len) };
-        Ok(Errno::result(bound).map(drop)?)
-    }
-
-    /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at another call.
-    pub(crate) fn transmit(&self) -> io::Result<()> {
-        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        // SAFETY: a message of no bytes has no memory of ours, and no address.
-        let sent = unsafe { libc::sendto(fd, ptr::null(), 0, flags, ptr::null(), 0) };
-        match Errno::result(sent) {
-            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Has the driver look for chunks to receive into.
-    pub(crate) fn receive(&self) -> io::Result<()> {
-        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
-        let nowhere = ptr::null_mut();
-        // SAFETY: a buffer of no bytes is no memory of ours, and no address is asked for.
-        let got =
-            unsafe { libc::recvfrom(fd, nowhere, 0, flags, ptr::null_mut(), ptr::null_mut()) };
-        match Errno::result(got) {
-            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Whether the bound socket's frames are the driver's own buffers (`XDP_OPTIONS_ZEROCOPY`).
-    pub(crate) fn has_zero_copy(&self) -> io::Result<bool> {
-        let options: libc::xdp_options = self.get(libc::SOL_XDP, libc::XDP_OPTIONS)?;
-        Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
-    }
-
-    /// What the kernel has counted since the socket was opened.
-    pub(crate) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
-        self.get(libc::SOL_XDP, libc::XDP_STATISTICS)
-    }
-
-    /// Has each call of [`transmit`](Self::transmit) and [`receive`](Self::receive) poll the NAPI instance of the bound queue, which takes no
-    /// interrupts meanwhile (preferred busy polling, Linux 5.11). `false`: the kernel knows of no instance to poll.
-    pub(crate) fn poll_busily(&self) -> io::Result<bool> {
-        for (option, value) in [
-            (libc::SO_PREFER_BUSY_POLL, 1),
-            (libc::SO_BUSY_POLL, BUSY_POLL_TIME),
-            (libc::SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
-        ] {
-            self.set(libc::SOL_SOCKET, option, &value)?;
-        }
-        // Older kernels tell the socket its instance when it sends.
-        self.transmit()?;
-        let instance: u32 = self.get(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?;
-        Ok(instance != 0)
     }
 
     fn set<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
@@ -267,6 +204,97 @@ impl Socket {
         }
         // SAFETY: all bytes were zeroed, and any bytes are a value.
         Ok(unsafe { value.assume_init() })
+    }
+}
+
+/// What an open queue asks of its socket. Tests have a double of the kernel instead of one.
+pub(crate) trait Calls: AsFd + Send {
+    /// Binds the socket to a queue. After an error it can be tried again.
+    fn bind(&self, queue: &Queue) -> io::Result<()>;
+
+    /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at another
+    /// call.
+    fn transmit(&self) -> io::Result<()>;
+
+    /// Has the driver look for chunks to receive into.
+    fn receive(&self) -> io::Result<()>;
+
+    /// Whether the bound socket's frames are the driver's own buffers (`XDP_OPTIONS_ZEROCOPY`).
+    fn has_zero_copy(&self) -> io::Result<bool>;
+
+    /// What the kernel has counted since the socket was opened.
+    fn statistics(&self) -> io::Result<libc::xdp_statistics>;
+
+    /// Has each call of [`transmit`](Self::transmit) and [`receive`](Self::receive) poll the NAPI
+    /// instance of the bound queue, which takes no interrupts meanwhile (preferred busy polling,
+    /// Linux 5.11). `false`: the kernel knows of no instance to poll.
+    fn poll_busily(&self) -> io::Result<bool>;
+
+    /// The time.
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+impl Calls for Socket {
+    fn bind(&self, queue: &Queue) -> io::Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: u16::try_from(libc::AF_XDP).map_err(io::Error::other)?,
+            sxdp_flags: queue.flags,
+            sxdp_ifindex: queue.interface,
+            sxdp_queue_id: queue.number,
+            sxdp_shared_umem_fd: 0,
+        };
+        let (start, len) = (ptr::from_ref(&address).cast(), len_of(&address));
+        // SAFETY: the kernel reads `len` bytes, which are the address's own.
+        let bound = unsafe { libc::bind(self.fd.as_raw_fd(), start, len) };
+        Ok(Errno::result(bound).map(drop)?)
+    }
+
+    fn transmit(&self) -> io::Result<()> {
+        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+        // SAFETY: a message of no bytes has no memory of ours, and no address.
+        let sent = unsafe { libc::sendto(fd, ptr::null(), 0, flags, ptr::null(), 0) };
+        match Errno::result(sent) {
+            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn receive(&self) -> io::Result<()> {
+        let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+        let nowhere = ptr::null_mut();
+        // SAFETY: a buffer of no bytes is no memory of ours, and no address is asked for.
+        let got =
+            unsafe { libc::recvfrom(fd, nowhere, 0, flags, ptr::null_mut(), ptr::null_mut()) };
+        match Errno::result(got) {
+            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EBUSY | Errno::ENETDOWN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn has_zero_copy(&self) -> io::Result<bool> {
+        let options: libc::xdp_options = self.get(libc::SOL_XDP, libc::XDP_OPTIONS)?;
+        Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    fn statistics(&self) -> io::Result<libc::xdp_statistics> {
+        self.get(libc::SOL_XDP, libc::XDP_STATISTICS)
+    }
+
+    fn poll_busily(&self) -> io::Result<bool> {
+        for (option, value) in [
+            (libc::SO_PREFER_BUSY_POLL, 1),
+            (libc::SO_BUSY_POLL, BUSY_POLL_TIME),
+            (libc::SO_BUSY_POLL_BUDGET, BUSY_POLL_BUDGET),
+        ] {
+            self.set(libc::SOL_SOCKET, option, &value)?;
+        }
+        // Older kernels tell the socket its instance when it sends.
+        self.transmit()?;
+        let instance: u32 = self.get(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?;
+        Ok(instance != 0)
     }
 }
 
