@@ -280,13 +280,13 @@ fn devices_are_listed_and_described_without_attaching() {
 }
 
 /// Compiles a program of this folder against the installed headers and our object, and runs it on an interface. It has to end well, and
-/// to leave nothing attached.
-fn run_on_an_interface(name: &str) {
+/// to leave nothing attached. What it says; nothing where it cannot be run.
+fn run_on_an_interface(name: &str) -> Option<String> {
     let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
     let installed = |header: &&str| Path::new("/usr/include").join(header).exists();
     if !is_root_or_skipped() || !headers.iter().all(installed) {
         println!("skipped unless libibverbs-dev and librdmacm-dev are installed");
-        return;
+        return None;
     }
     let folder = WorkDir::new(&format!("dropin-{name}"));
     let program = folder.file(name);
@@ -297,8 +297,9 @@ fn run_on_an_interface(name: &str) {
         "cc",
         &["-Wall", "-Werror", "-o", &program, &source, &library],
     );
-    let printed = in_namespace(&program);
+    let printed = in_namespace(&format!("{program} 2>&1"));
     assert!(printed.ends_with("attached:\n"), "{printed}");
+    Some(printed)
 }
 
 #[test]
@@ -343,7 +344,13 @@ fn interface_that_is_named_and_does_not_exist_is_told_once() {
 
 #[test]
 fn program_of_c_is_refused_what_iwarp_does_not_have() {
-    run_on_an_interface("refused");
+    let Some(said) = run_on_an_interface("refused") else {
+        return;
+    };
+    let how_to_connect = said
+        .lines()
+        .filter(|line| line.contains("connect by librdmacm (perftest: -R)"));
+    assert_eq!(how_to_connect.count(), 1, "{said}");
 }
 
 #[test]

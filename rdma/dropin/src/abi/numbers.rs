@@ -22,6 +22,7 @@ pub const IBV_SEND_FENCE: u32 = 1;
 pub const IBV_SEND_SIGNALED: u32 = 1 << 1;
 pub const IBV_SEND_SOLICITED: u32 = 1 << 2;
 pub const IBV_SEND_INLINE: u32 = 1 << 3;
+pub const IBV_SEND_IP_CSUM: u32 = 1 << 4;
 
 pub const IBV_WC_SUCCESS: u32 = 0;
 pub const IBV_WC_LOC_LEN_ERR: u32 = 1;
@@ -59,6 +60,12 @@ pub const IBV_WC_EX_SUPPORTED: u64 =
 pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1;
 pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 1 << 1;
 
+pub const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS: u32 = 1;
+pub const IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT: u32 = 1 << 1;
+
+pub const IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: u32 = 2;
+pub const IBV_ADVISE_MR_FLAG_FLUSH: u32 = 1;
+
 pub const IBV_ACCESS_LOCAL_WRITE: u32 = 1;
 pub const IBV_ACCESS_REMOTE_WRITE: u32 = 1 << 1;
 pub const IBV_ACCESS_REMOTE_READ: u32 = 1 << 2;
@@ -91,24 +98,41 @@ pub const IBV_QP_EN_SQD_ASYNC_NOTIFY: u32 = 1 << 2;
 pub const IBV_QP_ACCESS_FLAGS: u32 = 1 << 3;
 pub const IBV_QP_PKEY_INDEX: u32 = 1 << 4;
 pub const IBV_QP_PORT: u32 = 1 << 5;
+pub const IBV_QP_QKEY: u32 = 1 << 6;
 pub const IBV_QP_AV: u32 = 1 << 7;
+pub const IBV_QP_PATH_MTU: u32 = 1 << 8;
+pub const IBV_QP_TIMEOUT: u32 = 1 << 9;
+pub const IBV_QP_RETRY_CNT: u32 = 1 << 10;
+pub const IBV_QP_RNR_RETRY: u32 = 1 << 11;
+pub const IBV_QP_RQ_PSN: u32 = 1 << 12;
 pub const IBV_QP_MAX_QP_RD_ATOMIC: u32 = 1 << 13;
+pub const IBV_QP_ALT_PATH: u32 = 1 << 14;
+pub const IBV_QP_MIN_RNR_TIMER: u32 = 1 << 15;
+pub const IBV_QP_SQ_PSN: u32 = 1 << 16;
 pub const IBV_QP_MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+pub const IBV_QP_PATH_MIG_STATE: u32 = 1 << 18;
 pub const IBV_QP_CAP: u32 = 1 << 19;
 pub const IBV_QP_DEST_QPN: u32 = 1 << 20;
+pub const IBV_QP_RATE_LIMIT: u32 = 1 << 25;
 
 pub const IBV_QP_INIT_ATTR_PD: u32 = 1;
+pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
+pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
+pub const IBV_QP_INIT_ATTR_MAX_TSO_HEADER: u32 = 1 << 3;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 
 pub const IBV_QP_EX_WITH_RDMA_WRITE: u64 = 1;
 pub const IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM: u64 = 1 << 1;
 pub const IBV_QP_EX_WITH_SEND: u64 = 1 << 2;
+pub const IBV_QP_EX_WITH_SEND_WITH_IMM: u64 = 1 << 3;
 pub const IBV_QP_EX_WITH_RDMA_READ: u64 = 1 << 4;
 pub const IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP: u64 = 1 << 5;
 pub const IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
 pub const IBV_QP_EX_WITH_LOCAL_INV: u64 = 1 << 7;
 pub const IBV_QP_EX_WITH_BIND_MW: u64 = 1 << 8;
 pub const IBV_QP_EX_WITH_SEND_WITH_INV: u64 = 1 << 9;
+pub const IBV_QP_EX_WITH_TSO: u64 = 1 << 10;
+pub const IBV_QP_EX_WITH_ATOMIC_WRITE: u64 = 1 << 12;
 
 pub const IBV_SRQ_MAX_WR: u32 = 1;
 pub const IBV_SRQ_LIMIT: u32 = 1 << 1;

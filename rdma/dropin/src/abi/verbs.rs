@@ -219,11 +219,11 @@ c_structs! {
         224 wr_rdma_write: Option<extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
         232 wr_rdma_write_imm: Option<extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
         240 wr_send: Option<extern "C" fn(*mut ibv_qp_ex)>,
-        248 wr_send_imm: Unused,
+        248 wr_send_imm: Option<extern "C" fn(*mut ibv_qp_ex, u32)>,
         256 wr_send_inv: Option<extern "C" fn(*mut ibv_qp_ex, u32)>,
-        264 wr_send_tso: Unused,
-        272 wr_set_ud_addr: Unused,
-        280 wr_set_xrc_srqn: Unused,
+        264 wr_send_tso: Option<extern "C" fn(*mut ibv_qp_ex, *const c_void, u16, u16)>,
+        272 wr_set_ud_addr: Option<extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
+        280 wr_set_xrc_srqn: Option<extern "C" fn(*mut ibv_qp_ex, u32)>,
         288 wr_set_inline_data: Option<extern "C" fn(*mut ibv_qp_ex, *const c_void, usize)>,
         296 wr_set_inline_data_list: Option<extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf)>,
         304 wr_set_sge: Option<extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
@@ -231,7 +231,7 @@ c_structs! {
         320 wr_start: Option<extern "C" fn(*mut ibv_qp_ex)>,
         328 wr_complete: Option<extern "C" fn(*mut ibv_qp_ex) -> c_int>,
         336 wr_abort: Option<extern "C" fn(*mut ibv_qp_ex)>,
-        344 wr_atomic_write: Unused,
+        344 wr_atomic_write: Option<extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void)>,
     }
     /// An address handle.
     ibv_ah 24 {

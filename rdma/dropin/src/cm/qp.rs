@@ -301,7 +301,9 @@ pub extern "C" fn rdma_create_srq_ex(
     sets_status(|| {
         let (id, attr) = (Object::<CmId>::find(id)?, attr.ok_or(Errno::EINVAL)?);
         let kind = (attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0).then_some(attr.srq_type);
-        if kind.is_some_and(|kind| kind != IBV_SRQT_BASIC) {
+        let is_basic = kind.is_none_or(|kind| kind == IBV_SRQT_BASIC);
+        let known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+        if !is_basic || attr.comp_mask & !known != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         let pd = if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 
 use super::context::Context;
 use super::cq::{self, Cq, Taken};
+use super::pd::Pd;
 use crate::abi::numbers::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_WC_EX_SUPPORTED,
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
@@ -147,6 +148,16 @@ fn check_times(context: *mut ibv_context) -> Result<()> {
     Err(Errno::EOPNOTSUPP)
 }
 
+/// Refuses a parent domain that is none of the context's. As all domains of a device are alike to completion queues, there is nothing else to do.
+fn check_domain(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<()> {
+    if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
+        return Ok(());
+    }
+    let domain = Object::<Pd>::find(attr.parent_domain)?;
+    let is_ours = Object::handle(domain.body().context()) == context;
+    is_ours.then_some(()).ok_or(Errno::EINVAL)
+}
+
 /// `ibv_create_cq_ex(3)`: sets errno.
 pub(super) extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -166,6 +177,7 @@ pub(super) extern "C" fn create_cq_ex(
         if attr.comp_vector != 0 {
             return Err(Errno::EINVAL);
         }
+        check_domain(context, attr)?;
         let timed = attr.wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP != 0;
         if timed {
             check_times(context)?;

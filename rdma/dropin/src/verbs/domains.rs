@@ -6,6 +6,8 @@ use nix::errno::Errno;
 
 use super::context::Context;
 use super::pd::{self, Pd};
+use crate::abi::numbers::IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+use crate::abi::numbers::IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 use crate::abi::verbs::{
     ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
 };
@@ -42,13 +44,20 @@ pub(super) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     returns(|| Object::<Td>::find(td)?.destroy())
 }
 
-/// `ibv_alloc_parent_domain(3)`: sets errno. Allocators of the program's are not used.
+/// `ibv_alloc_parent_domain(3)`: sets errno. Allocators of the program's are refused, as objects are not in memory of theirs.
 pub(super) extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: Option<&ibv_parent_domain_init_attr>,
 ) -> *mut ibv_pd {
     sets(|| {
         let attr = attr.ok_or(Errno::EINVAL)?;
+        if attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        // A context is for allocators alone.
+        if attr.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
+            return Err(Errno::EINVAL);
+        }
         let parent = Object::<Pd>::find(attr.pd)?;
         if !attr.td.is_null() {
             Object::<Td>::find(attr.td)?;

@@ -9,8 +9,9 @@ use super::pd::Pd;
 use crate::abi::numbers::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
     IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_REREG_MR_CHANGE_ACCESS,
-    IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+    IBV_ADVISE_MR_FLAG_FLUSH, IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD,
+    IBV_REREG_MR_CHANGE_TRANSLATION,
 };
 use crate::abi::verbs::{ibv_mr, ibv_pd, ibv_sge};
 use crate::backend::{Memory, MrHandle, Rights};
@@ -286,13 +287,20 @@ pub extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     returns(|| deregister(mr))
 }
 
-/// `ibv_advise_mr(3)`: all memory is there already.
+/// `ibv_advise_mr(3)`: all memory is there already, so that what there is to prefetch is done.
 pub(super) extern "C" fn advise_mr(
     pd: *mut ibv_pd,
-    _advice: u32,
-    _flags: u32,
+    advice: u32,
+    flags: u32,
     _list: *mut ibv_sge,
     _number: u32,
 ) -> c_int {
-    returns(|| Object::<Pd>::find(pd).map(drop))
+    returns(|| {
+        Object::<Pd>::find(pd)?;
+        if advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT {
+            return Err(Errno::ENOTSUP);
+        }
+        let is_known = flags & !IBV_ADVISE_MR_FLAG_FLUSH == 0;
+        is_known.then_some(()).ok_or(Errno::EINVAL)
+    })
 }

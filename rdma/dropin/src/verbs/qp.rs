@@ -213,6 +213,9 @@ pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<(
     let mut attributes = lock(&body.attributes);
     let state = attributes.modify(&*body.backend()?, body.handle, attr, mask)?;
     drop(attributes);
+    let Some(state) = state else {
+        return Ok(());
+    };
     qp.with_abi(|abi| abi.qp_base.state = state);
     match state {
         IBV_QPS_ERR => body.watched.tell_last_receive(),

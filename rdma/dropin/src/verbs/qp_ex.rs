@@ -9,30 +9,35 @@ use super::qp::{self, Qp, Wanted};
 use crate::abi::numbers::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
-    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV,
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_SEND_SOLICITED,
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
+    IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_SEND_FENCE, IBV_SEND_SIGNALED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
     IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
     IBV_WR_SEND_WITH_INV,
 };
 use crate::abi::requests::elements;
 use crate::abi::verbs::{
-    Atomic, Rdma, Target, ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex,
-    ibv_qp_init_attr_ex, ibv_send_wr, ibv_sge,
+    Atomic, Rdma, Target, ibv_ah, ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp,
+    ibv_qp_ex, ibv_qp_init_attr_ex, ibv_send_wr, ibv_sge,
 };
 use crate::entry::{Result, always, returns, sets};
 use crate::object::Object;
 
-/// Operations that a queue pair can be created for.
+/// Operations that a queue pair can be created for. Some libraries always ask for a Send with immediate data, which is refused when it is posted.
 const SUPPORTED: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND
+    | IBV_QP_EX_WITH_SEND_WITH_IMM
     | IBV_QP_EX_WITH_RDMA_READ
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
     | IBV_QP_EX_WITH_LOCAL_INV
     | IBV_QP_EX_WITH_BIND_MW
     | IBV_QP_EX_WITH_SEND_WITH_INV;
+
+/// Flags of a request that needs no list.
+const PLAIN: u32 = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
 
 /// The object of a handle that inline functions of the header call us by.
 fn living<'a>(qp: *mut ibv_qp_ex) -> Result<&'a Object<Qp>> {
@@ -46,7 +51,7 @@ fn add_first(qp: *mut ibv_qp_ex, opcode: u32, at: Rdma) {
     if let Ok(object) = living(qp) {
         let (wr_id, flags) = object.with_abi(|abi| (abi.wr_id, abi.wr_flags));
         let single = object.body().batch.single();
-        if !single.reach_memory(wr_id, flags, opcode, at) {
+        if flags & !PLAIN != 0 || !single.reach_memory(wr_id, flags, opcode, at) {
             add_further(qp, at.rkey, at.remote_addr, opcode);
         }
     }
@@ -147,9 +152,8 @@ extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64,
 extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     if let Ok(object) = living(qp) {
         let (wr_id, flags) = object.with_abi(|abi| (abi.wr_id, abi.wr_flags));
-        let is_plain = flags & IBV_SEND_SOLICITED == 0;
         let single = object.body().batch.single();
-        if !(is_plain && single.send(wr_id, flags, IBV_WR_SEND)) {
+        if flags & !PLAIN != 0 || !single.send(wr_id, flags, IBV_WR_SEND) {
             send_further(qp);
         }
     }
@@ -253,6 +257,34 @@ extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     });
 }
 
+/// Refuses an operation that iWARP does not have, and with it the batch: `wr_complete` returns the error number.
+fn refuse(qp: *mut ibv_qp_ex) {
+    always((), || {
+        living(qp)?.body().batch.refuse(Errno::EOPNOTSUPP);
+        Ok(())
+    });
+}
+
+extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, _data: u32) {
+    refuse(qp);
+}
+
+extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *const c_void, _length: u16, _mss: u16) {
+    refuse(qp);
+}
+
+extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, _ah: *mut ibv_ah, _qpn: u32, _qkey: u32) {
+    refuse(qp);
+}
+
+extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, _srqn: u32) {
+    refuse(qp);
+}
+
+extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, _rkey: u32, _addr: u64, _data: *const c_void) {
+    refuse(qp);
+}
+
 /// Fills in the functions, all of them whatever the program has asked for.
 fn fill(abi: &mut ibv_qp_ex) {
     abi.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
@@ -264,6 +296,11 @@ fn fill(abi: &mut ibv_qp_ex) {
     abi.wr_rdma_write_imm = Some(wr_rdma_write_imm);
     abi.wr_send = Some(wr_send);
     abi.wr_send_inv = Some(wr_send_inv);
+    abi.wr_send_imm = Some(wr_send_imm);
+    abi.wr_send_tso = Some(wr_send_tso);
+    abi.wr_set_ud_addr = Some(wr_set_ud_addr);
+    abi.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
+    abi.wr_atomic_write = Some(wr_atomic_write);
     abi.wr_set_inline_data = Some(wr_set_inline_data);
     abi.wr_set_inline_data_list = Some(wr_set_inline_data_list);
     abi.wr_set_sge = Some(wr_set_sge);
@@ -275,13 +312,19 @@ fn fill(abi: &mut ibv_qp_ex) {
 
 /// Makes a queue pair by the attributes of later versions. It has these functions if it says what for.
 pub(crate) fn create(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
-    let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    let is_extended = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
-    let asks_for_more = is_extended && attr.send_ops_flags & !SUPPORTED != 0;
+    let known = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+    let has = |flag| attr.comp_mask & flag != 0;
+    let is_extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+    let asks_for_more = is_extended && attr.send_ops_flags & !SUPPORTED != 0
+        || has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+        || has(IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr.max_tso_header != 0;
     if attr.comp_mask & !known != 0 || asks_for_more {
         return Err(Errno::EOPNOTSUPP);
     }
-    if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+    if !has(IBV_QP_INIT_ATTR_PD) {
         return Err(Errno::EINVAL);
     }
     let wanted = Wanted {

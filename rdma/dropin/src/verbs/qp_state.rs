@@ -1,27 +1,66 @@
 //! States and attributes of a queue pair by InfiniBand's names.
 //!
 //! iWARP has no Reset, Init and RTR: a queue pair is Idle until its connection is made. So these states are kept here, and RTS is what the
-//! connection manager or the program says. Attributes that mean nothing to iWARP are kept and told back.
+//! connection manager or the program says. As the kernel's iWARP has it, Query QP reports Init for a queue pair that is new or reset.
 
 use std::ffi::c_int;
+use std::io::{self, Write};
+use std::sync::Once;
 
 use nix::errno::Errno;
 
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
-    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_CAP, IBV_QP_CUR_STATE, IBV_QP_DEST_QPN,
-    IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD,
-    IBV_QPS_SQE,
+    IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
+    IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH,
+    IBV_QP_AV, IBV_QP_CUR_STATE, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
+    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU,
+    IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
+    IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET,
+    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE,
 };
 use crate::abi::verbs::{ibv_qp_attr, ibv_qp_cap};
 use crate::backend::{Backend, QpHandle, QpStatus};
 use crate::entry::Result;
+use crate::verbs::device::are_taken_for_infiniband;
+
+/// Attributes of a connection that a program makes by `ibv_modify_qp` itself, without the connection manager.
+const BY_HAND: u32 = IBV_QP_AV
+    | IBV_QP_DEST_QPN
+    | IBV_QP_PATH_MTU
+    | IBV_QP_RQ_PSN
+    | IBV_QP_SQ_PSN
+    | IBV_QP_ALT_PATH
+    | IBV_QP_PATH_MIG_STATE;
+/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are kept, and reported by Query QP. libfabric sets one.
+const HINTS: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER;
+const KNOWN: u32 = HINTS
+    | IBV_QP_STATE
+    | IBV_QP_CUR_STATE
+    | IBV_QP_ACCESS_FLAGS
+    | IBV_QP_PKEY_INDEX
+    | IBV_QP_PORT
+    | IBV_QP_QKEY
+    | IBV_QP_MAX_QP_RD_ATOMIC
+    | IBV_QP_MAX_DEST_RD_ATOMIC;
+/// Access flags that there are.
+const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
+    | IBV_ACCESS_REMOTE_WRITE
+    | IBV_ACCESS_REMOTE_READ
+    | IBV_ACCESS_REMOTE_ATOMIC
+    | IBV_ACCESS_MW_BIND
+    | IBV_ACCESS_ZERO_BASED
+    | IBV_ACCESS_ON_DEMAND
+    | IBV_ACCESS_HUGETLB
+    | IBV_ACCESS_OPTIONAL_RANGE;
 
 /// Attributes, the state among them.
 pub(super) struct QpAttributes {
     kept: ibv_qp_attr,
     all_signaled: bool,
+    /// Query QP reports Reset as such, as of InfiniBand.
+    shows_reset: bool,
 }
 
 /// What a change of state means to the queue pair.
@@ -49,11 +88,48 @@ fn effect(from: u32, to: u32) -> Result<Effect> {
     }
 }
 
+/// Refuses attributes that are not supported, and values that cannot be.
+fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
+    if mask & BY_HAND != 0 {
+        say_how_to_connect();
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if mask & !KNOWN != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let is_valid = |flag, is_so| mask & flag == 0 || is_so;
+    let are_valid = is_valid(IBV_QP_QKEY, false)
+        && is_valid(IBV_QP_PORT, attr.port_num == 1)
+        && is_valid(IBV_QP_PKEY_INDEX, attr.pkey_index == 0)
+        && is_valid(IBV_QP_ACCESS_FLAGS, attr.qp_access_flags & !ACCESS == 0)
+        && is_valid(IBV_QP_TIMEOUT, attr.timeout < 32)
+        && is_valid(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer < 32)
+        && is_valid(IBV_QP_RETRY_CNT, attr.retry_cnt < 8)
+        && is_valid(IBV_QP_RNR_RETRY, attr.rnr_retry < 8);
+    are_valid.then_some(()).ok_or(Errno::EINVAL)
+}
+
+/// Says once why no queue pair can be connected by `ibv_modify_qp`. Programs report an error number at most.
+fn say_how_to_connect() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // There is nothing to be done if standard error takes nothing.
+        let _ = writeln!(
+            io::stderr(),
+            "xwarp: ibv_modify_qp cannot connect a queue pair by LID, GID or QP number, as iWARP connects by TCP: have the program connect by librdmacm (perftest: -R)"
+        );
+    });
+}
+
 impl QpAttributes {
     pub(super) fn new(cap: ibv_qp_cap, all_signaled: bool) -> Self {
         let mut kept = ibv_qp_attr::zeroed();
         (kept.cap, kept.port_num) = (cap, 1);
-        Self { kept, all_signaled }
+        Self {
+            kept,
+            all_signaled,
+            shows_reset: are_taken_for_infiniband(),
+        }
     }
 
     pub(super) fn sq_sig_all(&self) -> c_int {
@@ -65,39 +141,42 @@ impl QpAttributes {
         match status {
             QpStatus::Error => IBV_QPS_ERR,
             QpStatus::Connected => IBV_QPS_RTS,
+            QpStatus::Idle if self.is_reset() && !self.shows_reset => IBV_QPS_INIT,
             QpStatus::Idle => self.kept.qp_state,
         }
     }
 
-    /// Changes what `mask` says, and returns the state.
+    /// It is new, or the program has reset it.
+    fn is_reset(&self) -> bool {
+        self.kept.qp_state == IBV_QPS_RESET
+    }
+
+    /// Whether the program may take the queue pair to be in this state. The struct of a new one says Reset.
+    fn may_be(&self, state: u32, status: QpStatus) -> bool {
+        let is_new = status == QpStatus::Idle && self.is_reset();
+        state == self.state(status) || is_new && state == IBV_QPS_RESET
+    }
+
+    /// Changes what `mask` says, and returns the new state if it says one.
     pub(super) fn modify(
         &mut self,
         backend: &dyn Backend,
         qp: QpHandle,
         attr: &ibv_qp_attr,
         mask: u32,
-    ) -> Result<u32> {
-        let view = backend.query_qp(qp)?;
-        let from = self.state(view.status);
-        let is_expected = mask & IBV_QP_CUR_STATE == 0 || attr.cur_qp_state == from;
-        if !is_expected {
+    ) -> Result<Option<u32>> {
+        check(attr, mask)?;
+        let status = backend.query_qp(qp)?.status;
+        if mask & IBV_QP_CUR_STATE != 0 && !self.may_be(attr.cur_qp_state, status) {
             return Err(Errno::EINVAL);
         }
-        if mask & (IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_CAP) != 0 {
-            // A connection without the connection manager, and other sizes, are not supported.
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let to = if mask & IBV_QP_STATE == 0 {
-            from
-        } else {
-            attr.qp_state
-        };
-        if mask & IBV_QP_STATE != 0 {
-            Self::apply(effect(from, to)?, view.status, backend, qp)?;
+        let to = (mask & IBV_QP_STATE != 0).then_some(attr.qp_state);
+        if let Some(to) = to {
+            Self::apply(effect(self.state(status), to)?, status, backend, qp)?;
         }
         Self::modify_reads(backend, qp, attr, mask)?;
         self.keep(attr, mask);
-        self.kept.qp_state = to;
+        self.kept.qp_state = to.unwrap_or(self.kept.qp_state);
         Ok(to)
     }
 
@@ -131,11 +210,20 @@ impl QpAttributes {
         if mask & IBV_QP_ACCESS_FLAGS != 0 {
             self.kept.qp_access_flags = attr.qp_access_flags;
         }
-        if mask & IBV_QP_PKEY_INDEX != 0 {
-            self.kept.pkey_index = attr.pkey_index;
-        }
-        if mask & IBV_QP_PORT != 0 {
-            self.kept.port_num = attr.port_num;
+        let hints = [
+            (IBV_QP_TIMEOUT, &mut self.kept.timeout, attr.timeout),
+            (IBV_QP_RETRY_CNT, &mut self.kept.retry_cnt, attr.retry_cnt),
+            (IBV_QP_RNR_RETRY, &mut self.kept.rnr_retry, attr.rnr_retry),
+            (
+                IBV_QP_MIN_RNR_TIMER,
+                &mut self.kept.min_rnr_timer,
+                attr.min_rnr_timer,
+            ),
+        ];
+        for (flag, kept, hint) in hints {
+            if mask & flag != 0 {
+                *kept = hint;
+            }
         }
     }
 

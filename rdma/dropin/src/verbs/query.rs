@@ -36,6 +36,8 @@ const MAX_READS_TOLD: usize = 128;
 const MAX_MESSAGE: u32 = 1 << 31;
 /// RoCE v2 as a row of sysfs says it, which `ibv_query_gid_type` tells.
 const SYSFS_ROCE_V2: u32 = 1;
+/// Vendor of devices: a locally administered OUI, `02-58-57`, which IEEE assigns to no vendor. Programs take 0 for an unknown device.
+const VENDOR: u32 = 0x02_5857;
 /// Flag of `ibv_values_ex`: the clock is told.
 const VALUES_MASK_RAW_CLOCK: u32 = 1;
 
@@ -58,6 +60,7 @@ fn device_attributes(context: *mut ibv_context) -> Result<ibv_device_attr> {
     let pairs = attr.fw_ver.iter_mut().zip(version);
     pairs.for_each(|(into, from)| *into = *from);
     (attr.node_guid, attr.sys_image_guid) = (guid, guid);
+    attr.vendor_id = VENDOR;
     (attr.max_mr_size, attr.page_size_cap) = (u64::MAX, !0xfff);
     attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD
         | IBV_DEVICE_SYS_IMAGE_GUID

@@ -7,6 +7,7 @@ use xwarp::{Access, MemoryRegion, ProtectionDomain};
 use super::errors::Numbered;
 use crate::abi::numbers::{
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
+    IBV_ACCESS_ZERO_BASED,
 };
 use crate::backend::{Memory, Rights};
 use crate::entry::Result;
@@ -26,6 +27,9 @@ fn access_of(rights: Rights) -> Access {
 pub(super) fn window_access(flags: u32) -> Result<Access> {
     if flags & IBV_ACCESS_REMOTE_ATOMIC != 0 {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & !(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED) != 0 {
+        return Err(Errno::EINVAL);
     }
     let mut access = Access::empty();
     access.set(Access::REMOTE_READ, flags & IBV_ACCESS_REMOTE_READ != 0);

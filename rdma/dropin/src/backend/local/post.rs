@@ -122,19 +122,28 @@ impl QpPort for Arc<Posts> {
     }
 }
 
+/// Flags of a request that is made where the queue has it.
+const PLAIN: u32 = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+/// All flags that mean something to iWARP. Checksums of packets are not among them.
+const KNOWN: u32 = PLAIN | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+
 /// Posts a request. One of one piece, as most are, is made where the queue has it.
 #[inline]
 fn post_one(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Result<()> {
-    let is_inline = flags & IBV_SEND_INLINE != 0;
     let (wr_id, opcode) = (WrId(request.fields().wr_id), request.fields().opcode);
     let Some(sge) = request.only_sge().map(|one| element(one.fields())) else {
         return post_any(batch, request, flags);
     };
+    if flags & !PLAIN != 0 {
+        if flags & !PLAIN == IBV_SEND_INLINE {
+            return post_inline(batch, request, flags);
+        }
+        return post_any(batch, request, flags);
+    }
     match opcode {
-        _ if is_inline => post_inline(batch, request, flags),
         IBV_WR_RDMA_WRITE => post_write(batch, wr_id, sge, remote(request.rdma()), flags),
         IBV_WR_RDMA_READ => post_read(batch, wr_id, sge, remote(request.rdma()), flags),
-        _ if is_plain_send(opcode, flags) => post_plain_send(batch, wr_id, sge, flags),
+        IBV_WR_SEND => post_plain_send(batch, wr_id, sge, flags),
         _ => post_any(batch, request, flags),
     }
 }
@@ -185,18 +194,12 @@ fn post_inline(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Re
             let to = remote(request.rdma());
             batch.post_plain(flagged(PlainRequest::write(wr_id, few, to), flags))
         }
-        Some(few) if is_plain_send(opcode, flags) => {
+        Some(few) if opcode == IBV_WR_SEND => {
             batch.post_plain(flagged(PlainRequest::send(wr_id, few), flags))
         }
         _ => return post_any(batch, request, flags),
     };
     posted.map_err(refused)
-}
-
-/// A Send without a Solicited Event.
-#[inline]
-fn is_plain_send(opcode: u32, flags: u32) -> bool {
-    opcode == IBV_WR_SEND && flags & IBV_SEND_SOLICITED == 0
 }
 
 /// A request with the flags of C.
@@ -314,6 +317,9 @@ fn remote(Rdma { remote_addr, rkey }: Rdma) -> RemoteAddress {
 
 #[inline]
 fn send(request: SendWr<'_>, flags: u32) -> Result<SendRequest> {
+    if flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
     let mut made = SendRequest::new(WrId(request.fields().wr_id), operation(request)?);
     made.signaled = flags & IBV_SEND_SIGNALED != 0;
     made.read_fence = flags & IBV_SEND_FENCE != 0;

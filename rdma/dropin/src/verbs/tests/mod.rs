@@ -1,5 +1,6 @@
 //! Tests of libibverbs' half through the C interface, on RNICs in memory.
 
+mod attributes;
 mod events;
 mod failures;
 mod handles;
@@ -7,6 +8,7 @@ mod limits;
 mod memory;
 mod messages;
 mod one_by_one;
+mod options;
 mod queues;
 mod random;
 mod random_regions;

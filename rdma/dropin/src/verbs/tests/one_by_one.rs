@@ -464,11 +464,11 @@ fn what_a_queue_pair_cannot_do_is_refused_when_it_is_created() {
         let qp = make(bed.a.context, Some(&mut init));
         assert_eq!((qp, Errno::last()), (ptr::null_mut(), errno));
     };
-    // Send with immediate data, and an operation of no known number.
-    refused(|init| init.send_ops_flags |= 1 << 3, Errno::EOPNOTSUPP);
+    // Segmentation, and an operation of no known number.
+    refused(|init| init.send_ops_flags |= 1 << 10, Errno::EOPNOTSUPP);
     refused(|init| init.send_ops_flags |= 1 << 40, Errno::EOPNOTSUPP);
-    // Creation flags, a table of work queues.
-    refused(|init| init.comp_mask |= 1 << 2, Errno::EOPNOTSUPP);
+    // An XRC domain, a table of work queues.
+    refused(|init| init.comp_mask |= 1 << 1, Errno::EOPNOTSUPP);
     refused(|init| init.comp_mask |= 1 << 4, Errno::EOPNOTSUPP);
     refused(|init| init.comp_mask &= !IBV_QP_INIT_ATTR_PD, Errno::EINVAL);
     assert!(make(bed.a.context, None).is_null());
