@@ -27,7 +27,9 @@ pub fn eventually_within(timeout: Duration, mut condition: impl FnMut() -> bool)
     let (began, waited) = (Instant::now(), waited_for_a_processor());
     while !condition() {
         let elapsed = began.elapsed();
-        if elapsed >= timeout && counted(elapsed, waited_for_a_processor() - waited) >= timeout {
+        if elapsed >= timeout
+            && counted(elapsed, waited_for_a_processor().saturating_sub(waited)) >= timeout
+        {
             return false;
         }
         thread::sleep(PAUSE);
@@ -38,7 +40,7 @@ pub fn eventually_within(timeout: Duration, mut condition: impl FnMut() -> bool)
 /// The part of `elapsed` that counts, if threads waited for a processor for `waited` of it.
 fn counted(elapsed: Duration, waited: Duration) -> Duration {
     let (parts, of) = NOT_COUNTED;
-    elapsed - waited.min(elapsed) * parts / of
+    elapsed.saturating_sub(waited.min(elapsed) * parts / of)
 }
 
 /// Since the machine's start. Zero where the kernel does not count it.
