@@ -125,6 +125,16 @@ impl PacketIo for Crossing {
         self.inlet.has_any() || self.net.has_looped()
     }
 
+    fn diagnosis(&self) -> String {
+        let Shared { has_any, bell, .. } = &*self.inlet.0;
+        let has_any = has_any.load(Ordering::Relaxed);
+        let waiting = self.inlet.copies().waiting();
+        format!(
+            "{}; inlet: {waiting} frames, has_any {has_any}, {bell:?}",
+            self.net.diagnosis()
+        )
+    }
+
     fn counters(&self) -> IoCounters {
         let mut counters = self.net.counters();
         let copies = self.inlet.copies();

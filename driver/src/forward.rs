@@ -115,6 +115,11 @@ macro_rules! forward {
             self.$to.levels()
         }
     };
+    (@diagnosis $to:ident) => {
+        fn diagnosis(&self) -> String {
+            self.$to.diagnosis()
+        }
+    };
     (@counters $to:ident) => {
         fn counters(&self) -> IoCounters {
             self.$to.counters()

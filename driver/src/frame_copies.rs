@@ -76,9 +76,14 @@ impl FrameCopies {
         out.extend(self.waiting.drain(..count));
     }
 
+    /// How many wait to be received.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// True while some wait to be received.
     pub(crate) fn has_any(&self) -> bool {
-        !self.waiting.is_empty()
+        self.waiting() > 0
     }
 
     /// Takes a copy back.

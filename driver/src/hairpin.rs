@@ -47,7 +47,7 @@ fn comes_back(frame: &[u8]) -> bool {
 }
 
 impl PacketIo for Hairpin {
-    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_crossed, readiness, levels);
+    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_crossed, readiness, levels, diagnosis);
 
     /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {

@@ -112,6 +112,12 @@ pub trait PacketIo: Send {
     fn levels(&self) -> QueueLevels {
         QueueLevels::default()
     }
+
+    /// The state of its rings and of those who are waited for, for a test that has waited in vain.
+    #[doc(hidden)]
+    fn diagnosis(&self) -> String {
+        format!("{:?}", self.levels())
+    }
 }
 
 /// An ICMP message from its type on, of whose bytes nothing is verified.

@@ -115,6 +115,11 @@ impl PacketIo for QueueGroup {
         self.all().map(PacketIo::counters).sum()
     }
 
+    fn diagnosis(&self) -> String {
+        let each: Vec<String> = self.all().map(PacketIo::diagnosis).collect();
+        each.join("; next queue: ")
+    }
+
     fn levels(&self) -> QueueLevels {
         self.all().map(PacketIo::levels).sum()
     }

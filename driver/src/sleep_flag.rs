@@ -22,6 +22,12 @@ impl SleepFlag {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether the sleeper has announced itself, and nothing has woken it since.
+    #[allow(dead_code, reason = "a model need not look")]
+    pub(crate) fn is_announced(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// The sleeper is awake again.
     pub(crate) fn awake(&self) {
         self.0.store(false, Ordering::Relaxed);

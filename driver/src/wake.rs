@@ -3,6 +3,7 @@
 //! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead, between [`Sleeper::arm`]
 //! and [`Sleeper::clear`].
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::signal::sleep_on;
+use crate::signal::{is_any_readable, sleep_on};
 use crate::sleep_flag::SleepFlag;
 
 struct Shared {
@@ -136,6 +137,23 @@ impl Doorbell {
     }
 }
 
+impl fmt::Debug for Doorbell {
+    /// Whether the sleeper waits for a ring, and whether there was one that it has not taken note of.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { event, flag } = &*self.0;
+        f.debug_struct("Doorbell")
+            .field("is_waited_for", &flag.is_announced())
+            .field("was_rung", &is_any_readable(&[event.as_fd()]).ok())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Doorbell(Arc::clone(&self.0)).fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,6 +214,25 @@ mod tests {
         assert!(!is_readable(&sleeper));
         bell.ring();
         assert!(!is_readable(&sleeper), "it is disarmed");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn debug_text_shows_whether_a_ring_would_be_and_was_heard() {
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let shows = |waited_for: bool, rung: bool| {
+            let expected =
+                format!("Doorbell {{ is_waited_for: {waited_for}, was_rung: Some({rung}) }}");
+            assert_eq!(
+                [format!("{bell:?}"), format!("{sleeper:?}")],
+                [expected.clone(), expected]
+            );
+        };
+        shows(false, false);
+        sleeper.arm(|| true).unwrap();
+        shows(true, false);
+        bell.ring();
+        shows(false, true);
     }
 
     #[test]

@@ -194,6 +194,10 @@ impl<S: Calls> PacketIo for XdpIo<S> {
         self.rings.levels()
     }
 
+    fn diagnosis(&self) -> String {
+        self.rings.diagnosis()
+    }
+
     fn counters(&self) -> IoCounters {
         self.rings.counters(self.counters)
     }

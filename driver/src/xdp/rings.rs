@@ -17,6 +17,7 @@ use crate::frame_pool::FramePool;
 use crate::levels::QueueLevels;
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
+use crate::signal::is_any_readable;
 use crate::umem::{CHUNK, QueueMemory};
 use crate::xsk::{Calls, RingSet, Socket};
 
@@ -441,6 +442,23 @@ impl<S: Calls> Rings<S> {
             fill_invalid,
             tx_ring_empty,
         }
+    }
+
+    /// Its levels, and who waits for being told of what.
+    pub(super) fn diagnosis(&self) -> String {
+        let wants_wakeup = [
+            self.shared.fill.needs_wakeup(),
+            self.shared.tx.needs_wakeup(),
+        ];
+        format!(
+            "{:?}, fill and tx ring want a wake-up: {wants_wakeup:?}, not published {}, refilled {}, last refill {:?} ago, up {}, readable {:?}",
+            self.levels(),
+            self.unpublished,
+            self.refilled,
+            self.last_refill.map(|last| last.elapsed()),
+            self.up,
+            is_any_readable(&[self.as_fd()]).ok(),
+        )
     }
 
     /// Moves queued frames to the transmit ring as far as it has room for whole ones.

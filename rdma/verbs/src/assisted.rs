@@ -4,6 +4,7 @@
 //! short time, and at once when the application asks to be told of a completion or waits. Its rests are always limited, so an application that
 //! stops polling without a word, to spin on its memory for example, is noticed, too.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -112,6 +113,22 @@ impl Drop for Assisted {
         if !self.shared.hand_over.has_ended() {
             self.close(false);
         }
+    }
+}
+
+impl fmt::Debug for Assisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared {
+            inline,
+            hand_over,
+            calls,
+            ..
+        } = &*self.shared;
+        f.debug_struct("Assisted")
+            .field("inline", inline)
+            .field("hand_over", hand_over)
+            .field("calls", calls)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::net::PortError;
@@ -17,6 +17,7 @@ use crate::error::{RnicEnded, WaitError};
 use crate::hosted::HostedEngine;
 use crate::in_handler::is_in_handler;
 use crate::inline::{Bell, Inline, Paused};
+use crate::open_rnics;
 use crate::ports::{Claim, Ports};
 use crate::released::Released;
 use xwarp_rnic::engine::Engine;
@@ -79,7 +80,7 @@ impl Control {
     pub(crate) fn new(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
         let commons = parts.commons;
         parts.ending.watch(commons.events().signal());
-        Ok(Arc::new(Self {
+        let control = Arc::new(Self {
             id: RnicId::next(),
             mode,
             closed: AtomicBool::new(false),
@@ -94,7 +95,10 @@ impl Control {
             quiet: Signal::new()?,
             regions: parts.regions,
             mpa: parts.mpa,
-        }))
+        });
+        let rnic: Weak<Self> = Arc::downgrade(&control);
+        open_rnics::add(rnic);
+        Ok(control)
     }
 
     /// Which RNIC it is.
@@ -619,6 +623,11 @@ impl Control {
             Mode::Inline(inline) => inline.leave(),
             Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => Ok(()),
         }
+    }
+
+    /// Who runs the engines.
+    pub(crate) fn mode(&self) -> &Mode {
+        &self.mode
     }
 
     /// What `take` has as soon as it has something, whose signal is `signal`; `None` after `timeout`.

@@ -1,6 +1,7 @@
 //! Completion queues (verbs draft §5.3, §8.2): filled by the engine, polled by the application.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -466,6 +467,19 @@ impl CompletionQueue {
     /// True once a completion was lost because the queue was full.
     pub fn overflowed(&self) -> bool {
         self.shared.overflowed()
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    /// What can be polled, and whether its waiter would be woken.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("id", &self.id)
+            .field("rings", &self.rings)
+            .field("backlog", &self.backlog.len())
+            .field("shared", &self.shared)
+            .field("sleeper", &self.sleeper)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,6 +8,7 @@ use super::sync::{AtomicBool, AtomicU32, Ordering, fence};
 ///
 /// The thread rests while the application polls. An application that is about to do something else says so: it asks for the thread. Each side
 /// writes before it reads, with a full barrier between. So either the thread finds that it is asked for, or whoever asks finds it resting.
+#[derive(Debug)]
 pub(crate) struct HandOver {
     polls: AtomicU32,
     resting: AtomicBool,

@@ -3,12 +3,13 @@
 //! Nobody holds the lock while it sleeps. Whoever turns the engine or calls a verb meanwhile rings, so that the sleepers look anew how long
 //! they may sleep.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, sleep_on};
+use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, is_any_readable, sleep_on};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
@@ -203,6 +204,21 @@ impl Inline {
 impl AsFd for Inline {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Inline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(state) = self.try_lock() else {
+            return f.write_str("Inline(a thread has the engine)");
+        };
+        f.debug_struct("Inline")
+            .field("armed", &state.armed)
+            .field("in_loop", &state.in_loop)
+            .field("sleepers", &state.sleepers)
+            .field("bell", &self.bell)
+            .field("is_readable", &is_any_readable(&[self.fd.as_fd()]).ok())
+            .finish_non_exhaustive()
     }
 }
 

@@ -98,6 +98,7 @@ mod connecting;
 mod control;
 mod cq;
 mod data_path;
+mod diagnosis;
 #[cfg(doctest)]
 mod does_not_compile;
 mod engine_thread;
@@ -113,6 +114,7 @@ mod inline;
 mod listener;
 mod listening;
 pub mod memory;
+mod open_rnics;
 mod pd;
 mod ports;
 mod private_data;

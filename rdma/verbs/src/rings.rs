@@ -1,6 +1,7 @@
 //! Rings of a completion queue, one per engine, polled as one.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use rtrb::Consumer;
@@ -158,6 +159,17 @@ impl Rings {
             let former = std::mem::replace(&mut self.current, next);
             self.others.push_back(former);
         }
+    }
+}
+
+impl fmt::Debug for Rings {
+    /// Completions that are in each engine's ring, and those that were polled.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rings = self.all().map(|ring| {
+            let (engine, there) = (ring.engine, ring.entries.slots());
+            format!("{there} of engine {engine} behind {}", ring.polled)
+        });
+        f.debug_list().entries(rings).finish()
     }
 }
 

@@ -430,10 +430,24 @@ impl Conn {
 }
 
 impl fmt::Debug for Conn {
+    /// What it has sent and received, and all that it waits for.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conn")
-            .field("flow", self.flow())
+            .field("local", &self.local_addr())
+            .field("peer", &self.peer_addr())
             .field("state", &self.state())
+            .field("emss", &self.emss())
+            .field("send", &self.send)
+            .field("receive", &self.receive)
+            .field("clock", &self.clock)
+            .field("rto", &self.rto())
+            .field("pipe", &self.pipe())
+            .field("window", &self.window())
+            .field("recovery", &self.recovery)
+            .field("congestion", &self.congestion)
+            .field("pending", &self.pending)
+            .field("has_deferred_ack", &self.deferred_ack.is_some())
+            .field("nic_checksum", &self.nic_checksum)
             .finish_non_exhaustive()
     }
 }

@@ -123,6 +123,22 @@ impl Connections {
         }
     }
 
+    /// How long its lists are.
+    pub(super) fn diagnosis(&self) -> String {
+        format!(
+            "{} with something to send, {} events not polled, {:?}",
+            self.ready.len(),
+            self.events.len(),
+            self.frame_waiters
+        )
+    }
+
+    /// All of them, with what is noted beside each.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (ConnId, &Entry)> {
+        let entries = self.table.entries();
+        entries.map(|(handle, entry)| (ConnId(handle), entry))
+    }
+
     /// The connection that `id` names, unless it is only in TIME-WAIT.
     pub(super) fn live(&self, id: ConnId) -> Option<&Conn> {
         let entry = self.table.get(id.0)?;

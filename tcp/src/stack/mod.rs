@@ -4,6 +4,7 @@ mod addresses;
 mod anew;
 mod conn_mut;
 mod connections;
+mod diagnosis;
 mod frame_waiters;
 mod handle_list;
 mod isn;

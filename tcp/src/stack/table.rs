@@ -120,6 +120,11 @@ impl Table {
         self.entries.values_mut().map(|entry| &mut entry.conn)
     }
 
+    /// All connections.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Handle, &Entry)> {
+        self.entries.iter()
+    }
+
     /// The handles of the connections that are `chosen`.
     pub(super) fn handles(&self, chosen: impl Fn(&Entry) -> bool) -> Vec<Handle> {
         let chosen = self.entries.iter().filter(|(_, entry)| chosen(entry));

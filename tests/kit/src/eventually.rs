@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::diagnosis;
+
 /// How long a condition may take that takes milliseconds on an idle machine.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -15,7 +17,8 @@ const NOT_COUNTED: (u32, u32) = (4, 5);
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     assert!(
         eventually_within(TIMEOUT, condition),
-        "not within {TIMEOUT:?}: {what}"
+        "not within {TIMEOUT:?}: {what}\n{}",
+        diagnosis()
     );
 }
 

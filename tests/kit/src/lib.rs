@@ -6,6 +6,8 @@
 //! | [`pattern`], [`pattern_of`] | payload in which every piece is told from every other |
 //! | [`cases`] | what a test tries one after the other; in Miri only the first |
 //! | [`eventually`] | waits for a condition, never for a time |
+//! | [`diagnosis`] | all that explains a wait in vain: RNICs of the process with their engines, threads, load |
+//! | [`thread_sleeps`] | whether a thread sleeps in the kernel, so that it can be woken or not |
 //! | [`drops_of`] | drop counters that are not zero |
 //! | [`hex`] | literal bytes, as a document prints them |
 //! | [`Exclusive`] | a lock among all test programs |
@@ -44,6 +46,7 @@
 #[cfg(feature = "rnic")]
 mod cable;
 mod cases;
+mod diagnosis;
 mod drops;
 #[cfg(feature = "rnic")]
 mod end;
@@ -64,6 +67,7 @@ mod work_dir;
 #[cfg(feature = "rnic")]
 pub use cable::{Cable, MemoryRnics};
 pub use cases::cases;
+pub use diagnosis::{diagnosis, thread_sleeps};
 pub use drops::{Drops, drops_of};
 #[cfg(feature = "rnic")]
 pub use end::{End, next_completion, next_request, next_success};

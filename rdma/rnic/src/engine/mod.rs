@@ -6,6 +6,7 @@
 mod broken;
 mod changes;
 mod deadlines;
+mod diagnosis;
 mod events;
 mod interface;
 mod lingering;

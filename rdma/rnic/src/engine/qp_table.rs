@@ -43,6 +43,11 @@ impl QpTable {
             .collect()
     }
 
+    /// All queue pairs, to be looked at.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QpContext> {
+        self.places.iter().filter_map(Option::as_deref)
+    }
+
     /// All queue pairs.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut QpContext> {
         self.places.iter_mut().filter_map(Option::as_deref_mut)

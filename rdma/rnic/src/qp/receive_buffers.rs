@@ -1,5 +1,6 @@
 //! Receive buffers of a queue pair. Some are posted, to it or to a shared queue. A message is being placed into the current one.
 
+use std::fmt;
 use std::sync::Arc;
 
 use rtrb::Consumer;
@@ -22,6 +23,20 @@ pub(super) struct ReceiveBuffers {
     unavailable: Option<Unavailable>,
     /// Of messages in progress; never armed where the source is not shared.
     limit: RqLimit,
+}
+
+impl fmt::Debug for ReceiveBuffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let posted = match &self.source {
+            Source::Own(own) => Some(own.posted.len()),
+            Source::Shared(_) => None,
+        };
+        f.debug_struct("ReceiveBuffers")
+            .field("posted", &posted)
+            .field("has_current", &self.current.is_some())
+            .field("is_unavailable", &self.unavailable.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ReceiveBuffers {

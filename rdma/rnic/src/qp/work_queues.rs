@@ -1,6 +1,7 @@
 //! Work queues of a queue pair: posted work, work in flight, and their completions (verbs draft §8.2).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use rtrb::Consumer;
@@ -102,6 +103,18 @@ pub(super) struct WorkQueues {
     recv_cq: CqId,
     /// Where slots of the send queue are freed.
     send_slots: SlotKey,
+}
+
+impl fmt::Debug for WorkQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let oldest = self.in_flight.front().map(|it| (it.wr_id, it.opcode));
+        f.debug_struct("WorkQueues")
+            .field("posted", &self.posted.len())
+            .field("in_flight", &self.in_flight.len())
+            .field("oldest", &oldest)
+            .field("receives", &self.receive)
+            .finish_non_exhaustive()
+    }
 }
 
 impl WorkQueues {

@@ -1,5 +1,6 @@
 //! The completion ring of one completion queue: the engine appends, the application polls (verbs draft §5.3, §8.2).
 
+use std::fmt;
 use std::sync::Arc;
 
 use rtrb::Producer;
@@ -183,6 +184,19 @@ impl CqSink {
         }
         self.ring = ring;
         Ok(())
+    }
+}
+
+impl fmt::Debug for CqSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqSink")
+            .field("cq", &self.id())
+            .field("pushed", &self.pushed)
+            .field("room", &self.room())
+            .field("unannounced", &self.unannounced)
+            .field("shared", &self.shared)
+            .field("bell", &self.bell)
+            .finish_non_exhaustive()
     }
 }
 

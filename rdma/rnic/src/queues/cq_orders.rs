@@ -3,6 +3,7 @@
 //! A queue pair may move from one engine to another. Its completions still come in order (verbs draft §8.2.3): those that it has left behind
 //! are polled before those that follow.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::locked::Locked;
@@ -17,6 +18,7 @@ pub struct CqPlace {
 }
 
 /// What lies before the one place is polled before what lies behind the other.
+#[derive(Debug)]
 struct Order {
     first: CqPlace,
     then: CqPlace,
@@ -27,6 +29,12 @@ struct Order {
 pub struct CqOrders {
     any: AtomicBool,
     pending: Locked<Vec<Order>>,
+}
+
+impl fmt::Debug for CqOrders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.pending.lock().iter()).finish()
+    }
 }
 
 impl CqOrders {

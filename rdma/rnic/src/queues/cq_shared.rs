@@ -1,5 +1,6 @@
 //! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft §8.2.5).
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -119,5 +120,17 @@ impl CqShared {
     /// True unless another engine has disarmed it.
     fn disarm(&self) -> bool {
         self.armed.swap(UNARMED, Ordering::SeqCst) != UNARMED
+    }
+}
+
+impl fmt::Debug for CqShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqShared")
+            .field("armed", &self.armed.load(Ordering::Relaxed))
+            .field("overflowed", &self.overflowed())
+            .field("queues", &self.users.load(Ordering::Relaxed))
+            .field("notice", &*self.notice())
+            .field("orders", &self.orders)
+            .finish()
     }
 }

@@ -1,5 +1,7 @@
 //! Door of an engine: where it is told which of its queue pairs were posted to, and that another engine has failed. It is woken for both.
 
+use std::fmt;
+
 use xwarp_driver::Doorbell;
 
 use super::ready_set::ReadySet;
@@ -53,5 +55,15 @@ impl Door {
     #[inline]
     pub(crate) fn ready(&self) -> &ReadySet {
         &self.ready
+    }
+}
+
+impl fmt::Debug for Door {
+    /// Whether something was told that the engine has not taken, and whether it would be woken for more.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door")
+            .field("has_ready", &!self.ready.is_empty())
+            .field("bell", &self.bell)
+            .finish_non_exhaustive()
     }
 }

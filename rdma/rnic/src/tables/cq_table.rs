@@ -79,6 +79,11 @@ impl CqTable {
         }
     }
 
+    /// This engine's end of each queue.
+    pub(crate) fn sinks(&self) -> impl Iterator<Item = &CqSink> {
+        self.sinks.iter().flatten().map(|(_, sink)| sink)
+    }
+
     #[inline]
     fn sink(&mut self, id: CqId) -> Option<&mut CqSink> {
         let (serial, sink) = self.sinks.get_mut(id.slot)?.as_mut()?;

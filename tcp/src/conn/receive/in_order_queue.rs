@@ -1,16 +1,23 @@
 //! In-order queue: received bytes that were not consumed yet.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use super::chunk::Chunk;
 use crate::device::Device;
 
 /// A queue of chunks that are read as one stream.
-#[derive(Debug)]
 pub(crate) struct InOrderQueue {
     chunks: VecDeque<Chunk>,
     len: usize,
+}
+
+impl fmt::Debug for InOrderQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self.chunks.len();
+        write!(f, "{} bytes in {chunks} chunks", self.len)
+    }
 }
 
 impl InOrderQueue {

@@ -1,6 +1,7 @@
 //! Reassembly queue: bytes that came before those in front of them.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use super::chunk::Chunk;
 use crate::device::Device;
@@ -12,14 +13,13 @@ const MAX_PARTS: usize = 512;
 const PART_COST: usize = 128;
 
 /// A list of parts in the order of the stream; they do not overlap.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Reassembly {
     parts: VecDeque<Part>,
     /// Bytes of memory that the parts take.
     taken: usize,
 }
 
-#[derive(Debug)]
 struct Part {
     begin: Seq,
     chunk: Chunk,
@@ -41,6 +41,13 @@ impl Part {
             self.chunk.trim_front(known);
             self.begin += known;
         }
+    }
+}
+
+impl fmt::Debug for Reassembly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (parts, first) = (self.parts.len(), self.parts.front().map(|part| part.begin));
+        write!(f, "{parts} parts, the first at {first:?}")
     }
 }
 

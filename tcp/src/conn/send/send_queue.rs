@@ -2,6 +2,7 @@
 //! scoreboard (RFC 6675 §3, RFC 8985 §5.2).
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use smoltcp::wire::TcpControl;
 use xwarp_driver::{SentFrame, TxFrame};
@@ -12,7 +13,6 @@ use crate::time::Instant;
 use crate::wire::seq::{Seq, bytes};
 
 /// One segment.
-#[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) begin: Seq,
     /// Bytes of payload.
@@ -35,8 +35,23 @@ pub(crate) struct Piece {
     pub(crate) lost: bool,
 }
 
+impl fmt::Debug for Piece {
+    /// What its sending goes by, without its bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Piece")
+            .field("begin", &self.begin)
+            .field("len", &self.len)
+            .field("control", &self.control)
+            .field("frame", &self.frame.as_ref().map(Held::name))
+            .field("sent_at", &self.sent_at)
+            .field("transmits", &self.transmits)
+            .field("sacked", &self.sacked)
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The frame of a piece.
-#[derive(Debug)]
 pub(crate) enum Held {
     /// It was sent, and may be with the kernel.
     Sent(SentFrame),
@@ -58,6 +73,14 @@ impl Held {
 
     fn is_parked(&self) -> bool {
         matches!(self, Self::Parked(_))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Sent(_) => "sent",
+            Self::Ready(_) => "ready",
+            Self::Parked(_) => "parked",
+        }
     }
 
     /// Moves the payload out of the frame, which has `head` bytes of headers, unless the frame is still with the kernel.
@@ -106,7 +129,6 @@ impl Piece {
 }
 
 /// The pieces in the order of the stream.
-#[derive(Debug)]
 pub(crate) struct SendQueue {
     pieces: VecDeque<Piece>,
     sums: Sums,
@@ -123,6 +145,17 @@ struct Sums {
     sacked: usize,
     /// Pieces that were sent more than once.
     repeated: usize,
+}
+
+impl fmt::Debug for SendQueue {
+    /// How many pieces there are, and the one that the others wait for.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendQueue")
+            .field("pieces", &self.pieces.len())
+            .field("sums", &self.sums)
+            .field("first", &self.pieces.front())
+            .finish()
+    }
 }
 
 impl SendQueue {

@@ -24,8 +24,10 @@ fn begin_flows(guest: &Guest, rounds: u64, engines: usize) -> [Running; 2] {
 
 /// What both ends report, which have compared all that came.
 fn reports(running: [Running; 2]) -> [Value; 2] {
-    running.map(|running| {
-        let ended = running.finish_within(LIMIT).succeeded();
+    // Where one fails, both say how they are.
+    let [ask, serve] = running.map(|running| running.finish_within(LIMIT));
+    assert!(ask.succeeds() && serve.succeeds(), "{ask}\n{serve}");
+    [ask, serve].map(|ended| {
         let line = ended.stdout.lines().last().expect("a report");
         serde_json::from_str(line).expect("JSON")
     })

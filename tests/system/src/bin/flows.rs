@@ -4,6 +4,7 @@
 //! it. Each prints a line of JSON: how many connections each engine has, and the frames that engines have handed over.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::json;
 use xwarp::config::{NicConfig, Progress};
@@ -124,7 +125,19 @@ fn report(arguments: &Arguments, rnic: &Rnic, ends: &[End]) {
     println!("{told}");
 }
 
+/// How long this end stays when it fails. So the peer, which waits in vain, too, prints its own state before its connections end.
+const STAY: Duration = Duration::from_secs(5);
+
+fn stay_when_failing() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::thread::sleep(STAY);
+    }));
+}
+
 fn main() {
+    stay_when_failing();
     let Some(arguments) = Arguments::parse() else {
         eprintln!("flows: say serve or ask, DEV, ADDRESS:PORT, CONNECTIONS, ROUNDS, ENGINES");
         std::process::exit(2);

@@ -7,8 +7,10 @@
 //! | ways into RTS: initiator, responder, handover of a stream | `start_up.rs` |
 //! | ways out of RTS: graceful close, Terminate, faults, resets | `ending.rs` |
 //! | Modify QP and Query QP | `attributes.rs` |
+//! | a test has waited in vain | `diagnosis.rs` |
 
 mod attributes;
+mod diagnosis;
 mod ending;
 mod readable;
 mod start_up;

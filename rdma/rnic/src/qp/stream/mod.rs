@@ -3,6 +3,7 @@
 mod tx_stream;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use xwarp_driver::{PartialSum, crc32c_function};
@@ -77,6 +78,18 @@ pub(super) struct Stream {
     /// The peer has closed its side: nothing comes any more.
     peer_closed: bool,
     port: Arc<LocalPort>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("conn", &self.conn)
+            .field("tx_state", &self.tx_state)
+            .field("sends", &!self.tx.is_idle())
+            .field("terminates", &self.terminate.is_some())
+            .field("peer_closed", &self.peer_closed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Connection {

@@ -1,0 +1,60 @@
+//! Diagnosis: the state that explains why a test has waited in vain.
+
+use std::fs;
+use std::path::Path;
+
+/// All RNICs of the process, its threads and the load of the machine.
+pub fn diagnosis() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    format!(
+        "{}\nthreads of this process:\n{}\nload {load}",
+        rnics(),
+        threads()
+    )
+}
+
+#[cfg(feature = "rnic")]
+fn rnics() -> String {
+    xwarp::Rnic::diagnosis_of_all()
+}
+
+#[cfg(not(feature = "rnic"))]
+fn rnics() -> String {
+    String::new()
+}
+
+/// What each thread is called and does, where it sleeps in the kernel, and for how long it had to wait for a processor.
+fn threads() -> String {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else {
+        return "  /proc is not there".to_owned();
+    };
+    let lines = tasks.flatten().map(|task| thread(&task.path()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn thread(task: &Path) -> String {
+    let read = |file| fs::read_to_string(task.join(file)).unwrap_or_default();
+    let (name, stat, sleeps_in, times) =
+        (read("comm"), read("stat"), read("wchan"), read("schedstat"));
+    let id = task.file_name().unwrap_or_default().display();
+    format!(
+        "  {id} {}: {} in {sleeps_in}, nanoseconds run, waited for a processor, and turns: {}",
+        name.trim_end(),
+        state_of(&stat),
+        times.trim_end()
+    )
+}
+
+/// The letter of a thread's state. The name before it is in brackets and may hold anything.
+fn state_of(stat: &str) -> char {
+    let behind_name = stat.rsplit(") ").next();
+    behind_name
+        .and_then(|fields| fields.chars().next())
+        .unwrap_or('?')
+}
+
+/// Whether a thread of this process sleeps in the kernel. The number is what `gettid` returns in it.
+pub fn thread_sleeps(thread: nix::unistd::Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    stat.is_ok_and(|stat| state_of(&stat) == 'S')
+}
