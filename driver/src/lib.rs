@@ -41,6 +41,7 @@ mod tap;
 mod tx_checksum;
 mod tx_metadata;
 mod umem;
+mod user_namespace;
 #[cfg(all(any(test, feature = "fault-injection"), not(miri)))]
 pub mod vanishing;
 mod wait_set;
@@ -63,8 +64,8 @@ pub use hairpin::Hairpin;
 pub use levels::QueueLevels;
 pub use memory_io::{MemoryIo, Wire};
 pub use nic::{
-    Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently, detach,
-    try_zero_copy,
+    Nic, NicConfig, NicError, NicInfo, Steering, SteeringError, attach_permanently,
+    descriptors_needed, detach, try_zero_copy,
 };
 pub use nic_queues::{NoSuchQueues, Queues, ServedQueues};
 pub use packet_io::{BURST, Icmp, IoCounters, IoError, PacketIo};
@@ -77,6 +78,7 @@ pub use signal::{Signal, is_any_readable, sleep_on};
 pub use tap::{Capture, CaptureError, Tap, TapError};
 pub use tx_checksum::TxChecksum;
 pub use umem::{FRAME_CAPACITY, UmemError};
+pub use user_namespace::in_initial_user_namespace;
 pub use wait_set::WaitSet;
 pub use wake::{Doorbell, Sleeper};
 pub use xdp::{OpenQueueError, ZeroCopy};

@@ -508,6 +508,15 @@ fn descriptors(queues: &ServedQueues, engines: usize) -> usize {
     DESCRIPTORS + DESCRIPTORS_OF_A_QUEUE * further + DESCRIPTORS_OF_AN_ENGINE * engines
 }
 
+/// File descriptors that opening all queues of an interface takes, of as many engines as there are processors.
+///
+/// # Errors
+///
+/// [`NicError::NoSuchQueues`]: the interface has no queue, or more than can be served.
+pub fn descriptors_needed(interface: &Interface) -> Result<usize, NicError> {
+    Ok(descriptors(&Queues::All.of(interface)?, processors()))
+}
+
 /// Where a descriptor is missing, libbpf says many things, so the descriptors are counted beforehand.
 fn check_descriptors(wanted: usize) -> Result<(), NicError> {
     let taken: Result<Vec<EventFd>, Errno> = (0..wanted).map(|_| EventFd::new()).collect();

@@ -56,7 +56,47 @@ pub enum RawPartsError {
     },
 }
 
+/// A vector that was given away: nothing lends a reference to its bytes.
+struct Given(Vec<u8>);
+
 impl SharedBytes {
+    /// The bytes of a vector, which moves in. [`into_vec`](Self::into_vec) gives it back; else it is freed with the last handle.
+    ///
+    /// All pages are faulted in, so that nothing has to wait for them later.
+    ///
+    /// ```
+    /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use xwarp::memory::SharedBytes;
+    /// let memory = SharedBytes::from_vec(vec![0; 4096]);
+    /// memory.write(0, b"hello")?;
+    /// let bytes = memory.into_vec().expect("there is no other handle");
+    /// assert_eq!(&bytes[..5], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_vec(mut bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        let Some(start) = NonNull::new(bytes.as_mut_ptr()) else {
+            unreachable!("a vector at address 0");
+        };
+        if let Err(error) = populate(start.addr().get(), len, true) {
+            log::debug!("pages of a vector are not faulted in: {error}");
+        }
+        // SAFETY: the vector owns `len` initialized bytes from `start` on. It moves into an owner that lends no reference and never
+        // changes it, and moving a vector does not move its bytes.
+        unsafe { Self::new(start, len, Arc::new(Given(bytes))) }
+    }
+
+    /// The vector that was given to [`from_vec`](Self::from_vec), with what is in it now.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, if the memory is no vector's, or while there are other handles on it. A region is one until it is deallocated.
+    pub fn into_vec(self) -> Result<Vec<u8>, Self> {
+        self.into_owner().map(|Given(bytes)| bytes)
+    }
+
     /// The `len` bytes of memory at `start` that the application already has, kept by `owner` until the last handle is dropped.
     ///
     /// All pages are faulted in, so that nothing has to wait for them later. That takes a while for memory that was never
@@ -80,12 +120,13 @@ impl SharedBytes {
     /// [`RawPartsError`] says what is wrong with the addresses: not mapped, only readable, not accessible, or behind the end of a file.
     ///
     /// ```
+    /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use xwarp_driver::SharedBytes;
-    /// let mut buffer = vec![0_u8; 4096];
-    /// let (start, len) = (buffer.as_mut_ptr(), buffer.len());
-    /// // SAFETY: the vector moves into its owner, which nobody can reach any more, and is freed with the last handle.
-    /// let memory = unsafe { SharedBytes::from_raw_parts(start, len, buffer) }?;
+    /// use xwarp::memory::SharedBytes;
+    /// let mut numbers = vec![0_u64; 512];
+    /// let (start, len) = (numbers.as_mut_ptr().cast(), size_of_val(&*numbers));
+    /// // SAFETY: the numbers move into the owner, which lends no reference to them, and are freed with the last handle.
+    /// let memory = unsafe { SharedBytes::from_raw_parts(start, len, numbers) }?;
     /// memory.write(0, b"hello")?;
     /// # Ok(())
     /// # }
@@ -103,8 +144,9 @@ impl SharedBytes {
     /// A constant, which may only be read: see [`from_raw_parts_read_only`](Self::from_raw_parts_read_only).
     ///
     /// ```
+    /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use xwarp_driver::SharedBytes;
+    /// use xwarp::memory::SharedBytes;
     /// let memory = SharedBytes::from_static(b"a table");
     /// assert_eq!(memory.to_vec(), b"a table");
     /// assert!(memory.write(0, b"A").is_err());
@@ -238,6 +280,25 @@ mod tests {
         assert_eq!((part.to_vec(), Arc::strong_count(&owner)), (vec![2; 10], 2));
         drop(part);
         assert_eq!((&*owner, Arc::strong_count(&owner)), (&vec![2; 100], 1));
+    }
+
+    #[test]
+    fn vector_comes_back_when_the_last_handle_goes() {
+        let mut bytes = Vec::with_capacity(8192);
+        bytes.resize(5000, 7);
+        let place = bytes.as_ptr();
+        let memory = SharedBytes::from_vec(bytes);
+        let part = memory.part(4096..4098).unwrap();
+        memory.write(4096, b"ok").unwrap();
+        let memory = memory.into_vec().unwrap_err();
+        assert_eq!((memory.len(), part.to_vec()), (5000, b"ok".to_vec()));
+        drop(part);
+        let bytes = memory.into_vec().unwrap();
+        assert_eq!((bytes.as_ptr(), bytes.len()), (place, 5000));
+        assert_eq!((bytes[0], &bytes[4095..4099]), (7, &b"\x07ok\x07"[..]));
+        assert!(SharedBytes::anonymous(8).unwrap().into_vec().is_err());
+        let none = SharedBytes::from_vec(Vec::new());
+        assert_eq!(none.into_vec().unwrap(), Vec::<u8>::new());
     }
 
     #[test]

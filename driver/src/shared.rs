@@ -1,6 +1,7 @@
 //! Region memory: bytes that a peer may write while the application reads them.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -21,7 +22,8 @@ pub struct SharedBytes {
     start: NonNull<u8>,
     len: usize,
     writable: bool,
-    owner: Arc<dyn Send + Sync>,
+    /// What keeps the memory, until the last handle goes.
+    owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the pointer is no thread's own: all access goes through `racy`, which is made for memory that others change
@@ -68,7 +70,11 @@ impl SharedBytes {
     ///
     /// `start` points to `len` bytes that no reference (`&[u8]`) covers as long as `owner` lives. They are readable and writable meanwhile,
     /// or nothing is in their place.
-    pub(crate) unsafe fn new(start: NonNull<u8>, len: usize, owner: Arc<dyn Send + Sync>) -> Self {
+    pub(crate) unsafe fn new(
+        start: NonNull<u8>,
+        len: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
         Self {
             start,
             len,
@@ -84,7 +90,7 @@ impl SharedBytes {
     pub(crate) unsafe fn new_read_only(
         start: NonNull<u8>,
         len: usize,
-        owner: Arc<dyn Send + Sync>,
+        owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         Self {
             start,
@@ -120,6 +126,29 @@ impl SharedBytes {
         // SAFETY: `start` is the mapping's own pointer, valid for its `map.len()` bytes as long as `map` lives, which the Arc owns. A
         // raw mapping, made of a writable one, lends no references, and moving its owner does not move the memory.
         unsafe { Self::new(start, len.min(map.len()), Arc::new(map)) }
+    }
+
+    /// The owner, if it is a `T` and this is the last handle.
+    pub(crate) fn into_owner<T: Any + Send + Sync>(self) -> Result<T, Self> {
+        let Self {
+            start,
+            len,
+            writable,
+            owner,
+        } = self;
+        let kept = match owner.downcast::<T>() {
+            Ok(owner) => match Arc::try_unwrap(owner) {
+                Ok(owner) => return Ok(owner),
+                Err(shared) => shared as Arc<dyn Any + Send + Sync>,
+            },
+            Err(other) => other,
+        };
+        Err(Self {
+            start,
+            len,
+            writable,
+            owner: kept,
+        })
     }
 
     /// Bytes.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::frame::{Arena, Frame, Layout};
 use crate::mapping::{Pages, SharedMapping};
 use crate::region::RegionPool;
+use crate::user_namespace::{NOT_INITIAL, in_initial_user_namespace};
 #[cfg(test)]
 use crate::xsk::double::Kernel;
 use crate::xsk::{RingSet, Socket, TxMetadata, UmemArea};
@@ -33,9 +34,12 @@ pub enum UmemError {
     /// No privilege.
     #[error("AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
     NotPermitted,
+    /// No privilege can help, as it counts in another user namespace than the initial one.
+    #[error("{NOT_INITIAL}")]
+    UserNamespace,
     /// The kernel refused the memory.
     #[error(
-        "the kernel would not take {bytes} bytes of packet memory: {reason}; free some, raise the memory limit of the control group, or without CAP_IPC_LOCK that of `ulimit -l`"
+        "the kernel would not take {bytes} bytes of packet memory: {reason}; free some, raise the memory limit of the control group, or without CAP_IPC_LOCK the limit of locked memory (`sudo prlimit --pid $$ --memlock=unlimited`)"
     )]
     Register {
         /// Bytes of frames and regions.
@@ -258,6 +262,10 @@ fn registered(
 
 fn refusal(error: &io::Error, bytes: usize) -> UmemError {
     match error.raw_os_error() {
+        // A limit of locked memory is only the first thing that is in the way there.
+        Some(nix::libc::EPERM | nix::libc::ENOBUFS) if !in_initial_user_namespace() => {
+            UmemError::UserNamespace
+        }
         Some(nix::libc::EPERM) => UmemError::NotPermitted,
         _ => UmemError::Register {
             bytes,

@@ -32,6 +32,16 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
     }
 }
 
+/// Fails where nothing can be sent: a client would only wait for an answer in vain.
+pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
+    let interface = net::interface_by_name(device)?;
+    ensure!(
+        interface.carrier || !interface.up,
+        "{device} has no carrier: connect its cable, or set its peer up"
+    );
+    Ok(())
+}
+
 /// The unspecified addresses of the families that the interface has addresses of.
 pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
     let addresses = net::interface_by_name(device)?.addresses;

@@ -6,6 +6,7 @@
 
 mod kernel;
 mod modes;
+mod users;
 
 use std::error::Error;
 use std::fmt;
@@ -21,8 +22,10 @@ use xwarp_bpf::{
 };
 
 use crate::board::live_entries;
+use crate::user_namespace::{NOT_INITIAL, in_initial_user_namespace};
 use modes::Purpose;
 pub(crate) use modes::for_kind;
+pub use users::{User, users};
 
 /// How long a process that is ending may take until its program is gone from the interface.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -131,6 +134,9 @@ pub enum AttachError {
     /// The process lacks the capabilities.
     #[error("attaching XDP programs needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
     NotPrivileged,
+    /// No privilege can help, as it counts in another user namespace than the initial one.
+    #[error("{NOT_INITIAL}")]
+    UserNamespace,
     /// There is no such interface, or it has gone.
     #[error("there is no interface {0} in this network namespace")]
     NoInterface(String),
@@ -150,13 +156,19 @@ pub struct ProgramError(Box<dyn Error + Send + Sync>);
 
 impl From<LoadError> for AttachError {
     fn from(error: LoadError) -> Self {
-        Self::Program(ProgramError(error.into()))
+        match error {
+            LoadError::NotPrivileged => Self::not_privileged(),
+            error => Self::Program(ProgramError(error.into())),
+        }
     }
 }
 
 impl From<OpenMapsError> for AttachError {
     fn from(error: OpenMapsError) -> Self {
-        Self::Program(ProgramError(error.into()))
+        match error {
+            OpenMapsError::NotPrivileged => Self::not_privileged(),
+            error => Self::Program(ProgramError(error.into())),
+        }
     }
 }
 
@@ -167,6 +179,15 @@ impl From<MapError> for AttachError {
 }
 
 impl AttachError {
+    /// Why the kernel says that this process lacks privilege.
+    fn not_privileged() -> Self {
+        if in_initial_user_namespace() {
+            Self::NotPrivileged
+        } else {
+            Self::UserNamespace
+        }
+    }
+
     /// Whether generic mode may do where native mode did not.
     fn concerns_native_mode(&self) -> bool {
         matches!(self, Self::MtuTooLarge(_) | Self::NoNative(..))
@@ -202,7 +223,7 @@ impl Attachment {
     /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there, or came at the same moment.
     /// - [`AttachError::Beneath`]: an interface above this one has a program.
     /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode, which was asked for.
-    /// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
+    /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
     /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's answer are at fault.
     pub fn open(
         ifindex: u32,
@@ -374,7 +395,7 @@ pub enum Status {
 ///
 /// # Errors
 ///
-/// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
+/// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
 /// - [`AttachError::Program`], [`AttachError::Kernel`]: maps or counters could not be read, or the kernel refuses.
 pub fn status(ifindex: u32) -> Result<Status, AttachError> {
     let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
@@ -419,7 +440,7 @@ pub struct Shown {
 /// # Errors
 ///
 /// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: no program is there, or one that is not ours.
-/// - [`AttachError::NotPrivileged`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
+/// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
 /// - [`AttachError::Program`], [`AttachError::Kernel`]: maps could not be read, or the kernel refuses.
 pub fn shown(ifindex: u32) -> Result<Vec<Shown>, AttachError> {
     let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
@@ -520,7 +541,7 @@ impl Interface {
     fn failed(&self, errno: Errno) -> AttachError {
         let ifname = self.ifname.clone();
         match errno {
-            Errno::EPERM | Errno::EACCES => AttachError::NotPrivileged,
+            Errno::EPERM | Errno::EACCES => AttachError::not_privileged(),
             Errno::ENODEV | Errno::ENXIO => AttachError::NoInterface(ifname),
             _ => AttachError::Kernel(ifname, errno.into()),
         }

@@ -413,8 +413,12 @@ impl<S: Calls> Rings<S> {
         counters.completion_stalls += self.completion_stall.stalls();
         if let Ok(kernel) = self.socket.statistics() {
             counters.drop_rx_ring_full += kernel.rx_ring_full;
-            counters.drop_rx_no_frame += kernel.rx_fill_ring_empty_descs;
-            counters.drop_rx_other += kernel.rx_dropped;
+            // "Failed to retrieve item from fill ring" (<linux/if_xdp.h>). Where the kernel copies, `__xsk_rcv` then counts the frame as
+            // dropped, too; a driver with zero copy looks into the ring without a frame.
+            let no_frame = kernel.rx_fill_ring_empty_descs;
+            let told_twice = if self.agreed.zero_copy { 0 } else { no_frame };
+            counters.drop_rx_no_frame += no_frame;
+            counters.drop_rx_other += kernel.rx_dropped.saturating_sub(told_twice);
             counters.drop_tx_invalid += kernel.tx_invalid_descs;
         }
         counters

@@ -1,28 +1,22 @@
 //! The checks: each looks at facts, and says what it found.
 
 use xwarp_bpf::Buffers;
-use xwarp_driver::attach::Status;
+use xwarp_driver::attach::{Status, User, XdpMode};
 use xwarp_driver::net::{Interrupt, LinkLayer, Rss, XdpFeature, XdpFeatures};
 
 use super::Facts;
 use super::finding::Finding;
+use super::host_checks;
 
-/// The oldest kernel whose XDP programs go with the process that attached them.
-const OLDEST: (u32, u32) = (5, 9);
 /// The first kernel whose AF_XDP has frames of several buffers.
 const SEVERAL_BUFFERS: (u32, u32) = (6, 6);
 /// Descriptors of a receive ring that take a burst of one connection's window.
 const BURST: u32 = 512;
-/// Bytes of memory that an RNIC locks unless told otherwise: frames and regions.
-const LOCKED: u64 = (16 + 64) << 20;
-/// Bytes of a huge page, as an RNIC takes them.
-const HUGE_PAGE: u64 = 2 << 20;
-
 /// All of them, in the order in which they are told.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
-    let each: [fn(&Facts) -> Finding; 19] = [
-        kernel,
-        privileges,
+    let each: [fn(&Facts) -> Finding; 21] = [
+        host_checks::kernel,
+        host_checks::privileges,
         interface,
         driver,
         xdp,
@@ -35,35 +29,15 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
         vlan_tags,
         checksums,
         tx_checksum,
-        locked_memory,
-        huge_pages,
+        host_checks::locked_memory,
+        host_checks::huge_pages,
+        host_checks::open_files,
+        firewall,
         interrupts,
         busy_polling,
         memory_node,
     ];
     each.into_iter().map(|check| check(facts)).collect()
-}
-
-fn kernel(facts: &Facts) -> Finding {
-    let says = format!("Linux {}", facts.host.release);
-    if facts.host.kernel < OLDEST {
-        let (major, minor) = OLDEST;
-        return Finding::fail(
-            "kernel",
-            format!("{says} is older than {major}.{minor}: update it"),
-        );
-    }
-    Finding::pass("kernel", says)
-}
-
-fn privileges(facts: &Facts) -> Finding {
-    let missing = facts.host.missing_capabilities();
-    if missing.is_empty() {
-        return Finding::pass("privileges", "those of an RNIC");
-    }
-    let says = format!("this process lacks {}", missing.join(", "));
-    Finding::fail("privileges", says)
-        .mended_by(format!("sudo xwarp doctor {}", facts.interface.name))
 }
 
 fn interface(facts: &Facts) -> Finding {
@@ -210,16 +184,8 @@ fn program(facts: &Facts) -> Finding {
         Err(why) => Finding::fail(about, why),
         Ok(Status::NotAttached) => Finding::pass(about, "none: an RNIC attaches its own"),
         Ok(Status::Ours {
-            mode,
-            held_by_link: true,
-            ..
-        }) => Finding::pass(
-            about,
-            format!("xwarp's, {mode}, of a process that has the interface now"),
-        ),
-        Ok(Status::Ours { mode, .. }) => {
-            Finding::pass(about, format!("xwarp's, {mode}, attached to stay"))
-        }
+            mode, held_by_link, ..
+        }) => Finding::pass(about, ours(*mode, *held_by_link, &facts.users)),
         Ok(Status::Foreign {
             name: other,
             program_id,
@@ -230,6 +196,23 @@ fn program(facts: &Facts) -> Finding {
             );
             Finding::fail(about, says).mended_by(format!("ip link set dev {name} xdp off"))
         }
+    }
+}
+
+/// What our program there is, and which processes use it.
+fn ours(mode: XdpMode, held_by_link: bool, users: &[User]) -> String {
+    let names: Vec<String> = users.iter().map(User::to_string).collect();
+    match (held_by_link, names.is_empty()) {
+        (true, true) => format!("xwarp's, {mode}, of a process that has the interface now"),
+        (true, false) => format!(
+            "xwarp's, {mode}, of {}, which has the interface now",
+            names.join(" and ")
+        ),
+        (false, true) => format!("xwarp's, {mode}, attached to stay"),
+        (false, false) => format!(
+            "xwarp's, {mode}, attached to stay; {} has the interface now",
+            names.join(" and ")
+        ),
     }
 }
 
@@ -326,53 +309,15 @@ fn vlan_tags(facts: &Facts) -> Finding {
     }
 }
 
-/// A virtual link carries what its sender has left undone, and nobody computes it.
+/// A virtual link carries checksums that its sender has left empty. Two hosts with xwarp do without the kernel's TCP.
 fn checksums(facts: &Facts) -> Finding {
     let name = &facts.interface.name;
     let virtual_link = facts.interface.kind.as_deref() == Some("veth");
     if virtual_link && facts.hardware.offloads("tx-checksum-ip-generic") {
-        let says = "this kernel's TCP leaves checksums empty here, and an xwarp at the other end refuses its packets";
-        return Finding::warn("checksums", says).mended_by(format!("ethtool -K {name} tx off"));
+        let says = "xwarp computes its own; this kernel's TCP and siw leave theirs empty here, and an xwarp at the other end refuses such packets";
+        return Finding::pass("checksums", says).mended_by(format!("ethtool -K {name} tx off"));
     }
     Finding::pass("checksums", "computed by the sender")
-}
-
-fn locked_memory(facts: &Facts) -> Finding {
-    let (about, needed) = ("memory", LOCKED >> 20);
-    if let Some(left) = facts.host.group_leaves.filter(|left| *left < LOCKED) {
-        let says = format!(
-            "the control group leaves {} MiB, and an RNIC takes {needed}: raise its memory.max",
-            left >> 20
-        );
-        return Finding::fail(about, says);
-    }
-    if facts.host.locks_any_memory() {
-        return Finding::pass(about, "may be locked without limit");
-    }
-    let limit = facts.host.lockable >> 20;
-    if facts.host.lockable < LOCKED {
-        return Finding::fail(
-            about,
-            format!("{limit} MiB may be locked, and an RNIC takes {needed}"),
-        )
-        .mended_by("ulimit -l unlimited");
-    }
-    Finding::pass(about, format!("{limit} MiB may be locked"))
-}
-
-fn huge_pages(facts: &Facts) -> Finding {
-    let wanted = LOCKED.div_ceil(HUGE_PAGE);
-    let free = facts.host.huge_pages.unwrap_or_default();
-    let says = if free >= wanted {
-        format!("{free} of 2 MiB are free, and an RNIC takes {wanted}")
-    } else if facts.host.makes_huge_pages {
-        format!("{free} of 2 MiB are set aside, but the kernel makes others for an RNIC")
-    } else {
-        format!(
-            "{free} of 2 MiB are free, and an RNIC would take {wanted}: set them aside with `sysctl vm.nr_hugepages={wanted}`, or do without"
-        )
-    };
-    Finding::pass("huge pages", says)
 }
 
 fn interrupts(facts: &Facts) -> Finding {
@@ -436,6 +381,12 @@ fn busy_polling(facts: &Facts) -> Finding {
         _ => "possible (--busy-poll): it saves interrupts while an engine spins".to_owned(),
     };
     Finding::pass(about, says)
+}
+
+/// It is so with every XDP program, whatever rules there are.
+fn firewall(_facts: &Facts) -> Finding {
+    let says = "XDP is ahead of it: rules of nftables, ufw or a NetworkPolicy do not hold for an RNIC's ports, and `ss` does not list them";
+    Finding::pass("firewall", says)
 }
 
 fn memory_node(facts: &Facts) -> Finding {

@@ -30,7 +30,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
     /// What is so, in a few words or one sentence.
     pub(super) says: String,
-    /// The command that mends it.
+    /// The command that mends it, or that some would want.
     pub(super) remedy: Option<String>,
 }
 

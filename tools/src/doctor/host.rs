@@ -4,6 +4,8 @@ use std::fs;
 use std::num::NonZero;
 
 use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::Uid;
+use xwarp_driver::in_initial_user_namespace;
 
 use super::group;
 
@@ -28,8 +30,14 @@ pub(super) struct Host {
     pub(super) release: String,
     /// Effective capabilities of this process.
     capabilities: u64,
+    /// The process is root's.
+    pub(super) is_root: bool,
+    /// Its capabilities count for all that the kernel has.
+    pub(super) in_initial_user_namespace: bool,
     /// Bytes of memory that this process may lock.
-    pub(super) lockable: u64,
+    pub(super) lockable: Limit,
+    /// Files that it may have open.
+    pub(super) open_files: Limit,
     /// Bytes of memory that the control group of this process leaves it; `None` without a limit.
     pub(super) group_leaves: Option<u64>,
     /// Free huge pages of 2 MiB; `None` if this kernel has none of that size.
@@ -38,6 +46,27 @@ pub(super) struct Host {
     pub(super) makes_huge_pages: bool,
     /// Processors that this process may use.
     pub(super) processors: usize,
+}
+
+/// A limit of a resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limit {
+    /// What counts now.
+    pub(super) now: u64,
+    /// What the process can raise it to by itself.
+    pub(super) most: u64,
+}
+
+impl Limit {
+    fn of(resource: Resource) -> anyhow::Result<Self> {
+        let (now, most) = getrlimit(resource)?;
+        Ok(Self { now, most })
+    }
+
+    /// Whether the process may raise it to `wanted` without privilege.
+    pub(super) fn allows(self, wanted: u64) -> bool {
+        wanted <= self.most
+    }
 }
 
 impl Host {
@@ -51,7 +80,10 @@ impl Host {
             kernel: version(&release),
             release: release.trim().to_owned(),
             capabilities,
-            lockable: getrlimit(Resource::RLIMIT_MEMLOCK)?.0,
+            is_root: Uid::effective().is_root(),
+            in_initial_user_namespace: in_initial_user_namespace(),
+            lockable: Limit::of(Resource::RLIMIT_MEMLOCK)?,
+            open_files: Limit::of(Resource::RLIMIT_NOFILE)?,
             group_leaves: group::memory_left(),
             huge_pages: (fs::read_to_string(FREE_HUGE_PAGES).ok())
                 .and_then(|count| count.trim().parse().ok()),
@@ -69,8 +101,9 @@ impl Host {
             .collect()
     }
 
+    /// Whether no limit of locked memory counts.
     pub(super) fn locks_any_memory(&self) -> bool {
-        self.has(IPC_LOCK)
+        self.has(IPC_LOCK) && self.in_initial_user_namespace
     }
 
     fn has(&self, bit: u32) -> bool {
@@ -83,7 +116,16 @@ impl Host {
             kernel: version(release),
             release: release.to_owned(),
             capabilities: u64::MAX,
-            lockable: 8 << 20,
+            is_root: true,
+            in_initial_user_namespace: true,
+            lockable: Limit {
+                now: 8 << 20,
+                most: 8 << 20,
+            },
+            open_files: Limit {
+                now: 1024,
+                most: 1 << 20,
+            },
             group_leaves: None,
             huge_pages: Some(0),
             makes_huge_pages: false,
@@ -95,6 +137,7 @@ impl Host {
     pub(super) fn of_nobody(release: &str) -> Self {
         Self {
             capabilities: 0,
+            is_root: false,
             ..Self::of_root(release)
         }
     }

@@ -4,12 +4,13 @@ mod checks;
 mod finding;
 mod group;
 mod host;
+mod host_checks;
 
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use xwarp_driver::attach::{self, Status};
+use xwarp_driver::attach::{self, Status, User};
 use xwarp_driver::net::{self, Hardware, Interface};
 
 use self::finding::{Finding, Verdict};
@@ -21,7 +22,16 @@ const FAILED: u8 = 1;
 /// Exit code if nothing failed, but something should be better.
 const WARNED: u8 = 3;
 
+/// What the exit codes say, for `--help`.
+const EXIT_CODES: &str = "\
+Exit code:
+  0  an RNIC runs there; what is said of something that passed is worth knowing
+  1  no RNIC runs there, as something has failed
+  2  the arguments are wrong
+  3  an RNIC runs there, but slower than it could, or not with every peer";
+
 #[derive(Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct DoctorArgs {
     /// The network interface
     dev: String,
@@ -37,6 +47,10 @@ struct Facts {
     hardware: Hardware,
     /// What runs on the interface, or why that cannot be known.
     program: Result<Status, String>,
+    /// Other processes that use our program there.
+    users: Vec<User>,
+    /// File descriptors that opening it takes, if its queues can be served.
+    descriptors: Option<usize>,
     /// Whether the driver has zero copy at this MTU, or why that cannot be known.
     zero_copy: Result<bool, String>,
 }
@@ -45,8 +59,14 @@ impl Facts {
     fn of(dev: &str) -> anyhow::Result<Self> {
         let interface = net::interface_by_name(dev)?;
         let program = attach::status(interface.index);
+        let users = match &program {
+            Ok(Status::Ours { program_id, .. }) => attach::users(interface.index, *program_id),
+            _ => Vec::new(),
+        };
         Ok(Self {
             host: Host::read()?,
+            users,
+            descriptors: xwarp_driver::descriptors_needed(&interface).ok(),
             hardware: Hardware::of(&interface)?,
             program: program.map_err(|error| error.to_string()),
             zero_copy: xwarp_driver::try_zero_copy(&interface).map_err(|error| error.to_string()),

@@ -1,10 +1,12 @@
 //! Findings about interfaces that this machine has not.
 
+use xwarp_bpf::Counters;
 use xwarp_driver::attach::XdpMode;
 use xwarp_driver::net::{
     Channels, DriverRings, Interrupt, LinkLayer, Rss, Setting, XdpFeature, XdpFeatures,
 };
 
+use super::host::Limit;
 use super::*;
 
 /// An interface as it should be: one queue of a device with zero copy.
@@ -51,6 +53,8 @@ fn facts() -> Facts {
         },
         hardware,
         program: Ok(Status::NotAttached),
+        users: Vec::new(),
+        descriptors: Some(15),
         zero_copy: Ok(true),
     }
 }
@@ -159,6 +163,120 @@ fn process_without_capabilities_can_lock_little_memory() {
     assert_eq!(abouts, ["privileges", "memory"]);
 }
 
+/// The finding about one thing.
+fn about(facts: &Facts, thing: &str) -> Finding {
+    let all = checks::all(facts);
+    let found = all.into_iter().find(|finding| finding.about == thing);
+    found.expect("a finding")
+}
+
+#[test]
+fn capabilities_count_in_the_initial_user_namespace_only() {
+    let mut found = facts();
+    found.host.in_initial_user_namespace = false;
+    let all = complaints(&found);
+    let abouts: Vec<_> = all.iter().map(|finding| finding.about).collect();
+    assert_eq!(abouts, ["privileges", "memory"]);
+    assert!(all[0].says.contains("initial user namespace"), "{all:?}");
+}
+
+#[test]
+fn remedy_of_missing_capabilities_is_one_that_works() {
+    let mut found = facts();
+    found.host = Host::of_nobody("7.3.4");
+    let remedy = |found: &Facts| about(found, "privileges").remedy.expect("a command");
+    assert_eq!(remedy(&found), "sudo xwarp doctor eth0");
+    // Root has no more to gain from sudo.
+    found.host.is_root = true;
+    assert_eq!(
+        remedy(&found),
+        "docker run --cap-add NET_ADMIN --cap-add NET_RAW --cap-add BPF --cap-add SYS_ADMIN --cap-add IPC_LOCK --ulimit memlock=-1"
+    );
+}
+
+#[test]
+fn remedy_of_little_lockable_memory_depends_on_the_hard_limit() {
+    let mut found = facts();
+    found.host = Host::of_nobody("7.3.4");
+    for (most, remedy) in [
+        (8 << 20, "sudo prlimit --pid $$ --memlock=unlimited"),
+        (u64::MAX, "ulimit -S -l 81920"),
+    ] {
+        let now = 64 << 10;
+        found.host.lockable = Limit { now, most };
+        let memory = about(&found, "memory");
+        assert_eq!(memory.remedy.as_deref(), Some(remedy));
+        for words in [
+            "64 KiB may be locked",
+            "LimitMEMLOCK=infinity",
+            "--ulimit memlock=-1",
+        ] {
+            assert!(memory.says.contains(words), "{memory:?}");
+        }
+    }
+    found.host.lockable.now = u64::MAX;
+    assert_eq!(about(&found, "memory").says, "any memory may be locked");
+}
+
+#[test]
+fn limit_of_open_files_has_room_for_an_rnic() {
+    let mut found = facts();
+    for (most, remedy) in [
+        (4096, "ulimit -S -n 1024"),
+        (17, "sudo prlimit --pid $$ --nofile=1024"),
+    ] {
+        found.host.open_files = Limit { now: 17, most };
+        let remedy = remedy.to_owned();
+        assert_eq!(complaint(&found), (Verdict::Fail, "open files", remedy));
+    }
+    found.host.open_files.now = 18;
+    assert_eq!(complaints(&found), []);
+}
+
+#[test]
+fn empty_checksums_of_the_kernel_are_a_remark() {
+    let mut found = facts();
+    found.interface.kind = Some("veth".to_owned());
+    let offload = "tx-checksum-ip-generic".to_owned();
+    found.hardware.offloads.push(offload);
+    assert_eq!(complaints(&found), []);
+    let remark = about(&found, "checksums");
+    assert_eq!(remark.remedy.as_deref(), Some("ethtool -K eth0 tx off"));
+}
+
+#[test]
+fn processes_that_use_the_program_are_named() {
+    let mut found = facts();
+    let program = "rping".to_owned();
+    let process = 4242;
+    found.users.push(User { process, program });
+    for (held_by_link, says) in [
+        (
+            true,
+            "xwarp's, native, of rping (process 4242), which has the interface now",
+        ),
+        (
+            false,
+            "xwarp's, native, attached to stay; rping (process 4242) has the interface now",
+        ),
+    ] {
+        found.program = Ok(Status::Ours {
+            mode: XdpMode::Native,
+            program_id: 7,
+            counters: Counters::default(),
+            held_by_link,
+            asks_for_tags: false,
+        });
+        assert_eq!(about(&found, "program").says, says);
+    }
+}
+
+#[test]
+fn firewall_is_remarked_on() {
+    let firewall = about(&facts(), "firewall");
+    assert!(firewall.says.contains("do not hold"), "{firewall:?}");
+}
+
 #[test]
 fn control_group_with_too_little_memory_is_complained_of() {
     let mut found = facts();
@@ -172,11 +290,7 @@ fn control_group_with_too_little_memory_is_complained_of() {
 #[test]
 fn huge_pages_are_told_as_an_rnic_finds_them() {
     let mut found = facts();
-    let says = |found: &Facts| {
-        let all = checks::all(found);
-        let finding = all.iter().find(|finding| finding.about == "huge pages");
-        finding.expect("a finding").says.clone()
-    };
+    let says = |found: &Facts| about(found, "huge pages").says;
     assert!(says(&found).contains("vm.nr_hugepages=40"));
     found.host.makes_huge_pages = true;
     assert!(says(&found).contains("makes others"));

@@ -211,6 +211,7 @@ fn run_client(
 ) -> anyhow::Result<()> {
     let hello = args.hello(kind, args.verify)?;
     let device = host.interface(args.dev.as_deref(), args.port)?;
+    device::check_carrier(&device)?;
     let server = host.port(args.port, &device)?;
     let config = args.config(hello.region_bytes());
     args.nic.prepare(&device)?;

@@ -76,6 +76,7 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
     };
     args.check()?;
     let device = host.interface(args.dev.as_deref(), args.port)?;
+    device::check_carrier(&device)?;
     let server = host.port(args.port, &device)?;
     args.nic.prepare(&device)?;
     with_rnic(&device, &config, &interrupted, |rnic| {

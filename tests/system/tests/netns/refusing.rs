@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
 
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Mode, PERF_PORT, Running, Shape, output_of};
 use xwarp_test_kit::needs_root;
@@ -50,6 +51,19 @@ fn interface_that_cannot_serve_is_refused() {
         &format!("perf write-bw --dev {DEV}"),
         &["eth1 has no IP address", "ip addr add"],
     );
+}
+
+/// A client that would wait for the answer of a neighbour is told at once.
+#[test]
+fn link_whose_other_end_is_down_is_refused_at_once() {
+    needs_root!();
+    let hosts = Hosts::new();
+    hosts.b.ip(&format!("link set {DEV} down"));
+    for command in ["ping", "perf write-bw"] {
+        let client = hosts.a.xwarp(&format!("{command} 10.77.0.2"));
+        assert!(client.took < Duration::from_secs(2), "{:?}", client.took);
+        client.refused(&["eth1 has no carrier", "set its peer up"]);
+    }
 }
 
 #[test]

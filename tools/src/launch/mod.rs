@@ -1,0 +1,197 @@
+//! Launch of an unmodified RDMA program over xwarp's libibverbs and librdmacm: `xwarp run`.
+//!
+//! The program takes this process's place, so signals and the exit code are its own.
+
+mod elf;
+mod library;
+mod obstacle;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use xwarp_driver::net;
+
+use crate::guard;
+use crate::output::{FailedWith, complain};
+
+/// Names the interfaces to the library.
+const DEVICES: &str = "XWARP_DEV";
+/// Has the library print what the RNIC has counted, when it is closed, and what is left at the exit.
+const STATS: &str = "XWARP_STATS";
+/// Asks the library for the NIC's times in completions.
+const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
+/// Where the loader looks for libraries first.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+/// Exit codes of a program that could not be started, as shells, env(1) and timeout(1) have them.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTED: u8 = 126;
+
+/// What `--help` says of exit codes and of the environment.
+const AFTER_HELP: &str = "\
+Exit code: that of the program; 127 if it is not there, 126 if it cannot be executed, 1 if it was not tried.
+
+Environment:
+  XWARP_DEV  names the interfaces, where --dev does not
+  XWARP_LIB  names the folder of the library that `tools/dropin` has built, where it is not beside xwarp or in PREFIX/lib
+  XWARP_LOG  has the library log to standard error: error, warn, info, debug or trace";
+
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct RunArgs {
+    /// The network interface that is the program's RDMA device; several are separated by commas. Without it the
+    /// environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are up are devices, and the program chooses
+    #[arg(long)]
+    dev: Option<String>,
+    /// Switch offloads of the named interfaces off that leave frames unfinished, until the program ends, however it does
+    #[arg(long)]
+    fix_offloads: bool,
+    /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
+    #[arg(long)]
+    stats: bool,
+    /// Have completions of the later kind tell when the NIC received them (`ibv_wc_read_completion_ts`), where its driver tells that
+    #[arg(long)]
+    timestamps: bool,
+    /// Do not print which devices the program finds
+    #[arg(long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Returns only if the program could not be started.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let (program, arguments) = args.command.split_first().context("no program is named")?;
+    let library = library::folder()?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command.env(LIBRARY_PATH, path_with(&library)?);
+    let named = args.dev.clone().or_else(|| env::var(DEVICES).ok());
+    if let Some(named) = &named {
+        command.env(DEVICES, named);
+    }
+    let asked = [(args.stats, STATS), (args.timestamps, TIMESTAMPS)];
+    for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
+        command.env(variable, "1");
+    }
+    let devices = devices(named.as_deref())?;
+    if !args.quiet {
+        complain(format_args!("{devices}"));
+    }
+    if let Some(obstacle) = found_in_path(program).and_then(|file| obstacle::of(&file)) {
+        complain(format_args!("{obstacle}"));
+    }
+    if args.fix_offloads {
+        fix_offloads(named.as_deref())?;
+    }
+    Err(why_not_started(program, &command.exec()).into())
+}
+
+/// The program takes this process's place, so that the guards wait for its end.
+fn fix_offloads(named: Option<&str>) -> anyhow::Result<()> {
+    let named = named.context("--fix-offloads changes named interfaces: name them with --dev")?;
+    let change = guard::Change {
+        fix_offloads: true,
+        ..guard::Change::default()
+    };
+    names(named).try_for_each(|dev| guard::begin(dev, change))
+}
+
+/// The interfaces in a list.
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    let each = list.split(',').map(str::trim);
+    each.filter(|name| !name.is_empty())
+}
+
+/// The file that is executed for a program's name, as execvp(3) looks for it.
+fn found_in_path(program: &OsStr) -> Option<PathBuf> {
+    let named = Path::new(program);
+    if named.components().count() > 1 || named.is_absolute() {
+        return Some(named.to_owned());
+    }
+    let folders = env::var_os("PATH")?;
+    let mut files = env::split_paths(&folders).map(|folder| folder.join(named));
+    files.find(|file| {
+        let metadata = file.metadata();
+        metadata.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// Where the loader is to look: for the library first.
+fn path_with(library: &Path) -> anyhow::Result<OsString> {
+    let others = env::var_os(LIBRARY_PATH).unwrap_or_default();
+    let others = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
+    let all = [library.to_owned()].into_iter().chain(others);
+    env::join_paths(all).context("the library's path cannot be in LD_LIBRARY_PATH")
+}
+
+/// Which devices the program will find.
+fn devices(named: Option<&str>) -> anyhow::Result<String> {
+    let Some(named) = named else {
+        return Ok(format!(
+            "no device is named, and the program may choose among: {}",
+            usable()?.join(", ")
+        ));
+    };
+    let mut told = Vec::new();
+    for name in names(named) {
+        let interface = net::interface_by_name(name)?;
+        interface.check_frames()?;
+        if !interface.up {
+            bail!("{name} is down; set it up with `ip link set {name} up`");
+        }
+        let addresses: Vec<String> = interface.addresses.iter().map(IpAddr::to_string).collect();
+        if addresses.is_empty() {
+            bail!("{name} has no IP address; give it one with `ip addr add`");
+        }
+        told.push(format!("{name} ({})", addresses.join(", ")));
+    }
+    if told.is_empty() {
+        bail!("no device is named; name a network interface with --dev");
+    }
+    Ok(format!("RDMA device {}", told.join(", ")))
+}
+
+/// Interfaces that the library lists where none is named.
+fn usable() -> anyhow::Result<Vec<String>> {
+    let usable: Vec<String> = net::interfaces()?
+        .into_iter()
+        .filter(|it| it.up && it.check_frames().is_ok() && !it.addresses.is_empty())
+        .map(|it| it.name)
+        .collect();
+    if usable.is_empty() {
+        bail!("no interface is up and has an address; set one up, or name it with --dev");
+    }
+    Ok(usable)
+}
+
+fn why_not_started(program: &OsStr, error: &io::Error) -> FailedWith {
+    let name = program.display();
+    let is_there = found_in_path(program).is_some_and(|file| file.exists());
+    match error.kind() {
+        io::ErrorKind::NotFound if is_there => FailedWith {
+            code: NOT_EXECUTED,
+            text: format!("{name} cannot be executed: the interpreter that it names is not here"),
+        },
+        io::ErrorKind::NotFound => FailedWith {
+            code: NOT_FOUND,
+            text: format!("no program is named {name:?} here; install it, or give its path"),
+        },
+        io::ErrorKind::PermissionDenied => FailedWith {
+            code: NOT_EXECUTED,
+            text: format!("{name} may not be executed"),
+        },
+        _ => FailedWith {
+            code: NOT_EXECUTED,
+            text: format!("{name} cannot be started: {error}"),
+        },
+    }
+}
