@@ -104,6 +104,30 @@ fn first_queue_can_change() {
     }
 }
 
+/// The port's entry names the first flow only.
+#[test]
+fn first_queue_of_another_address_changes_alone() {
+    needs_root!();
+    let kernel = Kernel::empty();
+    let (flows, socket) = (&kernel.maps.flows, af_xdp_socket());
+    kernel.maps.sockets.set(5, socket.as_fd()).unwrap();
+    let (served, unserved) = ((DROP, Verdict::Unserved), (PASS, Verdict::NoSocket));
+    let second = IpAddr::from([10, 0, 0, 3]);
+    let frames = [frame(), frame_to(3, PORT)];
+    flows.insert(OURS, PORT, 5).unwrap();
+    for (change, expected) in [
+        ((second, 5), [served, served]),
+        ((second, 4), [served, unserved]),
+        ((OURS, 4), [unserved, unserved]),
+        ((second, 5), [unserved, served]),
+        ((OURS, 5), [served, served]),
+    ] {
+        flows.insert(change.0, PORT, change.1).unwrap();
+        let verdicts = frames.each_ref().map(|frame| kernel.run(frame));
+        assert_eq!(verdicts, expected, "{change:?}");
+    }
+}
+
 #[test]
 fn clear_forgets_every_flow() {
     needs_root!();

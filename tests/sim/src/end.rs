@@ -6,6 +6,7 @@ use xwarp::attr::TerminateOrigin;
 use xwarp::error::TermCode;
 use xwarp::event::AsyncEventKind;
 use xwarp::memory::RegionSpec;
+use xwarp::work::Sgl;
 use xwarp::{
     Access, CompletionQueue, MemoryRegion, QpConfig, QpState, QueuePair, RecvRequest,
     RemoteAddress, SendRequest, Sge, WrId,
@@ -22,8 +23,8 @@ pub struct SimEnd {
     recv_cq: CompletionQueue,
     /// What the queue pair sends from.
     sources: Vec<MemoryRegion>,
-    /// Receive buffers by the name of their work request.
-    buffers: HashMap<u64, MemoryRegion>,
+    /// Pieces of receive buffers by the name of their work request.
+    buffers: HashMap<u64, Vec<Target>>,
     host: Host,
 }
 
@@ -121,19 +122,29 @@ impl SimEnd {
         self.post(SendRequest::read(WrId(wr_id), sink, remote));
     }
 
-    /// Posts a receive buffer of `len` bytes.
+    /// Posts a receive buffer of `len` bytes, between guards.
     pub fn post_recv(&mut self, wr_id: u64, len: usize) {
-        let buffer = self.region(len, Access::LOCAL_WRITE);
-        let sge = buffer.local(0, u32::try_from(len).unwrap());
-        self.qp
-            .post_recv(RecvRequest::new(WrId(wr_id), sge))
-            .unwrap();
-        self.buffers.insert(wr_id, buffer);
+        let request = self.recv_request(wr_id, &[len]);
+        self.qp.post_recv(request).unwrap();
+    }
+
+    /// A receive buffer of pieces of these lengths, each between guards, for a queue that may be shared.
+    pub fn recv_request(&mut self, wr_id: u64, lens: &[usize]) -> RecvRequest {
+        let piece = |len: &usize| self.host.guarded(*len, Access::LOCAL_WRITE);
+        let pieces: Vec<Target> = lens.iter().map(piece).collect();
+        let list = pieces.iter().zip(lens).map(|(it, len)| it.local(0, *len));
+        let request = RecvRequest::new(WrId(wr_id), list.collect::<Sgl>());
+        self.buffers.insert(wr_id, pieces);
+        request
     }
 
     /// What a receive buffer holds.
+    ///
+    /// # Panics
+    /// If a guard was written.
     pub fn buffer(&self, wr_id: u64) -> Vec<u8> {
-        self.buffers[&wr_id].bytes().to_vec()
+        let pieces = self.buffers[&wr_id].iter();
+        pieces.flat_map(Target::to_vec).collect()
     }
 
     /// All completions of the send queue since this was asked last.

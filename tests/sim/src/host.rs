@@ -241,7 +241,12 @@ impl Host {
 
     /// Memory for the peer to write into and to read from, with guards around it that are inside the same region.
     pub fn target(&self, len: usize) -> Target {
-        Target::new(self, len, Access::all())
+        self.guarded(len, Access::all())
+    }
+
+    /// The same with any rights.
+    pub(crate) fn guarded(&self, len: usize, access: Access) -> Target {
+        Target::new(self, len, access)
     }
 
     /// A copy of all memory that was ever registered here.
@@ -281,7 +286,7 @@ impl Host {
     }
 }
 
-/// Memory for a peer, between guards.
+/// Memory for a peer or for its messages, between guards.
 pub struct Target {
     region: MemoryRegion,
     len: usize,

@@ -112,6 +112,36 @@ fn rights_that_are_taken_midway_stop_the_response() {
     assert_response_stopped(dut, TermCode::rdmap_protection(2));
 }
 
+/// A Read that waits behind another is checked again when its turn comes, also if its response is short.
+#[test]
+fn rights_that_are_taken_before_a_short_response_begins_stop_it() {
+    for len in [1, 100, 1400] {
+        let mut dut = dut();
+        let host = dut.end.host().clone();
+        let (first, short) = (filled(&host, Access::all()), filled(&host, Access::all()));
+        begin_response(&mut dut, first.stag(), 0);
+        let header = read_request(SINK, 0, len, short.stag(), 0);
+        let second = Untagged {
+            msn: 2,
+            ..Untagged::read_request()
+        };
+        dut.peer.send(&second.fpdu(&header));
+        dut.sim.run_for(Duration::from_micros(60));
+        let short = with_rights(&host, short, Access::LOCAL_READ);
+        dut.sim.run_until("the FIN", || dut.peer.saw_fin());
+        let answer = dut.answer();
+        assert_eq!(terminate(&answer).0, TermCode::rdmap_protection(2));
+        let segments = ulpdus(&answer);
+        let sent: usize = segments.iter().map(|it| it.len() - 14).sum();
+        let told = segments.last().unwrap().len() - 14;
+        assert_eq!(sent - told, MIB, "the first response, and no more");
+        dut.peer.close();
+        dut.sim.run_until_idle();
+        assert_eq!(dut.end.state(), QpState::Error);
+        drop(short);
+    }
+}
+
 #[test]
 fn source_that_goes_to_another_domain_midway_stops_the_response() {
     let mut dut = dut();

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::TermCode;
-use xwarp::{Access, CompletionStatus, Opcode, QpConfig};
+use xwarp::{Access, CompletionStatus, Opcode, QpConfig, SrqConfig};
 use xwarp_netsim::Seed;
-use xwarp_sim_tests::{Done, KIB, MIB, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, pattern};
 
 use crate::refused::{ACCESSES, Attempt, RefusedAccess, assert_refused, invalidation};
+use crate::work_queues::end_with_srq;
 
 const WRITE: Attempt = Attempt {
     len: 100,
@@ -181,6 +182,70 @@ fn send_longer_than_its_buffer_ends_the_stream_and_fails_the_receive() {
     let too_short = Done::failed(1, Opcode::Receive, CompletionStatus::BaseBounds);
     assert_eq!(b.receives(), [too_short, Done::flushed(2, Opcode::Receive)]);
     assert!(b.host().memory() == before);
+}
+
+/// Buffers of one or several pieces, for messages of one segment or several.
+const BUFFERS: [&[usize]; 6] = [
+    &[99],
+    &[50, 49],
+    &[0, 98, 0, 1],
+    &[33; 3],
+    &[3000],
+    &[1; 16],
+];
+
+/// Sends a message into a buffer of these pieces, behind one that fits, without markers in the stream or with them.
+fn send_into(pieces: &[usize], len: usize, markers: bool) -> (Sim, SimEnd, SimEnd) {
+    let mut sim = sim_of(MpaConfig::default().markers(markers));
+    let (mut a, mut b) = sim.connected_pair();
+    b.post_recv(1, 8);
+    let buffer = b.recv_request(2, pieces);
+    b.qp.post_recv(buffer).unwrap();
+    a.post_send(1, b"8 bytes!");
+    a.post_send(2, &pattern(len));
+    sim.run_until_idle();
+    (sim, a, b)
+}
+
+/// A buffer lies in a region that goes on around it. The list of pieces bounds the message, not the region.
+#[test]
+fn send_that_is_one_byte_too_long_leaves_the_region_around_its_buffer_alone() {
+    for (pieces, markers) in BUFFERS.into_iter().zip([false, true].into_iter().cycle()) {
+        let room = pieces.iter().sum();
+        let (_sim, _a, mut b) = send_into(pieces, room, markers);
+        let received = [Done::receive(1, 8), Done::receive(2, room)];
+        assert_eq!(b.receives(), received, "{pieces:?}");
+        assert!(b.buffer(2) == pattern(room), "{pieces:?}");
+
+        let (_sim, a, mut b) = send_into(pieces, room + 1, markers);
+        assert_refused("too long", &a, &b, TermCode::ddp_untagged(5));
+        let too_short = Done::failed(2, Opcode::Receive, CompletionStatus::BaseBounds);
+        assert_eq!(b.receives(), [Done::receive(1, 8), too_short], "{pieces:?}");
+        assert_eq!(b.buffer(2).len(), room);
+    }
+}
+
+/// The same with a shared receive queue.
+#[test]
+fn send_that_is_too_long_for_a_shared_buffer_leaves_the_region_around_it_alone() {
+    for pieces in BUFFERS {
+        let mut sim = sim();
+        let (host, config) = (sim.b(), QpConfig::default());
+        let mut srq = host.pd().create_srq(SrqConfig::default()).unwrap();
+        let (mut a, mut b) = (sim.a().end(&config), end_with_srq(&host, &config, &srq));
+        sim.connect(&mut a, &mut b);
+        let room = pieces.iter().sum();
+        for (name, len) in [(1, room), (2, room + 1)] {
+            let buffer = b.recv_request(name, pieces);
+            srq.post_recv(buffer).unwrap();
+            a.post_send(name, &pattern(len));
+        }
+        sim.run_until_idle();
+        let too_short = Done::failed(2, Opcode::Receive, CompletionStatus::BaseBounds);
+        assert_eq!(b.receives(), [Done::receive(1, room), too_short]);
+        assert!(b.buffer(1) == pattern(room), "{pieces:?}");
+        assert_eq!(b.buffer(2).len(), room);
+    }
 }
 
 #[test]

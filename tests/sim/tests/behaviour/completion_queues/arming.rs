@@ -7,7 +7,7 @@ use xwarp::attr::CqId;
 use xwarp::completion::Arm;
 use xwarp::error::HandlerError;
 use xwarp::event::HandlerId;
-use xwarp::work::{Payload, Sgl};
+use xwarp::work::{Operation, Payload, Sgl};
 use xwarp::{QpConfig, SendRequest, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Host, Sim, SimEnd};
@@ -135,6 +135,41 @@ fn solicited_is_told_of_messages_that_ask_for_it() {
     b.recv_cq().arm(Arm::Solicited).unwrap();
     let sends = [send(0), send(1), send(2).solicited(), send(3).solicited()];
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &sends), [0, 0, 1, 0]);
+}
+
+/// A peer may send several messages before this side looks: wherever the one is that asks for an event, it is told of.
+#[test]
+fn solicited_message_is_told_of_wherever_it_is_among_those_of_one_turn() {
+    for (solicited, apart) in (0..4).flat_map(|at| [(at, false), (at, true)]) {
+        let mut sim = sim();
+        let (mut a, mut b, calls) = pair(&mut sim);
+        (0..4).for_each(|i| b.post_recv(i, 1000));
+        b.recv_cq().arm(Arm::Solicited).unwrap();
+        // Messages of one segment are placed as a run; Immediate Data in between cuts it.
+        let request = |i: u64| match (i == solicited, apart && i == 1) {
+            (asks, true) => SendRequest::new(
+                WrId(i),
+                Operation::Immediate {
+                    data: [7; 8],
+                    solicited: asks,
+                },
+            ),
+            (true, false) => send(i).solicited(),
+            (false, false) => send(i),
+        };
+        let list: Vec<_> = (0..4).map(request).collect();
+        a.qp.post_send_list(list).unwrap();
+        sim.run_until_idle();
+        assert_eq!(calls.try_iter().count(), 1, "{solicited} {apart}");
+        assert!(b.recv_cq().wait_event(Duration::ZERO).unwrap());
+        let received = b.receives();
+        assert_eq!(received.len(), 4);
+        b.recv_cq().arm(Arm::Solicited).unwrap();
+        assert!(
+            !b.recv_cq().wait_event(Duration::ZERO).unwrap(),
+            "it is told once"
+        );
+    }
 }
 
 #[test]

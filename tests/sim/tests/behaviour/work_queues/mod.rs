@@ -20,7 +20,7 @@ fn sim() -> Sim {
 }
 
 /// An end whose buffers are posted to `srq`.
-fn end_with_srq(host: &Host, config: &QpConfig, srq: &SharedReceiveQueue) -> SimEnd {
+pub(crate) fn end_with_srq(host: &Host, config: &QpConfig, srq: &SharedReceiveQueue) -> SimEnd {
     let mut end = host.end(&QpConfig::default());
     let (send_cq, recv_cq) = end.cqs();
     let pd = end.host().pd();
