@@ -99,8 +99,6 @@ mod control;
 mod cq;
 mod data_path;
 mod diagnosis;
-#[cfg(doctest)]
-mod does_not_compile;
 mod engine_thread;
 pub mod error;
 pub mod event;
