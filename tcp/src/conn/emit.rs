@@ -194,6 +194,34 @@ impl Conn {
         self.append(Held::Ready(frame), n, now);
     }
 
+    /// Appends the first `n` bytes of the payload that lies in `frame`, and has what the peer's window has room for leave at once.
+    pub(crate) fn enqueue_cut(
+        &mut self,
+        frame: TxFrame,
+        n: usize,
+        device: &mut Device,
+        now: Instant,
+    ) {
+        if !self.state.get().may_send() {
+            return device.discard(frame);
+        }
+        self.pending.set_may_cut(false);
+        self.enqueue(frame, n, now);
+        self.cut_at_edge(device);
+    }
+
+    /// Lets what is to be written be cut at the end of the peer's window, if that has long had no room for all of it (RFC 9293
+    /// §3.8.6.2.1, the override timeout). False if nothing fits, or that was allowed before.
+    pub(super) fn let_cut(&mut self, now: Instant) -> bool {
+        let room = self.send.room();
+        let small = self.send.queue().is_empty() && room > 0 && self.pending.wanted() > room;
+        let cuts = small && !self.pending.may_cut() && self.clock.waits_long_for_window(now);
+        if cuts {
+            self.pending.set_may_cut(true);
+        }
+        cuts
+    }
+
     /// Appends bytes to be sent when the peer's window has room for them, however little it has now.
     pub(crate) fn enqueue_bytes(&mut self, bytes: &[u8], device: &mut Device, now: Instant) {
         let part = match self.send.largest_window() {
@@ -280,6 +308,7 @@ impl Conn {
             }
         }
         frame.set_len(self.head() + n);
+        self.pending.set_may_cut(false);
         let begin = self.send.end();
         let mut header = self.header(Self::DATA, begin, now);
         self.mark_new(&mut header);

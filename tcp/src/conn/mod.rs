@@ -311,11 +311,12 @@ impl Conn {
     }
 
     /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the EMSS. A window that is never
-    /// as large as the piece is filled when nothing else is on its way, or the connection would stand still.
+    /// or no more as large as the piece is filled when nothing else is on its way. The connection would stand still otherwise.
     pub(crate) fn can_write(&mut self, len: usize, now: Instant) -> bool {
         let queue = self.send.queue();
         let room = self.send.room();
-        let must_split = self.send.largest_window() < len && room > 0 && queue.is_empty();
+        let small = self.send.largest_window() < len || self.pending.may_cut();
+        let must_split = small && room > 0 && queue.is_empty();
         let allowed = self.state.get().may_send()
             && !self.pending.lacks_frame()
             && !queue.has_lost()

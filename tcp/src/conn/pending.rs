@@ -13,6 +13,8 @@ pub(super) struct Pending {
     lacks_frame: bool,
     /// The length of the write that was refused last; 0 after it became possible.
     wanted: usize,
+    /// What is written next may be cut at the end of the peer's window.
+    may_cut: bool,
 }
 
 impl Pending {
@@ -94,6 +96,15 @@ impl Pending {
     /// `len` bytes could not be written.
     pub(super) fn refuse(&mut self, len: usize) {
         self.wanted = len.max(1);
+    }
+
+    /// Says whether what is written next may be cut at the end of the peer's window.
+    pub(super) fn set_may_cut(&mut self, may_cut: bool) {
+        self.may_cut = may_cut;
+    }
+
+    pub(super) fn may_cut(&self) -> bool {
+        self.may_cut
     }
 
     /// What was refused has become possible.

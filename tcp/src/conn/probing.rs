@@ -62,6 +62,8 @@ impl Reason {
 pub(crate) struct Probing {
     reason: Option<Reason>,
     next: Option<Instant>,
+    /// Since when there is that reason.
+    since: Instant,
     sent: u32,
     /// Those since the last answer.
     unanswered: u32,
@@ -95,8 +97,17 @@ impl Probing {
         *self = Self {
             reason,
             next: reason.map(begin),
+            since: now,
             ..Self::default()
         };
+    }
+
+    /// For how long the peer's window has had no room.
+    pub(crate) fn without_room(&self, now: Instant) -> Duration {
+        match self.reason {
+            Some(Reason::Window { .. }) => now - self.since,
+            Some(Reason::Silence { .. }) | None => Duration::ZERO,
+        }
     }
 
     /// True if a probe is to be sent now; the first one says so. The next one has its time then.

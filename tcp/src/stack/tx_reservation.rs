@@ -130,7 +130,10 @@ impl TxReservation {
         let len = self.bytes().len();
         let (n, sum) = (n.min(len), sum.filter(|_| n <= len));
         match self.room {
-            Room::Segment { frame, .. } => conn.commit(frame, n, sum, device, now),
+            Room::Segment { frame, .. } if conn.has_window(n) => {
+                conn.commit(frame, n, sum, device, now);
+            }
+            Room::Segment { frame, .. } => conn.enqueue_cut(frame, n, device, now),
             Room::Pieces {
                 part,
                 frames,

@@ -56,6 +56,59 @@ write 1000
 ");
 }
 
+/// The override timeout of RFC 9293 §3.8.6.2.1. A window of 500 bytes was larger before, and may be again; after 0.1 s it is filled.
+#[test]
+fn piece_is_split_at_a_window_that_stays_smaller() {
+    run_after(
+        PLAIN,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
++10ms < . 1:1(0) ack 1001 win 400
+refuse 1000
++25ms > . 1000:1000(0) ack 1
+< . 1:1(0) ack 1001 win 400
++50ms > . 1000:1000(0) ack 1
+< . 1:1(0) ack 1001 win 400
++100ms event Writable
+write 1000
+> P. 1001:1401(400) ack 1
++10ms < . 1:1(0) ack 1401 win 400
++21250us > P. 1401:1801(400) ack 1
++21250us > P. 1401:1801(400) ack 1    # lost, and the same bytes again
+< . 1:1(0) ack 1801 win 65535
+> P. 1801:2001(200) ack 1
+< . 1:1(0) ack 2001 win 65535
+write 1000
+> P. 2001:3001(1000) ack 1
+< . 1:1(0) ack 3001 win 999
+refuse 1000
+",
+    );
+}
+
+/// It is not the window's end that the next piece is cut at.
+#[test]
+fn piece_is_whole_if_the_window_opens_before_it_is_written() {
+    run_after(
+        PLAIN,
+        "
+write 1000
+> P. 1:1001(1000) ack 1
++10ms < . 1:1(0) ack 1001 win 400
+refuse 1000
++25ms > . 1000:1000(0) ack 1
++50ms > . 1000:1000(0) ack 1
++100ms event Writable
+< . 1:1(0) ack 1001 win 1000
+write 1000
+> P. 1001:2001(1000) ack 1
+< . 1:1(0) ack 2001 win 400
+refuse 1000
+",
+    );
+}
+
 #[test]
 fn window_that_shrinks_stops_new_bytes() {
     run_after(
