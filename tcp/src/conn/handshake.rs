@@ -156,6 +156,12 @@ impl Conn {
         }
     }
 
+    /// True for a RST that is acceptable in SYN-SENT (RFC 9293 §3.10.7.3, second).
+    pub(crate) fn is_refused_by(&self, reset: &Segment) -> bool {
+        let acceptable = reset.ack.is_some_and(|ack| self.send.is_news(ack));
+        self.state.get() == State::SynSent && reset.is_reset() && acceptable
+    }
+
     /// True for an answer that is refused. Where both have opened, the peer has only this flow for its connection.
     fn is_unwanted(&mut self, segment: &Segment, stray: bool) -> bool {
         let answers = segment.ack.is_some() && self.state.get() == State::SynSent;

@@ -76,6 +76,11 @@ impl Addresses {
         }
     }
 
+    /// The RST in a frame for the interface whose checksum was left to a NIC.
+    pub(super) fn parse_unsummed_reset(&self, frame: &[u8]) -> Option<Segment> {
+        inbound::parse_unsummed_reset(frame, self.mac)
+    }
+
     /// Checks that a flow can be between these addresses. Nobody else is answered, not even with a RST (RFC 1122 §3.2.1.3,
     /// §4.2.3.10). The stack asks this once, before it makes a connection for the flow. `looped`: this host has sent the segment itself.
     pub(super) fn check(&self, flow: &Flow, looped: bool) -> Result<(), Discard> {

@@ -584,6 +584,33 @@ impl Connections {
         changed
     }
 
+    /// True for a RST that refuses a connection which we open.
+    pub(super) fn is_refusal(&mut self, reset: &Segment) -> bool {
+        let handle = self.table.find(&reset.flow);
+        let entry = handle.and_then(|handle| self.table.get(handle));
+        entry.is_some_and(|entry| entry.conn.is_refused_by(reset))
+    }
+
+    /// Wants the metrics of the route to a connection's peer.
+    pub(super) fn want_route(&mut self, handle: Handle) {
+        self.events.push_back(Event::RouteWanted(ConnId(handle)));
+    }
+
+    /// Gives a connection the metrics of the route to its peer, and has it answer a SYN that waits for them. The MSS that it offers, if it
+    /// has a peer.
+    pub(super) fn set_metrics(
+        &mut self,
+        conn: ConnId,
+        metrics: RouteMetrics,
+        now: Instant,
+    ) -> Option<usize> {
+        let entry = self.table.get_mut(conn.0)?;
+        entry.conn.set_metrics(metrics, now);
+        entry.conn.end_metrics_wait();
+        self.ready.add(conn.0, &mut entry.ready);
+        entry.conn.metrics().advmss
+    }
+
     /// Narrows the path of a connection whose segment in flight was too large; true if the MTU is news. `None` if there is nothing
     /// in flight that the message can mean.
     pub(super) fn narrow_path(&mut self, told: &PacketTooBig, now: Instant) -> Option<bool> {

@@ -30,13 +30,15 @@ use std::time::Duration;
 use xwarp_driver::net::Network;
 use xwarp_driver::{Doorbell, IoError, PacketIo, RxFrame};
 
-use crate::config::{Path, StackConfig};
+use crate::config::{Path, RouteMetrics, StackConfig};
 use crate::conn::Conn;
 use crate::counters::StackCounters;
 use crate::device::Device;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{CloseReason, ConnId, Event, ListenerId};
+use crate::handle_map::Handle;
 use crate::time::Instant;
+use crate::wire::discard::Discard;
 use crate::wire::ethernet::{self, LinkHeader};
 use crate::wire::flow::{Flow, endpoint};
 use crate::wire::icmp::PacketTooBig;
@@ -462,9 +464,25 @@ impl Stack {
     fn receive_any(&mut self, frame: RxFrame) {
         match self.addresses.parse(&frame) {
             Ok(segment) => self.dispatch(&segment, frame),
+            Err(Discard::PartialChecksum) => self.receive_unsummed(frame),
             Err(discard) => {
                 self.device.refuse(frame, discard);
             }
+        }
+    }
+
+    /// Takes a frame whose checksum was left to a NIC that it has not met, if it says that nobody listens where we connect to. It has to know
+    /// the number of our SYN. All other such frames are refused.
+    #[cold]
+    fn receive_unsummed(&mut self, frame: RxFrame) {
+        let reset = self.addresses.parse_unsummed_reset(&frame);
+        match reset {
+            Some(reset) if self.connections.is_refusal(&reset) => self.dispatch(&reset, frame),
+            Some(reset) if self.connections.hand_over(&reset, &frame) => {
+                self.device.counters_mut().handed_over += 1;
+                self.device.recycle(frame);
+            }
+            _ => self.device.refuse(frame, Discard::PartialChecksum),
         }
     }
 

@@ -109,6 +109,24 @@ pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> 
     parse_tcp(&packet, at)
 }
 
+/// The RST in a frame whose sender has left the checksum to a NIC, and which has met none, as the kernel's do by IPv6 on a veth. `None`
+/// if the frame is anything else. The checksum says no more than that addresses and length are right.
+pub(crate) fn parse_unsummed_reset(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
+    let framed = Framed::parse(frame)?;
+    admit(&framed, station).ok()?;
+    let packet = match framed.ethertype {
+        IPV4 => parse_ipv4(framed.payload),
+        IPV6 => parse_ipv6(framed.payload),
+        _ => return None,
+    };
+    let packet = packet.ok()?;
+    let at = framed.header_len() + packet.header;
+    let tcp = TcpPacket::new_checked(packet.payload).ok()?;
+    let sum = Sum::pseudo_header(packet.source, packet.destination, packet.payload.len());
+    let segment = read_tcp(&packet, &tcp, at).ok()?;
+    (sum.is_left_as(tcp.checksum()) && segment.is_reset()).then_some(segment)
+}
+
 /// Is the frame for us? The kernel takes no other in its IP (`PACKET_OTHERHOST`), and TCP is unicast (RFC 9293 §3.9.2.3).
 fn admit(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     if framed.is_for(station) && !framed.is_tagged() {
@@ -184,6 +202,12 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     if !sum.and(packet.payload).is_valid() {
         return Err(Discard::of_checksum(sum.is_left_as(tcp.checksum())));
     }
+    read_tcp(packet, &tcp, at)
+}
+
+/// The segment that `tcp` is, whose checksum has been looked at.
+fn read_tcp(packet: &Packet<'_>, tcp: &TcpPacket<&[u8]>, at: usize) -> Result<Segment, Discard> {
+    let (source, destination) = (packet.source, packet.destination);
     if tcp.src_port() == 0 || tcp.dst_port() == 0 {
         return Err(Discard::BadTcp);
     }
@@ -193,7 +217,7 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
             local: IpEndpoint::new(destination, tcp.dst_port()),
             remote: IpEndpoint::new(source, tcp.src_port()),
         },
-        control: control(&tcp)?,
+        control: control(tcp)?,
         seq: tcp.seq_number().into(),
         ack: tcp.ack().then(|| tcp.ack_number().into()),
         window: tcp.window_len(),

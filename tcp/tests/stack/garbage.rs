@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use smoltcp::wire::{IpAddress, TcpControl, TcpRepr};
 use xwarp_driver::net::Network;
+use xwarp_tcp::CloseReason;
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames::{self, segment};
@@ -50,7 +51,7 @@ fn other_frames_are_dropped_each_by_its_cause() {
     assert_eq!((counters.segments_in, counters.segments_out), (0, 0));
 }
 
-/// As the kernel's TCP leaves it to a device. On a virtual link nobody computes it, and what is unverified is never taken.
+/// As the kernel's TCP leaves it to a device. On a virtual link nobody computes it, and what is unverified is not taken.
 #[test]
 fn checksum_that_was_left_to_a_device_is_told_from_a_wrong_one() {
     let mut net = Net::new();
@@ -59,13 +60,7 @@ fn checksum_that_was_left_to_a_device_is_told_from_a_wrong_one() {
             payload: &pattern_of(1, len),
             ..segment(TcpControl::None, 1, Some(1))
         });
-        let tcp = u16::try_from(20 + len).expect("it fits").to_be_bytes();
-        let words = [&frame[26..34], &[0, 6], &tcp].concat();
-        let sum: u32 = (words.chunks(2))
-            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-            .sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        frame[50..52].copy_from_slice(&folded.to_be_bytes()[2..]);
+        frames::leave_checksum(&mut frame);
         frame
     };
     net.b.wire.deliver(left(100));
@@ -330,4 +325,64 @@ proptest! {
         }
         net.b.step(net.now);
     }
+}
+
+/// The kernel answers a SYN to a port where nobody listens like that by IPv6, on a virtual link.
+#[test]
+fn refusal_counts_though_its_checksum_was_left_to_a_device() {
+    for ipv6 in [false, true] {
+        let mut net = Net::new();
+        let path = Net::path(ipv6, 40_000);
+        let a = net.a.stack.connect(path, net.now).unwrap();
+        net.a.step(net.now);
+        let iss = frames::read(&net.a.sent()[0]).seq;
+        let mut tell = |control, ack| {
+            let [from, to] = [path.remote, path.local].map(|end| end.ip().into());
+            let tcp = TcpRepr {
+                src_port: 4791,
+                dst_port: 40_000,
+                ..segment(control, 0, ack)
+            };
+            let mut frame = frames::write_between(from, to, &tcp);
+            frame[..12].rotate_left(6);
+            frames::leave_checksum(&mut frame);
+            net.a.wire.deliver(frame);
+            net.a.step(net.now);
+            net.a.close_reasons(a)
+        };
+        let known = Some(iss.wrapping_add(1));
+        for (control, ack) in [
+            (TcpControl::Rst, None),
+            (TcpControl::Rst, Some(iss)),
+            (TcpControl::Rst, Some(iss.wrapping_add(2))),
+            (TcpControl::Syn, known),
+            (TcpControl::None, known),
+        ] {
+            assert_eq!(tell(control, ack), [], "{control:?} {ack:?}");
+        }
+        assert_eq!(tell(TcpControl::Rst, known), [CloseReason::Refused]);
+        let counters = net.a.stack.counters();
+        assert_eq!(
+            (counters.drop_partial_checksum, counters.segments_out),
+            (5, 1)
+        );
+    }
+}
+
+/// A connection that is made is ended by nothing that is unverified.
+#[test]
+fn reset_of_a_connection_counts_only_with_a_checksum() {
+    let mut net = Net::new();
+    let (_, b) = net.connect(false);
+    let last = frames::read(&net.carried.last().unwrap().1);
+    let mut frame = frames::write(&segment(TcpControl::Rst, last.seq, Some(last.ack_number)));
+    let whole = frame.clone();
+    frames::leave_checksum(&mut frame);
+    net.b.wire.deliver(frame);
+    net.settle();
+    assert_eq!(net.b.stack.counters().drop_partial_checksum, 1);
+    assert!(net.b.stack.is_open(b));
+    net.b.wire.deliver(whole);
+    net.settle();
+    assert!(!net.b.stack.is_open(b));
 }
