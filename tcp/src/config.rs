@@ -90,6 +90,17 @@ pub struct Path {
     pub remote: SocketAddr,
     /// Ethernet address of the peer, or of the router towards it.
     pub next_hop: [u8; 6],
+    /// Metrics of the route.
+    pub metrics: RouteMetrics,
+}
+
+/// Metrics of the host's route to a peer. None, the default: those of the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteMetrics {
+    /// Bytes of the largest IP packet. The interface's MTU holds, too.
+    pub mtu: Option<usize>,
+    /// Bytes of payload that a segment of the peer is to have at most, without options (`advmss`).
+    pub advmss: Option<usize>,
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub enum Event {
         /// The peer.
         remote: SocketAddr,
     },
+    /// A peer's SYN has come to a listener, and awaits the metrics of the route to the peer: see
+    /// [`Stack::set_metrics`](crate::Stack::set_metrics). Comes only where [they are awaited](crate::Stack::await_metrics).
+    RouteWanted(ConnId),
     /// A connection of ours is established.
     Connected(ConnId),
     /// An answer to our SYN has come to another stack of the interface, and was refused, as
@@ -55,6 +58,7 @@ impl Event {
         match *self {
             Self::Incoming { conn, .. }
             | Self::Closed { conn, .. }
+            | Self::RouteWanted(conn)
             | Self::Connected(conn)
             | Self::Stray(conn)
             | Self::Readable(conn)

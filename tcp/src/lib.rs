@@ -34,7 +34,7 @@ mod time;
 mod windowed_max;
 mod wire;
 
-pub use config::{Path, StackConfig};
+pub use config::{Path, RouteMetrics, StackConfig};
 pub use congestion::CongestionControl;
 pub use conn::{Conn, ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
 pub use counters::StackCounters;

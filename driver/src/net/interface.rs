@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NlaBuffer, Parseable, ParseableParametrized};
+use netlink_packet_core::{DecodeError, NlaBuffer, NlasIterator, Parseable, ParseableParametrized};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
 };
@@ -32,6 +32,10 @@ const TAKEN: [u16; 6] = [
     libc::IFLA_NUM_RX_QUEUES,
     libc::IFLA_XDP,
 ];
+
+/// Attributes of IPv6 within `IFLA_AF_SPEC` (`linux/if_link.h`): IPv6, its settings.
+const AF_INET6: u16 = 10;
+const IFLA_INET6_CONF: u16 = 2;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -206,6 +210,35 @@ pub fn interface_with_address(addr: IpAddr) -> Result<Option<Interface>, Interfa
 /// The name of interface `index`, if there is one.
 pub(super) fn interface_name(index: u32) -> Result<Option<String>, NetlinkError> {
     Ok(interface_now(index)?.map(|interface| interface.name))
+}
+
+/// IPv6's own MTU of interface `index`, in bytes: what routers advertise (RFC 4861 §4.6.4), or an administrator sets. `None` without IPv6.
+pub(super) fn ipv6_mtu(index: u32) -> Result<Option<u32>, NetlinkError> {
+    let mut question = interface_question();
+    question.header.index = index;
+    let answer = Netlink::open()?.get(RouteNetlinkMessage::GetLink(question))?;
+    Ok(ipv6_mtu_in(&answer.payload))
+}
+
+/// The attributes are taken apart by hand: each kernel has more of IPv6's settings than the parser knows, which it warns of.
+fn ipv6_mtu_in(payload: &[u8]) -> Option<u32> {
+    const PLACE: usize = 2 * size_of::<u32>(); // DEVCONF_MTU6
+    let buffer = LinkMessageBuffer::new_checked(payload).ok()?;
+    let of_families = find(buffer.attributes(), libc::IFLA_AF_SPEC)?;
+    let of_ipv6 = find(NlasIterator::new(of_families.as_slice()), AF_INET6)?;
+    let settings = find(NlasIterator::new(of_ipv6.as_slice()), IFLA_INET6_CONF)?;
+    let mtu = settings.get(PLACE..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*mtu)).filter(|&mtu| mtu > 0)
+}
+
+/// The value of the attribute `kind`.
+fn find<'a>(
+    attributes: impl IntoIterator<Item = Result<NlaBuffer<&'a [u8]>, DecodeError>>,
+    kind: u16,
+) -> Option<Vec<u8>> {
+    let mut readable = attributes.into_iter().map_while(Result::ok);
+    let found = readable.find(|attribute| attribute.kind() == kind)?;
+    Some(found.value().to_vec())
 }
 
 /// Statistics are left out: they are of no use here, and the larger part of an answer.
@@ -392,6 +425,7 @@ mod tests {
         log::set_max_level(log::LevelFilter::Warn);
         let interface = parse_interface(&message).unwrap();
         assert_eq!((interface.index, &*interface.name), (7, "eth1"));
+        assert_eq!(ipv6_mtu_in(&message), None, "no MTU is 0");
         assert_eq!(WARNINGS.load(Ordering::Relaxed), 0);
     }
 }

@@ -10,7 +10,7 @@ use netlink_packet_route::route::{
 };
 use nix::errno::Errno;
 
-use super::interface::{InterfaceError, interface_with_address};
+use super::interface::{InterfaceError, interface_with_address, ipv6_mtu};
 use super::netlink::{Netlink, NetlinkError, readable_attributes};
 use super::{family_of, is_link_local};
 
@@ -30,8 +30,11 @@ pub struct Route {
     pub source: IpAddr,
     /// Whom to hand the packet to: a gateway, or the host itself.
     pub next_hop: IpAddr,
-    /// The largest IP packet on this route, in bytes, where the route says one: the interface's MTU holds too.
+    /// MTU of the route, in bytes of an IP packet, if it has one. A path MTU that the kernel has learnt is in it, and IPv6's own MTU of the
+    /// interface. The interface's MTU holds, too.
     pub mtu: Option<u32>,
+    /// The MSS that the route has hosts offer (`advmss`), in bytes, if it has one.
+    pub advmss: Option<u32>,
 }
 
 /// Why a host cannot be reached.
@@ -229,6 +232,16 @@ fn required_link(remote: IpAddr, from: Option<IpAddr>) -> Result<Option<u32>, Ro
     }
 }
 
+impl Route {
+    /// A route of IPv6 without an MTU has that of IPv6 on its interface.
+    fn with_mtu_of_ipv6(mut self) -> Result<Self, RouteError> {
+        if self.source.is_ipv6() && self.mtu.is_none() {
+            self.mtu = ipv6_mtu(self.interface_index)?;
+        }
+        Ok(self)
+    }
+}
+
 /// What the kernel found.
 struct Found {
     kind: RouteType,
@@ -236,6 +249,7 @@ struct Found {
     source: Option<IpAddr>,
     gateway: Option<IpAddr>,
     mtu: Option<u32>,
+    advmss: Option<u32>,
     encapsulated: bool,
 }
 
@@ -248,6 +262,7 @@ impl Found {
                 .ok_or(RouteError::NoSource { remote })?,
             next_hop: self.gateway.unwrap_or(remote),
             mtu: self.mtu,
+            advmss: self.advmss,
         })
     }
 
@@ -259,9 +274,20 @@ impl Found {
             // An IPv4 route by an IPv6 gateway (RFC 8950).
             RouteAttribute::Via(RouteVia::Inet(addr)) => self.gateway = Some(addr.into()),
             RouteAttribute::Via(RouteVia::Inet6(addr)) => self.gateway = Some(addr.into()),
-            RouteAttribute::Metrics(metrics) => self.mtu = mtu_of(&metrics),
+            RouteAttribute::Metrics(metrics) => self.take_metrics(&metrics),
             RouteAttribute::EncapType(_) => self.encapsulated = true,
             _ => {}
+        }
+    }
+
+    /// Zero stands for none.
+    fn take_metrics(&mut self, metrics: &[RouteMetric]) {
+        for metric in metrics {
+            match *metric {
+                RouteMetric::Mtu(mtu) if mtu > 0 => self.mtu = Some(mtu),
+                RouteMetric::Advmss(advmss) if advmss > 0 => self.advmss = Some(advmss),
+                _ => {}
+            }
         }
     }
 }
@@ -293,7 +319,7 @@ impl Question {
             return Err(RouteError::Encapsulated { remote });
         }
         match found.kind {
-            RouteType::Unicast => found.into_route(remote, self.source),
+            RouteType::Unicast => found.into_route(remote, self.source)?.with_mtu_of_ipv6(),
             RouteType::Local | RouteType::Anycast => Err(RouteError::ThisHost { remote }),
             RouteType::Broadcast => Err(RouteError::Broadcast { remote }),
             RouteType::Multicast => Err(RouteError::Multicast { remote }),
@@ -369,6 +395,7 @@ fn parse(payload: &[u8]) -> Option<Found> {
         source: None,
         gateway: None,
         mtu: None,
+        advmss: None,
         encapsulated: false,
     };
     // How an encapsulation is set up does not matter here, only that there is one.
@@ -386,11 +413,4 @@ fn ip_of(addr: &RouteAddress) -> Option<IpAddr> {
         RouteAddress::Inet6(v6) => Some((*v6).into()),
         _ => None,
     }
-}
-
-fn mtu_of(metrics: &[RouteMetric]) -> Option<u32> {
-    metrics.iter().find_map(|metric| match metric {
-        RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
-        _ => None,
-    })
 }

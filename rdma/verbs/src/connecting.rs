@@ -51,7 +51,7 @@ impl Connecting {
         let port = control.open_port(source, wanted.remote, engine)?;
         let local = port.local();
         let port_number = Arc::new(AtomicU16::new(local.port()));
-        let next_hop = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
+        let way = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
         // A second try, by MPA revision 1, has its port at hand.
         let may_retry = Initiator::new(wanted.params).retry().is_some();
         let spare = may_retry.then(|| control.open_port(source, wanted.remote, engine));
@@ -61,19 +61,19 @@ impl Connecting {
             shown_port: Arc::clone(&port_number),
             spare: spare.transpose()?,
             remote: wanted.remote,
+            metrics: way.metrics,
             params: wanted.params,
             private_data: wanted.private_data,
             timeout: wanted.timeout,
             outcome: Arc::clone(&outcome),
         };
-        control.call_on(engine, move |engine| engine.connect(order, next_hop))?;
-        let attempt = Attempt::new(outcome, control);
+        control.call_on(engine, move |engine| engine.connect(order, way.next_hop))?;
         Ok(Self {
             qp,
             engine,
             address: local.ip(),
             port: port_number,
-            attempt,
+            attempt: Attempt::new(outcome, control),
         })
     }
 

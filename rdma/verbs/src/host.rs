@@ -15,7 +15,8 @@ use xwarp_driver::{NicInfo, StateBoard, Steering};
 use xwarp_rnic::model::Host;
 use xwarp_rnic::model::HostError;
 use xwarp_rnic::model::LocalPort;
-use xwarp_rnic::model::{NextHop, NextHopSearch};
+use xwarp_rnic::model::{NextHop, NextHopSearch, PresentWay, Way};
+use xwarp_tcp::RouteMetrics;
 
 /// Ports that are tried for each queue: none of them leads to a wanted one by chance once in 2980 times.
 const TRIES: usize = 8;
@@ -95,16 +96,19 @@ impl Host for KernelHost {
         local: SocketAddr,
         remote: SocketAddr,
         timeout: Duration,
-    ) -> Result<NextHop, HostError> {
+    ) -> Result<Way, HostError> {
         if local.ip() == remote.ip() {
-            return Ok(NextHop::ThisHost);
+            return Ok(NextHop::ThisHost.into());
         }
-        let hop = self.route(Some(local), remote)?.next_hop;
+        let route = self.route(Some(local), remote)?;
+        let hop = route.next_hop;
         let resolution = net::resolve_neighbour(self.info.index, local.ip(), hop, timeout)?;
-        Ok(match resolution {
+        let next_hop = match resolution {
             Resolution::Known(mac) => NextHop::Known(mac.0),
             Resolution::Searching(search) => NextHop::Searching(Box::new(KernelSearch(search))),
-        })
+        };
+        let metrics = metrics_of(&route);
+        Ok(Way { next_hop, metrics })
     }
 
     fn present_hop(
@@ -112,10 +116,18 @@ impl Host for KernelHost {
         local: SocketAddr,
         remote: SocketAddr,
         silent: bool,
-    ) -> Result<Option<[u8; 6]>, HostError> {
-        let hop = self.route(Some(local), remote)?.next_hop;
+    ) -> Result<PresentWay, HostError> {
+        let route = self.route(Some(local), remote)?;
+        let hop = route.next_hop;
         let mac = net::present_neighbour(self.info.index, local.ip(), hop, silent)?;
-        Ok(mac.map(|mac| mac.0))
+        Ok(PresentWay {
+            next_hop: mac.map(|mac| mac.0),
+            metrics: metrics_of(&route),
+        })
+    }
+
+    fn metrics(&self, local: SocketAddr, remote: SocketAddr) -> Result<RouteMetrics, HostError> {
+        Ok(metrics_of(&self.route(Some(local), remote)?))
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {
@@ -152,6 +164,15 @@ impl Host for KernelHost {
 
     fn board(&self) -> Option<Arc<StateBoard>> {
         Some(Arc::clone(&self.board))
+    }
+}
+
+/// What the kernel's route says of segments.
+fn metrics_of(route: &Route) -> RouteMetrics {
+    let bytes = |metric: u32| usize::try_from(metric).unwrap_or(usize::MAX);
+    RouteMetrics {
+        mtu: route.mtu.map(bytes),
+        advmss: route.advmss.map(bytes),
     }
 }
 
@@ -260,13 +281,13 @@ impl Host for FixedHost {
         local: SocketAddr,
         remote: SocketAddr,
         _: Duration,
-    ) -> Result<NextHop, HostError> {
+    ) -> Result<Way, HostError> {
         if local.ip() == remote.ip() {
-            return Ok(NextHop::ThisHost);
+            return Ok(NextHop::ThisHost.into());
         }
         let known = self.neighbours.get(remote.ip());
         let mac = known.ok_or(HostError::Unknown(remote.ip()))?;
-        Ok(NextHop::Known(mac))
+        Ok(NextHop::Known(mac).into())
     }
 
     fn present_hop(
@@ -274,8 +295,11 @@ impl Host for FixedHost {
         _: SocketAddr,
         remote: SocketAddr,
         _: bool,
-    ) -> Result<Option<[u8; 6]>, HostError> {
-        Ok(self.neighbours.get(remote.ip()))
+    ) -> Result<PresentWay, HostError> {
+        Ok(PresentWay {
+            next_hop: self.neighbours.get(remote.ip()),
+            metrics: RouteMetrics::default(),
+        })
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

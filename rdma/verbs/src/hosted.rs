@@ -110,7 +110,8 @@ impl HostedEngine {
     }
 }
 
-/// Asks the host for the ports that listeners want at addresses which have come back, and for next hops that are in doubt.
+/// Asks the host for the ports that listeners want at addresses which have come back. Asks it for next hops that are in doubt, too,
+/// and for metrics of routes to peers whose SYN has come.
 fn ask_host(engine: &mut Engine) {
     let Some(host) = engine.host() else {
         return;
@@ -131,6 +132,10 @@ fn ask_host(engine: &mut Engine) {
                 let (local, remote) = (path.local(), path.remote());
                 let answer = host.present_hop(local, remote, path.is_silent());
                 engine.give_path(&path, answer);
+            }
+            HostQuestion::Metrics(path) => {
+                let answer = host.metrics(path.local(), path.remote());
+                engine.give_metrics(&path, answer);
             }
         }
     }

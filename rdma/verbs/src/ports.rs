@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use xwarp_driver::StateBoard;
 use xwarp_driver::net::{InterfaceMonitor, PortError};
-use xwarp_rnic::model::{Host, HostError, LocalPort, NextHop};
+use xwarp_rnic::model::{Host, HostError, LocalPort, PresentWay, Way};
+use xwarp_tcp::RouteMetrics;
 
 /// Address and port.
 type Place = (IpAddr, u16);
@@ -122,7 +123,7 @@ impl Host for Ports {
         local: SocketAddr,
         remote: SocketAddr,
         timeout: Duration,
-    ) -> Result<NextHop, HostError> {
+    ) -> Result<Way, HostError> {
         self.host()?.next_hop(local, remote, timeout)
     }
 
@@ -131,8 +132,12 @@ impl Host for Ports {
         local: SocketAddr,
         remote: SocketAddr,
         silent: bool,
-    ) -> Result<Option<[u8; 6]>, HostError> {
+    ) -> Result<PresentWay, HostError> {
         self.host()?.present_hop(local, remote, silent)
+    }
+
+    fn metrics(&self, local: SocketAddr, remote: SocketAddr) -> Result<RouteMetrics, HostError> {
+        self.host()?.metrics(local, remote)
     }
 
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError> {

@@ -9,5 +9,5 @@ pub use xwarp_driver::{
     BoardError, Doorbell, Icmp, IoError, MemoryIo, PacketIo, QueueLevels, RegionPool, RxFrame,
     SentFrame, StateBoard, TxFrame, Wire,
 };
-pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch};
+pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch, PresentWay, Way};
 pub use xwarp_tcp::{Instant, StackConfig};

@@ -267,15 +267,16 @@ impl ConnectingStream {
         let signal = control.signal().map_err(no_descriptor)?;
         let engine = control.engine_for_stream();
         let port = control.open_port(source, remote, engine)?;
-        let next_hop = control.host().next_hop(port.local(), remote, timeout)?;
+        let way = control.host().next_hop(port.local(), remote, timeout)?;
         let order = StreamOrder {
             port,
             remote,
+            metrics: way.metrics,
             watcher: Arc::clone(&signal),
             outcome: Arc::clone(&outcome),
         };
         control.call_on(engine, move |engine| {
-            engine.connect_stream(order, next_hop);
+            engine.connect_stream(order, way.next_hop);
         })?;
         Ok(Self {
             attempt: Attempt::new(outcome, control),

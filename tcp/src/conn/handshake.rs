@@ -39,6 +39,18 @@ impl Conn {
         self.agree(syn, syn.ecn.ece && syn.ecn.cwr, 0, now);
     }
 
+    /// Has the answer to the peer's SYN wait for the metrics of the route.
+    pub(crate) fn await_metrics(&mut self) {
+        self.pending.withhold_syn();
+    }
+
+    /// Answers the peer's SYN if that awaits the metrics of the route, which are known now.
+    pub(crate) fn end_metrics_wait(&mut self) {
+        if self.state.get() == State::SynReceived && !self.send.has_begun() {
+            self.pending.demand_syn();
+        }
+    }
+
     /// Answers the SYN that has just opened this connection, which will be forgotten; false if there is no frame for it. A cookie has
     /// no room for what was agreed upon of ECN.
     pub(crate) fn answer_without_memory(&mut self, device: &mut Device, now: Instant) -> bool {

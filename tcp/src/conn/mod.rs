@@ -37,7 +37,7 @@ use xwarp_driver::{BURST, TxFrame};
 
 pub(crate) use state::State;
 
-use crate::config::StackConfig;
+use crate::config::{RouteMetrics, StackConfig};
 use crate::device::Device;
 use crate::time::Instant;
 use crate::wire::ethernet::LinkHeader;
@@ -227,6 +227,31 @@ impl Conn {
             }
         }
         self.arm_retransmission(now);
+    }
+
+    /// Takes the metrics of the host's route. They narrow the path, and lower the MSS that a SYN to come offers.
+    pub(crate) fn set_metrics(&mut self, metrics: RouteMetrics, now: Instant) {
+        let RouteMetrics { mtu, advmss } = metrics;
+        let of_mtu = mtu.map(|mtu| self.flow().payload_of(mtu).max(self.flow().least_advmss()));
+        if let Some(mss) = advmss.or(of_mtu) {
+            self.negotiation.lower_mss(mss);
+        }
+        if let Some(mtu) = mtu {
+            self.set_path_mtu(mtu, now);
+        }
+    }
+
+    /// Has a SYN to come offer an MSS of `mss` bytes at most.
+    pub(crate) fn lower_mss(&mut self, mss: usize) {
+        self.negotiation.lower_mss(mss);
+    }
+
+    /// The metrics that it has had so far, for one that takes its place.
+    pub(crate) fn metrics(&self) -> RouteMetrics {
+        RouteMetrics {
+            mtu: Some(self.path_mtu()),
+            advmss: Some(self.negotiation.offered().mss),
+        }
     }
 
     /// Frames come from this Ethernet address from now on.

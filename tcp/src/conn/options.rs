@@ -10,7 +10,7 @@ use crate::wire::outbound::{OutOptions, TIMESTAMP_LEN};
 /// The peer's MSS if it names none (RFC 9293 §3.7.1), for IPv4 and IPv6.
 const DEFAULT_MSS: (usize, usize) = (536, 1220);
 /// The least MSS that is believed: a smaller one would make every segment header for the most part.
-const MIN_MSS: usize = 48;
+pub(super) const MIN_MSS: usize = 48;
 /// The largest shift count (RFC 7323 §2.3).
 const MAX_SHIFT: u8 = 14;
 
@@ -48,6 +48,11 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
+    /// Has our SYN offer an MSS of `mss` bytes at most.
+    pub(super) fn lower_mss(&mut self, mss: usize) {
+        self.offered.mss = self.offered.mss.min(mss.max(MIN_MSS));
+    }
+
     /// Before the peer's SYN is known.
     pub(super) fn new(offered: Offered) -> Self {
         Self {

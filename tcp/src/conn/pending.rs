@@ -35,6 +35,11 @@ impl Pending {
         self.syn = true;
     }
 
+    /// The SYN waits until it is demanded again.
+    pub(super) fn withhold_syn(&mut self) {
+        self.syn = false;
+    }
+
     pub(super) fn sent_syn(&mut self) {
         self.syn = false;
     }

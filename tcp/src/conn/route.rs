@@ -1,6 +1,6 @@
 //! Route: a connection's addresses, its Ethernet header, the path's MTU, and the segment size that follows (EMSS, RFC 1122 §4.2.2.6).
 
-use super::options::Negotiated;
+use super::options::{MIN_MSS, Negotiated};
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::flow::Flow;
 use crate::wire::template::HeaderTemplate;
@@ -60,7 +60,8 @@ impl Route {
         self.mtu
     }
 
-    /// Bytes of payload per segment: what the path's MTU and the peer's MSS allow beside the options. At least 1.
+    /// Bytes of payload per segment: what the path's MTU and the peer's MSS allow beside the options. An MSS below 48 bytes is not
+    /// believed in, and options take 12 of them.
     pub(super) fn emss(&self) -> usize {
         self.emss
     }
@@ -87,7 +88,7 @@ impl Route {
 
     fn settle(&mut self) {
         let flow = self.headers.flow();
-        let most = flow.payload_of(self.mtu).min(self.peer_mss);
+        let most = flow.payload_of(self.mtu).max(MIN_MSS).min(self.peer_mss);
         self.emss = most.saturating_sub(self.option_len).max(1);
         self.head = self.headers.header_len(self.option_len);
     }

@@ -28,7 +28,7 @@ impl Stack {
         };
         let before = *old.flow();
         let left = old.expiry().map_or(Duration::ZERO, |expiry| expiry - now);
-        let link = old.link().clone();
+        let (link, metrics) = (old.link().clone(), old.metrics());
         let same_family = local.is_ipv4() == old.local_addr().is_ipv4();
         let Some(local) = endpoint(local).filter(|_| same_family) else {
             return false;
@@ -38,6 +38,7 @@ impl Stack {
             return false;
         }
         let mut anew = self.open(flow, link);
+        anew.set_metrics(metrics, self.now);
         anew.set_connect_timeout(left);
         anew.open(self.now);
         self.connections.replace(conn, anew, &mut self.device);

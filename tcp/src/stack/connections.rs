@@ -13,6 +13,7 @@ use super::listeners::Listeners;
 use super::siblings::Sibling;
 use super::table::{Entry, Table};
 use super::timers::Timers;
+use crate::config::RouteMetrics;
 use crate::conn::{Conn, State};
 use crate::device::Device;
 use crate::error::ListenError;
@@ -195,6 +196,7 @@ impl Connections {
             }
             Event::Closed { conn, .. } => self.orphan(conn.0, device),
             Event::Connected(_)
+            | Event::RouteWanted(_)
             | Event::Stray(_)
             | Event::Writable(_)
             | Event::Doubtful(_)

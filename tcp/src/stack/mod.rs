@@ -82,6 +82,8 @@ pub struct Stack {
     reservation: Option<TxReservation>,
     /// Where bytes of several frames are joined to be read in one slice.
     joined: Vec<u8>,
+    /// A peer's SYN is answered once the metrics of the route to the peer are known.
+    awaits_metrics: bool,
 }
 
 impl Stack {
@@ -129,6 +131,7 @@ impl Stack {
             frames: Vec::new(),
             reservation: None,
             joined: Vec::new(),
+            awaits_metrics: false,
         }
     }
 
@@ -177,6 +180,20 @@ impl Stack {
         let changed = self.connections.set_next_hop(conn, mac, self.now);
         self.device.counters_mut().rerouted += u64::from(changed);
         changed
+    }
+
+    /// Has [`Event::RouteWanted`] follow each SYN to a listener from now on. The SYN is answered after [`set_metrics`](Self::set_metrics).
+    pub fn await_metrics(&mut self) {
+        self.awaits_metrics = true;
+    }
+
+    /// The host's route to the peer of a connection has these metrics now. Only what is smaller than before matters. Answers the peer's SYN
+    /// if that waits for them.
+    pub fn set_metrics(&mut self, conn: ConnId, metrics: RouteMetrics, now: Instant) {
+        self.advance(now);
+        if let Some(mss) = self.connections.set_metrics(conn, metrics, self.now) {
+            self.opener.note_mss(mss);
+        }
     }
 
     /// The host has lost `address`: its connections end, and nothing more is sent from it, not even a RST (RFC 1122 §3.2.1.3).
@@ -237,6 +254,7 @@ impl Stack {
         };
         let link = self.addresses.link_to(path.next_hop, ethertype);
         let mut conn = self.open(flow, link);
+        conn.set_metrics(path.metrics, self.now);
         conn.set_connect_timeout(timeout);
         conn.open(self.now);
         let handle = self.connections.insert(conn, &mut self.device, self.now);
@@ -562,7 +580,18 @@ impl Stack {
         }
         let mut conn = self.open(syn.flow, link);
         conn.open_passive(syn, self.now);
-        self.connections.insert_half_open(conn, id);
+        if self.awaits_metrics {
+            conn.await_metrics();
+        }
+        let handle = self.connections.insert_half_open(conn, id);
+        self.want_route(handle);
+    }
+
+    /// Wants the metrics of the route to the peer of a connection to a listener, if they are awaited.
+    fn want_route(&mut self, handle: Handle) {
+        if self.awaits_metrics {
+            self.connections.want_route(handle);
+        }
     }
 
     /// Establishes the connection that a cookie stands for, by the segment that brings it back.
@@ -587,6 +616,7 @@ impl Stack {
         let conn = self.opener.open_by_cookie(opened, segment, link, mtu, now);
         let handle = self.connections.insert_half_open(conn, id);
         self.device.counters_mut().cookies_in += 1;
+        self.want_route(handle);
         self.connections
             .deliver(handle, segment, frame, &mut self.device, now);
     }

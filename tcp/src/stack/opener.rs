@@ -18,6 +18,8 @@ pub(super) struct Opener {
     config: StackConfig,
     numbers: Numbers,
     cookies: SynCookies,
+    /// The least MSS that any route has had us offer.
+    least_mss: usize,
 }
 
 impl Opener {
@@ -26,7 +28,13 @@ impl Opener {
             config,
             numbers: Numbers::new(keys.isns, keys.stamps),
             cookies: SynCookies::new(keys.cookies),
+            least_mss: usize::MAX,
         }
+    }
+
+    /// A route has had us offer this MSS. Of an answer by a cookie, which waits for no route, the MSS is the least of all.
+    pub(super) fn note_mss(&mut self, mss: usize) {
+        self.least_mss = self.least_mss.min(mss);
     }
 
     pub(super) fn config(&self) -> &StackConfig {
@@ -61,6 +69,7 @@ impl Opener {
         let iss = self.cookies.make(&peer, opened, now);
         let mut conn = self.open_at(iss, syn.flow, link.clone(), device.mtu(), now);
         conn.open_passive(syn, now);
+        conn.lower_mss(self.least_mss);
         if conn.answer_without_memory(device, now) {
             device.counters_mut().cookies_out += 1;
         } else {

@@ -72,6 +72,7 @@ fn path() -> Path {
         local: "10.0.0.1:40000".parse().unwrap(),
         remote: "10.0.0.2:4791".parse().unwrap(),
         next_hop: [2, 0, 0, 0, 0, 2],
+        metrics: crate::config::RouteMetrics::default(),
     }
 }
 

@@ -24,7 +24,19 @@ impl Flow {
     pub(crate) fn payload_of(&self, mtu: usize) -> usize {
         mtu.saturating_sub(self.ip_header_len() + TCP_HEADER_LEN)
     }
+
+    /// The least MSS to offer, however small the MTU of the route is.
+    pub(crate) fn least_advmss(&self) -> usize {
+        match self.local.addr {
+            IpAddress::Ipv4(_) => LEAST_ADVMSS.0,
+            IpAddress::Ipv6(_) => LEAST_ADVMSS.1,
+        }
+    }
 }
+
+/// The least MSS that a route's MTU has the kernel offer, for IPv4 (`ip_rt_min_advmss`) and IPv6 (`min_adv_mss`). What a peer sends has the
+/// other direction's way, whose MTU need not be as small.
+const LEAST_ADVMSS: (usize, usize) = (256, 1220);
 
 /// True for an address that one host can have.
 pub(crate) fn is_unicast(addr: IpAddr) -> bool {

@@ -55,6 +55,7 @@ pub(crate) fn path() -> Path {
         local: address(Side::A),
         remote: address(Side::B),
         next_hop: Side::B.mac(),
+        metrics: xwarp_tcp::RouteMetrics::default(),
     }
 }
 

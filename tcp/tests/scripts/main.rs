@@ -13,6 +13,7 @@ mod handshake;
 mod path;
 mod reset;
 mod retransmit;
+mod route;
 mod runner;
 mod sack;
 mod segment;

@@ -5,6 +5,7 @@
 //! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
 //! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`, `unread N`: N bytes can be read, and
 //!   are; or are there. `close`, `abort`.
+//! - `connect mtu=900 advmss=600`: over a route of these metrics. `await`: a peer's SYN awaits them; `route mtu=900 advmss=600` gives them.
 //! - `toobig SEQ LEN MTU`: a router says that the packet with this sequence number and length did not fit.
 //! - `busy on`, `busy off`: transmissions do not complete.
 //! - `event NAME`: the next event. `nothing`: nothing was sent.
@@ -15,7 +16,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use xwarp_driver::{Digest, Icmp};
-use xwarp_tcp::{CongestionControl, ConnId, ConnMut, Event, Instant, Path, StackConfig};
+use xwarp_tcp::{
+    CongestionControl, ConnId, ConnMut, Event, Instant, Path, RouteMetrics, StackConfig,
+};
 use xwarp_test_kit::{Endpoint, Side};
 
 use crate::frames;
@@ -96,6 +99,17 @@ fn config(text: &str) -> StackConfig {
     config
 }
 
+fn metrics(text: &str) -> RouteMetrics {
+    let of = |key: &str| {
+        let value = text.split_whitespace().find_map(|it| it.strip_prefix(key));
+        value.map(|value| value.parse().expect("bytes"))
+    };
+    RouteMetrics {
+        mtu: of("mtu="),
+        advmss: of("advmss="),
+    }
+}
+
 fn algorithm(name: &str) -> CongestionControl {
     match name {
         "dctcp" => CongestionControl::Dctcp,
@@ -149,7 +163,13 @@ impl Runner {
                 return Ok(());
             }
             "listen" => drop(self.host.stack.listen(path().local, 4).unwrap()),
-            "connect" => self.conn = Some(self.host.stack.connect(path(), self.now).unwrap()),
+            "connect" => {
+                let metrics = metrics(rest);
+                let path = Path { metrics, ..path() };
+                self.conn = Some(self.host.stack.connect(path, self.now).unwrap());
+            }
+            "await" => self.host.stack.await_metrics(),
+            "route" => (self.host.stack).set_metrics(self.id(), metrics(rest), self.now),
             "close" => self.host.stack.close(self.id(), self.now),
             "abort" => self.host.stack.abort(self.id(), self.now),
             "toobig" => self.too_big(rest),
@@ -241,7 +261,7 @@ impl Runner {
     fn step(&mut self) {
         while self.host.step(self.now) > 0 {}
         for event in self.host.events() {
-            if let Event::Incoming { conn, .. } = event {
+            if let Event::Incoming { conn, .. } | Event::RouteWanted(conn) = event {
                 self.conn = Some(conn);
             }
             self.events.push_back(event);
@@ -297,6 +317,7 @@ impl Runner {
             Some(Event::Readable(_)) => "Readable".to_owned(),
             Some(Event::Writable(_)) => "Writable".to_owned(),
             Some(Event::Doubtful(_)) => "Doubtful".to_owned(),
+            Some(Event::RouteWanted(_)) => "RouteWanted".to_owned(),
             Some(Event::Stray(_)) => "Stray".to_owned(),
             Some(Event::PeerClosed(_)) => "PeerClosed".to_owned(),
         };
@@ -310,5 +331,6 @@ fn path() -> Path {
         local: (Side::B.address(), 4791).into(),
         remote: (Side::A.address(), 40_000).into(),
         next_hop: Side::A.mac(),
+        metrics: RouteMetrics::default(),
     }
 }

@@ -203,6 +203,7 @@ impl Dut {
                 local,
                 remote: "10.0.0.1:40000".parse().unwrap(),
                 next_hop: Side::A.mac(),
+                metrics: xwarp_tcp::RouteMetrics::default(),
             };
             self.conn = Some(self.host.stack.connect(path, self.now).unwrap());
             self.step();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smoltcp::wire::{TcpControl, TcpRepr};
-use xwarp_tcp::{CloseReason, ConnId, Event, StackConfig};
+use xwarp_tcp::{CloseReason, ConnId, Event, RouteMetrics, StackConfig};
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::frames::{self, Seen};
@@ -124,6 +124,55 @@ fn ack_of_a_cookie_measures_the_round_trip() {
     net.be_kind();
     net.pass(Duration::from_millis(20));
     assert_eq!(net.a.read(a, 7), b"a Reply");
+}
+
+/// The MSS that a SYN offers: its first option.
+fn mss(syn: &Seen) -> usize {
+    assert_eq!(syn.options[..2], [2, 4]);
+    u16::from_be_bytes([syn.options[2], syn.options[3]]).into()
+}
+
+/// A route has these metrics.
+fn route(net: &mut Net, conn: ConnId, mtu: Option<usize>, advmss: Option<usize>) {
+    let metrics = RouteMetrics { mtu, advmss };
+    net.b.stack.set_metrics(conn, metrics, net.now);
+    net.b.step(net.now);
+}
+
+/// A cookie awaits no route: it offers the least that any route has had the host offer. The connection that comes of it asks again.
+#[test]
+fn cookie_offers_the_least_mss_of_all_routes_and_its_connection_keeps_to_its_own() {
+    let mut net = flooded(0, config);
+    net.b.stack.await_metrics();
+    for (port, advmss) in (1..).zip([1200, 600, 800, 1460]) {
+        let syn = TcpRepr {
+            src_port: port,
+            ..frames::segment(TcpControl::Syn, 7, None)
+        };
+        assert_eq!(deliver(&mut net, &syn), [], "it awaits its route");
+        let conn = net.b.events()[0].conn();
+        route(&mut net, conn, None, Some(advmss));
+        let answers = net.b.sent();
+        assert_eq!(
+            answers
+                .iter()
+                .map(|it| mss(&frames::read(it)))
+                .collect::<Vec<_>>(),
+            [advmss]
+        );
+    }
+    let a = (net.a.stack).connect(Net::path(false, 40_000), net.now);
+    net.settle();
+    assert_eq!(net.b.stack.counters().cookies_out, 1);
+    let answer = net.carried.iter().find(|(from, _)| *from == Side::B);
+    assert_eq!(mss(&frames::read(&answer.unwrap().1)), 600);
+    let [Event::RouteWanted(asked), Event::Incoming { conn: b, .. }] = net.b.events()[..] else {
+        panic!("{:?}", net.b.events);
+    };
+    assert_eq!((asked, net.b.conn(b).emss()), (b, 1448));
+    route(&mut net, b, Some(900), None);
+    assert_eq!(net.b.conn(b).emss(), 848);
+    carries(&mut net, (a.unwrap(), b));
 }
 
 /// Nothing is left of a connection that was reset, so an ACK of it that comes again shows a right cookie. The peer ends what it makes.

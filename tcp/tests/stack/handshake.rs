@@ -332,6 +332,7 @@ fn both_sides_may_open_at_once() {
         local: path.remote,
         remote: path.local,
         next_hop: Side::A.mac(),
+        metrics: xwarp_tcp::RouteMetrics::default(),
     };
     let a = net.a.stack.connect(path, net.now).unwrap();
     let b = net.b.stack.connect(back, net.now).unwrap();

@@ -142,6 +142,7 @@ impl Net {
             local: SocketAddr::new(local, port),
             remote: SocketAddr::new(remote, 4791),
             next_hop: Side::B.mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         }
     }
 

@@ -38,6 +38,7 @@ impl Host {
             local: SocketAddr::new(self.address, 40_000),
             remote: SocketAddr::new(self.address, port),
             next_hop: self.end.stack.mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         }
     }
 
@@ -156,6 +157,7 @@ fn frame_of_the_wire_does_not_pass_for_one_of_the_own_host() {
         local: SocketAddr::new(host.address, 50_000),
         remote: SocketAddr::new(host.address, PORT),
         next_hop: host.end.stack.mac(),
+        metrics: xwarp_tcp::RouteMetrics::default(),
     };
     for mac in [Side::B.mac(), host.end.stack.mac()] {
         // From its own station, and from the host's.

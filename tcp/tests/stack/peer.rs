@@ -139,6 +139,7 @@ fn bytes_beyond_the_window_of_our_own_syn_are_not_given_to_smoltcp() {
         local: path.remote,
         remote: "10.0.0.1:40000".parse().unwrap(),
         next_hop: Side::A.mac(),
+        metrics: xwarp_tcp::RouteMetrics::default(),
     };
     net.b.stack.connect(path, net.now).unwrap();
     let iss = frames::read(&net.b.sent()[0]).seq;

@@ -112,6 +112,7 @@ fn path(port: u16) -> Path {
         local: format!("10.0.0.2:{port}").parse().unwrap(),
         remote: "10.0.0.1:40000".parse().unwrap(),
         next_hop: Side::A.mac(),
+        metrics: xwarp_tcp::RouteMetrics::default(),
     }
 }
 

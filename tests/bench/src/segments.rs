@@ -138,6 +138,7 @@ fn connect(endpoints: &mut [Endpoint; 2], now: &mut Instant, port: u16) -> [Conn
         local: SocketAddr::new(Side::A.address(), port),
         remote: SERVER,
         next_hop: Side::B.mac(),
+        metrics: xwarp_tcp::RouteMetrics::default(),
     };
     a.stack.connect(path, *now).expect("a new flow");
     for _ in 0..4 {

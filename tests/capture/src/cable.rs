@@ -54,6 +54,7 @@ impl Cable {
             local: at(Side::A, FIRST_PORT + self.connections),
             remote: at(Side::B, PORT),
             next_hop: Side::B.mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         };
         self.connections += 1;
         let connecting = self.endpoints[0].stack.connect(path, self.now);

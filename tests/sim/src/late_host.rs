@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use xwarp::error::HostError;
-use xwarp::sim::{FixedHost, Host, LocalPort, NextHop, NextHopSearch};
+use xwarp::sim::{FixedHost, Host, LocalPort, NextHop, NextHopSearch, Way};
 use xwarp_driver::net::InterfaceMonitor;
 use xwarp_driver::{DescriptorSet, Signal};
 use xwarp_test_kit::Side;
@@ -120,14 +120,14 @@ impl Host for LateHost {
         Ok(Side::A.address())
     }
 
-    fn next_hop(&self, _: SocketAddr, _: SocketAddr, _: Duration) -> Result<NextHop, HostError> {
+    fn next_hop(&self, _: SocketAddr, _: SocketAddr, _: Duration) -> Result<Way, HostError> {
         let descriptor = DescriptorSet::new().unwrap();
         descriptor.watch(self.answer.signal.as_fd()).unwrap();
         let search = Search {
             answer: Arc::clone(&self.answer),
             descriptor,
         };
-        Ok(NextHop::Searching(Box::new(search)))
+        Ok(NextHop::Searching(Box::new(search)).into())
     }
 
     fn open_port_towards(

@@ -76,6 +76,7 @@ impl PlainPeer {
             local: SocketAddr::new(inner.side.address(), inner.next_port),
             remote,
             next_hop: inner.side.other().mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         };
         let now = inner.now;
         inner.next_port += 1;
@@ -197,7 +198,11 @@ impl Inner {
                 self.saw_fin |= self.conn == Some(conn);
             }
             Event::Closed { conn, reason } if self.conn == Some(conn) => self.ended = Some(reason),
-            Event::Writable(_) | Event::Doubtful(_) | Event::Stray(_) | Event::Closed { .. } => {}
+            Event::RouteWanted(_)
+            | Event::Writable(_)
+            | Event::Doubtful(_)
+            | Event::Stray(_)
+            | Event::Closed { .. } => {}
         }
     }
 

@@ -32,13 +32,14 @@ pub struct Verdicts {
 pub struct Frame(BTreeMap<&'static str, Vec<String>>);
 
 /// What is asked of each frame.
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "frame.number",
     "_ws.malformed",
     "_ws.expert.message",
     "ip.checksum.status",
     "tcp.checksum.status",
     "ip.version",
+    "tcp.dstport",
     "tcp.len",
     "iwarp_mpa.req",
     "iwarp_mpa.rep",

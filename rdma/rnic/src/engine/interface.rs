@@ -131,6 +131,7 @@ impl Engine {
         self.interface.monitor = monitor;
         self.interface.relays = relays;
         self.interface.host = Some(host);
+        self.device.stack.await_metrics();
         self.interface.ending = ending;
         self.try_other_ports();
     }
@@ -219,8 +220,8 @@ impl Engine {
         }
     }
 
-    /// What the engine wants to know of its host. Whoever turns the engine asks, and then calls [`give_port`](Self::give_port) or
-    /// [`give_path`](Self::give_path).
+    /// What the engine wants to know of its host. Whoever turns the engine asks, and then calls [`give_port`](Self::give_port),
+    /// [`give_path`](Self::give_path) or [`give_metrics`](Self::give_metrics).
     pub fn take_question(&mut self) -> Option<HostQuestion> {
         let question = self.interface.questions.take(self.device.now);
         if self.interface.questions.owe_round() {

@@ -151,8 +151,11 @@ impl Engine {
                 self.forget_incoming(key);
             }
             Event::Doubtful(conn) => self.doubt_path(conn),
-            Event::Incoming { .. } | Event::Connected(_) | Event::Stray(_) | Event::Writable(_) => {
-            }
+            Event::Incoming { .. }
+            | Event::RouteWanted(_)
+            | Event::Connected(_)
+            | Event::Stray(_)
+            | Event::Writable(_) => {}
         }
     }
 

@@ -41,7 +41,7 @@ use crate::tables::{Commons, CqTable, SrqTable};
 
 pub use listeners::{Clients, IncomingRequest};
 pub use moving::MovingQp;
-pub use questions::{DoubtfulPath, HostQuestion, OtherPort, WantedPort};
+pub use questions::{DoubtfulPath, HostQuestion, IncomingPath, OtherPort, WantedPort};
 
 use deadlines::Deadlines;
 use interface::Interface;
@@ -214,6 +214,7 @@ impl Engine {
                 conn,
                 remote,
             } => self.on_incoming(listener, conn, remote),
+            Event::RouteWanted(conn) => self.ask_for_metrics(conn),
             Event::Readable(conn) => {
                 self.device.discard_unread(conn);
             }

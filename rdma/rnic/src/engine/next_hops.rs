@@ -1,11 +1,11 @@
 //! Next hops that connections wait for, or that are in doubt: whoever turns the engine asks the host for them, and gives the answers here.
 
 use xwarp_driver::net::MacAddr;
-use xwarp_tcp::ConnId;
+use xwarp_tcp::{ConnId, RouteMetrics};
 
 use super::Engine;
-use super::questions::{DoubtfulPath, HostQuestion};
-use crate::model::{ConnectError, HostError, NextHopSearch};
+use super::questions::{DoubtfulPath, HostQuestion, IncomingPath};
+use crate::model::{ConnectError, HostError, NextHopSearch, PresentWay};
 use crate::tables::{SearchId, Searcher};
 
 /// Paths in doubt.
@@ -43,17 +43,53 @@ impl Engine {
     }
 
     /// The host's answer for a path that was in doubt. Where the host knows none at the moment, the connection keeps its own.
-    pub fn give_path(&mut self, path: &DoubtfulPath, answer: Result<Option<[u8; 6]>, HostError>) {
+    pub fn give_path(&mut self, path: &DoubtfulPath, answer: Result<PresentWay, HostError>) {
         let (now, remote) = (self.device.now, path.remote);
-        match answer {
-            Ok(Some(mac)) => {
-                if self.device.stack.set_next_hop(path.conn, mac, now) {
-                    log::debug!("the next hop to {remote} is {} now", MacAddr(mac));
-                }
-            }
-            Ok(None) => {}
-            Err(error) => log::debug!("the next hop to {remote} stays: {error}"),
+        let way = match answer {
+            Ok(way) => way,
+            Err(error) => return log::debug!("the next hop to {remote} stays: {error}"),
+        };
+        self.device.stack.set_metrics(path.conn, way.metrics, now);
+        if let Some(mac) = way.next_hop
+            && self.device.stack.set_next_hop(path.conn, mac, now)
+        {
+            log::debug!("the next hop to {remote} is {} now", MacAddr(mac));
         }
+    }
+}
+
+/// Routes to peers whose SYN has come.
+impl Engine {
+    /// The answer to a SYN offers what the route has us offer.
+    pub(super) fn ask_for_metrics(&mut self, conn: ConnId) {
+        let Some(found) = self.device.stack.conn(conn) else {
+            return;
+        };
+        let (local, remote) = (found.local_addr(), found.peer_addr());
+        let path = IncomingPath {
+            conn,
+            local,
+            remote,
+        };
+        // To itself, the host has no route over the interface.
+        if local.ip() == remote.ip() {
+            self.give_metrics(&path, Ok(RouteMetrics::default()));
+        } else {
+            self.interface.ask(HostQuestion::Metrics(path));
+        }
+    }
+
+    /// The host's answer for a peer whose SYN has come. Where the host knows no route, the interface's MTU holds.
+    pub fn give_metrics(&mut self, path: &IncomingPath, answer: Result<RouteMetrics, HostError>) {
+        let metrics = answer.unwrap_or_else(|error| {
+            log::debug!(
+                "the MTU of the way to {} is the interface's: {error}",
+                path.remote
+            );
+            RouteMetrics::default()
+        });
+        let now = self.device.now;
+        self.device.stack.set_metrics(path.conn, metrics, now);
     }
 }
 

@@ -52,8 +52,30 @@ pub enum HostQuestion {
     Port(WantedPort),
     /// A port to connect from.
     OtherPort(OtherPort),
-    /// A next hop.
+    /// The way of a connection that there is already.
     Path(DoubtfulPath),
+    /// Metrics of the route to a peer whose SYN has come.
+    Metrics(IncomingPath),
+}
+
+/// The way to a peer whose SYN has come.
+#[derive(Clone, Copy, Debug)]
+pub struct IncomingPath {
+    pub(super) conn: ConnId,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+impl IncomingPath {
+    /// From where it leads.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// To where it leads.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
 }
 
 /// The way of a connection whose next hop may be another one by now.
@@ -85,7 +107,7 @@ impl DoubtfulPath {
 /// Questions that wait.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// Those for ports are in front.
+    /// Those for next hops are behind the others.
     waiting: VecDeque<HostQuestion>,
     /// How many are for next hops.
     paths: usize,
@@ -102,7 +124,7 @@ impl Questions {
 
     pub(super) fn put(&mut self, question: HostQuestion) {
         match question {
-            HostQuestion::Port(_) | HostQuestion::OtherPort(_) => {
+            HostQuestion::Port(_) | HostQuestion::OtherPort(_) | HostQuestion::Metrics(_) => {
                 self.waiting.push_front(question);
             }
             HostQuestion::Path(_) => {
@@ -115,7 +137,9 @@ impl Questions {
     /// When the next one is to be asked.
     pub(super) fn due(&self) -> Option<Instant> {
         Some(match self.waiting.front()? {
-            HostQuestion::Port(_) | HostQuestion::OtherPort(_) => Instant::ORIGIN,
+            HostQuestion::Port(_) | HostQuestion::OtherPort(_) | HostQuestion::Metrics(_) => {
+                Instant::ORIGIN
+            }
             HostQuestion::Path(_) => self.path_due,
         })
     }

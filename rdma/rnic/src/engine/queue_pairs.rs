@@ -75,7 +75,10 @@ impl Engine {
                 qp.handle_peer_closed(device);
             }
             Event::Closed { reason, .. } => qp.handle_closed(reason, device),
-            Event::Incoming { .. } | Event::Doubtful(_) | Event::Stray(_) => {}
+            Event::Incoming { .. }
+            | Event::RouteWanted(_)
+            | Event::Doubtful(_)
+            | Event::Stray(_) => {}
         });
     }
 

@@ -54,6 +54,7 @@ impl Engine {
             local: order.port.local(),
             remote: order.remote,
             next_hop,
+            metrics: order.metrics,
         };
         match self.device.stack.connect(path, self.device.now) {
             Err(error) => order.refuse(ConnectError::Resources(error.to_string())),
@@ -203,7 +204,7 @@ impl Engine {
             Event::Readable(conn) | Event::Writable(conn) => self.streams.wake(conn),
             Event::Doubtful(conn) => self.doubt_path(conn),
             Event::Stray(conn) => self.want_other_port(conn),
-            Event::Incoming { .. } => {}
+            Event::Incoming { .. } | Event::RouteWanted(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use xwarp_driver::Signal;
-use xwarp_tcp::ConnId;
+use xwarp_tcp::{ConnId, RouteMetrics};
 
 use crate::model::{ConnectError, HostError, LocalPort, StreamId, StreamState};
 use crate::qp::{RdmaDevice, SourcePort};
@@ -22,6 +22,8 @@ pub struct StreamOrder {
     pub port: LocalPort,
     /// The listener.
     pub remote: SocketAddr,
+    /// Metrics of the route there.
+    pub metrics: RouteMetrics,
     /// What to raise whenever something happens to the stream.
     pub watcher: Arc<Signal>,
     /// Where the stream goes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use xwarp_driver::net::{InterfaceError, InterfaceMonitor, NeighbourError, PortError, RouteError};
 use xwarp_driver::{StateBoard, SteeringError};
+use xwarp_tcp::RouteMetrics;
 
 /// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
 pub trait Host: Send + Sync {
@@ -29,7 +30,7 @@ pub trait Host: Send + Sync {
     /// - [`HostError::Unknown`]: a host of fixed answers has none.
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError>;
 
-    /// Which Ethernet address leads from `local` to `remote`. Does not wait for the network: what is not known is searched for up to
+    /// Which Ethernet address leads from `local` to `remote`, and the metrics of the route there. Does not wait for the network: what is not known is searched for up to
     /// `timeout`. Where several next hops lead there, the ports may decide.
     ///
     /// # Errors
@@ -42,11 +43,11 @@ pub trait Host: Send + Sync {
         local: SocketAddr,
         remote: SocketAddr,
         timeout: Duration,
-    ) -> Result<NextHop, HostError>;
+    ) -> Result<Way, HostError>;
 
-    /// Which Ethernet address leads from `local` to `remote` now, for a connection that there is already. `None` if the host does not know; it
+    /// Which way leads from `local` to `remote` now, for a connection that there is already. Where the host does not know the next hop, it
     /// asks the neighbour meanwhile, and [notifies](Self::monitor) when it knows. `silent`: the peer does not answer, so that the host is to ask
-    /// the neighbour whose address it believes to know, too. `Ok(None)`, the default: paths stay as they were.
+    /// the neighbour whose address it believes to know, too. By default, paths stay as they were.
     ///
     /// # Errors
     ///
@@ -56,9 +57,19 @@ pub trait Host: Send + Sync {
         local: SocketAddr,
         remote: SocketAddr,
         silent: bool,
-    ) -> Result<Option<[u8; 6]>, HostError> {
+    ) -> Result<PresentWay, HostError> {
         let _ = (local, remote, silent);
-        Ok(None)
+        Ok(PresentWay::default())
+    }
+
+    /// The metrics of the route from `local` to `remote`, of which the first SYN has come. By default, routes have none.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
+    fn metrics(&self, local: SocketAddr, remote: SocketAddr) -> Result<RouteMetrics, HostError> {
+        let _ = (local, remote);
+        Ok(RouteMetrics::default())
     }
 
     /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
@@ -90,6 +101,33 @@ pub trait Host: Send + Sync {
     fn board(&self) -> Option<Arc<StateBoard>> {
         None
     }
+}
+
+/// The way from the host to a peer.
+pub struct Way {
+    /// Whom frames are handed to.
+    pub next_hop: NextHop,
+    /// Metrics of the route.
+    pub metrics: RouteMetrics,
+}
+
+impl From<NextHop> for Way {
+    /// A way whose route has no metrics.
+    fn from(next_hop: NextHop) -> Self {
+        Self {
+            next_hop,
+            metrics: RouteMetrics::default(),
+        }
+    }
+}
+
+/// The way of a connection that there is already.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PresentWay {
+    /// Ethernet address of the next hop. `None` if the host does not know it at the moment.
+    pub next_hop: Option<[u8; 6]>,
+    /// Metrics of the route.
+    pub metrics: RouteMetrics,
 }
 
 /// What a host knows of a next hop's Ethernet address.

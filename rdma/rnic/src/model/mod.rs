@@ -31,7 +31,7 @@ pub use error::{
     ResizeError, RnicUnavailable, StreamError,
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
-pub use host::{Host, HostError, LocalPort, NextHop, NextHopSearch};
+pub use host::{Host, HostError, LocalPort, NextHop, NextHopSearch, PresentWay, Way};
 #[cfg(test)]
 pub(crate) use ids::QP_NUMBERS;
 pub(crate) use ids::number_of;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU16;
 use std::time::Duration;
 
 use xwarp_iwarp::mpa::{Initiator, InitiatorStep, StartupError, StartupParams, encode_request};
-use xwarp_tcp::{ConnId, Instant, Path, Stack};
+use xwarp_tcp::{ConnId, Instant, Path, RouteMetrics, Stack};
 
 use super::device::{ConnChange, RdmaDevice};
 use super::source_port::SourcePort;
@@ -29,6 +29,8 @@ pub struct ConnectOrder {
     pub spare: Option<LocalPort>,
     /// The listener.
     pub remote: SocketAddr,
+    /// Metrics of the route there.
+    pub metrics: RouteMetrics,
     /// MPA start-up parameters.
     pub params: StartupParams,
     /// Private data of the Request.
@@ -92,6 +94,7 @@ pub(super) struct Starting {
     spare: Option<LocalPort>,
     remote: SocketAddr,
     next_hop: [u8; 6],
+    metrics: RouteMetrics,
     params: StartupParams,
     private_data: Vec<u8>,
     began: Instant,
@@ -117,6 +120,7 @@ impl Starting {
             local: order.port.local(),
             remote: order.remote,
             next_hop,
+            metrics: order.metrics,
         };
         let until = began + order.timeout;
         let left = until - device.now;
@@ -148,6 +152,7 @@ impl Starting {
             spare: order.spare,
             remote: order.remote,
             next_hop,
+            metrics: order.metrics,
             params: order.params,
             private_data: order.private_data,
             began,
@@ -250,6 +255,7 @@ impl Starting {
             local: port.local(),
             remote: self.remote,
             next_hop: self.next_hop,
+            metrics: self.metrics,
         };
         let (left, remote) = (self.until - device.now, self.remote);
         let conn = match device.stack.connect_within(path, left, device.now) {

@@ -104,6 +104,11 @@ impl SendSide {
         self.nxt != self.end
     }
 
+    /// True once our SYN was sent.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.end != self.iss
+    }
+
     /// Our SYN was sent by a SYN cookie, of which nothing was kept.
     pub(crate) fn skip_syn(&mut self) {
         self.end = self.iss + 1;

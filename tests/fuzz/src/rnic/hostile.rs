@@ -73,6 +73,7 @@ impl HostilePeer {
             local: SocketAddr::new(address(PEER, ipv6), self.next_port),
             remote: SocketAddr::new(address(RNIC, ipv6), LISTEN_PORT),
             next_hop: RNIC.mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         };
         self.next_port += 1;
         if self.talks.len() <= MAX_CONNS
@@ -139,7 +140,8 @@ impl HostilePeer {
                     talk.saw_fin = true;
                 }
             }
-            Event::Readable(_)
+            Event::RouteWanted(_)
+            | Event::Readable(_)
             | Event::Writable(_)
             | Event::Doubtful(_)
             | Event::Stray(_)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xwarp::QpConfig;
 use xwarp::config::Progress;
 use xwarp::error::{ConnectError, HostError};
-use xwarp::sim::{FixedHost, Host, LocalPort, NextHop};
+use xwarp::sim::{FixedHost, Host, LocalPort, Way};
 use xwarp_driver::net::PortError;
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Side, Sim};
@@ -87,7 +87,7 @@ impl Host for Scarce {
         local: SocketAddr,
         remote: SocketAddr,
         timeout: Duration,
-    ) -> Result<NextHop, HostError> {
+    ) -> Result<Way, HostError> {
         self.host.next_hop(local, remote, timeout)
     }
 

@@ -206,6 +206,7 @@ impl Raw {
             local: SocketAddr::new(Side::A.address(), 40_000),
             remote: at,
             next_hop: Side::B.mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         };
         let conn = tcp.stack.connect(path, Instant::from_micros(0)).unwrap();
         let mut raw = Self {

@@ -84,6 +84,7 @@ impl Engine {
             local: SocketAddr::from((self.side.address(), from)),
             remote: SocketAddr::from((other.address(), to)),
             next_hop: other.mac(),
+            metrics: xwarp_tcp::RouteMetrics::default(),
         })
     }
 

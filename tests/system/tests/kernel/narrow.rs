@@ -7,7 +7,7 @@ use xwarp_driver::attach::XdpMode;
 use xwarp_impair::Routed;
 use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
-use xwarp_tcp::Path;
+use xwarp_tcp::{Path, RouteMetrics};
 use xwarp_test_kit::needs_root;
 
 use crate::engine::Engine;
@@ -18,6 +18,16 @@ const PORT: u16 = 5003;
 const MTU: usize = 1300;
 /// Bytes of an IPv4 or IPv6 header, of TCP's, and of its timestamps.
 const HEADERS: [usize; 2] = [20 + 20 + 12, 40 + 20 + 12];
+
+/// The way from host A to the server. Its route knows nothing of the second link.
+fn path_to(server: SocketAddr, family: usize) -> Path {
+    Path {
+        local: SocketAddr::new(Routed::A[family], 42_000),
+        remote: server,
+        next_hop: Routed::router_mac(),
+        metrics: RouteMetrics::default(),
+    }
+}
 
 #[test]
 fn router_says_how_small_packets_must_be() {
@@ -39,11 +49,7 @@ fn router_says_how_small_packets_must_be() {
         let stream = data.clone();
         let counters = routed.a.call(move || {
             let mut engine = Engine::open(XdpMode::Native);
-            let conn = engine.connect_along(Path {
-                local: SocketAddr::new(Routed::A[family], 42_000),
-                remote: server,
-                next_hop: Routed::router_mac(),
-            });
+            let conn = engine.connect_along(path_to(server, family));
             engine.until_connected();
             assert_eq!(engine.conn(conn).emss(), 1500 - headers);
             let mut left = &stream[..];

@@ -94,7 +94,7 @@ impl Exchanges {
                 assert_eq!(exchange.received.len(), REQUEST);
                 self.ended += 1;
             }
-            Event::Writable(_) | Event::Doubtful(_) | Event::Stray(_) => {}
+            Event::RouteWanted(_) | Event::Writable(_) | Event::Doubtful(_) | Event::Stray(_) => {}
         }
     }
 

@@ -19,6 +19,7 @@ mod killed;
 mod library;
 mod matrix;
 mod metadata;
+mod metrics;
 mod offloads;
 mod opened;
 mod paths;

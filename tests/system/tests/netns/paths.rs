@@ -11,10 +11,10 @@ const RUN: &str = "--duration 9s";
 /// How long a run may take to end by itself, on a busy machine.
 const END: Duration = Duration::from_secs(40);
 /// The server's address behind the router.
-const FAR: &str = "10.78.0.2";
+pub(crate) const FAR: &str = "10.78.0.2";
 
 /// Begins a transfer to the server at this address.
-fn begin(hosts: &Hosts, server: &str) -> (Running, Running) {
+pub(crate) fn begin(hosts: &Hosts, server: &str) -> (Running, Running) {
     let serving = hosts.b.serve("write-bw --verify");
     let mut client = hosts
         .a
@@ -23,7 +23,7 @@ fn begin(hosts: &Hosts, server: &str) -> (Running, Running) {
     (serving, client)
 }
 
-fn verified((server, client): (Running, Running)) -> Finished {
+pub(crate) fn verified((server, client): (Running, Running)) -> Finished {
     let client = client.finish_within(END).succeeded();
     assert!(client.stdout.contains("verified"), "{client}");
     server.finish_within(END).succeeded();
@@ -48,7 +48,7 @@ fn transfer_survives_that_the_peer_gets_another_ethernet_address() {
 }
 
 /// Two routers between the hosts, at 10.77.0.254 and 10.77.0.253: the switch itself, and `gate`. The server is in another network.
-fn routed() -> Hosts {
+pub(crate) fn routed() -> Hosts {
     let hosts = Hosts::shaped(Shape {
         switched: true,
         ..Shape::default()
