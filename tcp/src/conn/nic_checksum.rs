@@ -27,7 +27,7 @@ pub(super) enum NicChecksum {
     Proven,
     /// It did, and something was lost since.
     Doubted,
-    /// It did until a timeout.
+    /// There was a timeout, after which no answer counts.
     GivenUp,
 }
 
@@ -94,9 +94,10 @@ impl Conn {
         is_proof
     }
 
-    /// A retransmission timeout ends the use of the NIC.
+    /// A retransmission timeout ends the use of the NIC, and the wait for the peer's answer.
     pub(super) fn give_up_nic_checksum(&mut self, device: &mut Device) {
-        if let NicChecksum::Proven | NicChecksum::Doubted = self.nic_checksum {
+        let used = NicChecksum::Unknown != self.nic_checksum;
+        if used && self.nic_checksum != NicChecksum::GivenUp {
             self.nic_checksum = NicChecksum::GivenUp;
             device.counters_mut().checksums_given_up += 1;
         }

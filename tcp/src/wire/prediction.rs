@@ -304,11 +304,15 @@ mod tests {
 
     #[test]
     fn every_bit_of_an_ordinary_segment_counts() {
-        for v6 in [false, true] {
+        for (v6, mends) in [(false, false), (false, true), (true, false), (true, true)] {
             let frame = frame(v6, &ordinary_header(), b"bytes", (40_000, 4791));
             for at in 0..frame.len() * 8 {
                 let mut changed = frame.clone();
                 changed[at / 8] ^= 1 << (at % 8);
+                // The checksum would be refused before what it covers.
+                if mends {
+                    mend_checksums(&mut changed, v6);
+                }
                 let verdict = inbound::parse(&changed, STATION);
                 let predicted = parse(&changed, STATION);
                 assert_eq!(predicted.map_or(verdict.clone(), Ok), verdict, "bit {at}");

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use smoltcp::wire::TcpControl;
+use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_driver::MemoryIo;
 use xwarp_tcp::{ConnId, Event, StackCounters};
 use xwarp_test_kit::{Side, pattern_of};
 
-use crate::frames;
+use crate::frames::{self, Seen};
 use crate::net::{Endpoint, FRAMES, Fate, Net, config};
 
 /// Bytes that are carried.
@@ -197,25 +197,134 @@ fn timeout_ends_the_use_of_the_nic() {
     assert_eq!(asked_and_proven(&net.a.stack.counters()), (1, 1));
 }
 
+/// A host whose NIC offers to compute, and a peer by hand.
+struct ByHand {
+    net: Net,
+    conn: ConnId,
+    /// The host's initial sequence number.
+    iss: u32,
+}
+
+impl ByHand {
+    /// They are connected.
+    fn new(sack_permitted: bool) -> Self {
+        let mut net = Net::new();
+        net.b = offering(Side::B);
+        net.listen(false);
+        let syn = TcpRepr {
+            sack_permitted,
+            ..frames::segment(TcpControl::Syn, 1000, None)
+        };
+        let iss = receive(&mut net, &syn)[0].seq;
+        let ack = frames::segment(TcpControl::None, 1001, Some(iss + 1));
+        receive(&mut net, &ack);
+        let [Event::Incoming { conn, .. }] = net.b.events()[..] else {
+            panic!("no connection");
+        };
+        net.judge(|_, _| Fate::Lose); // host A is not the peer
+        Self { net, conn, iss }
+    }
+
+    /// The host sends so many bytes as one piece; what leaves.
+    fn write(&mut self, len: usize) -> Vec<Seen> {
+        assert!(
+            self.net
+                .b
+                .write(self.conn, &pattern_of(1, len), self.net.now)
+        );
+        self.net.b.step(self.net.now);
+        let sent = self.net.b.sent();
+        sent.iter().map(|frame| frames::read(frame)).collect()
+    }
+
+    /// The peer acknowledges all before byte `ack`, and the bytes in `block`; what the host sends then.
+    fn acknowledge(&mut self, ack: u32, block: Option<(u32, u32)>) -> Vec<Seen> {
+        let at = |byte: u32| self.iss.wrapping_add(1).wrapping_add(byte);
+        let ack = TcpRepr {
+            sack_ranges: [block.map(|(begin, end)| (at(begin), at(end))), None, None],
+            ..frames::segment(TcpControl::None, 1001, Some(at(ack)))
+        };
+        receive(&mut self.net, &ack)
+    }
+
+    fn asked_and_proven(&self) -> (u64, u64) {
+        asked_and_proven(&self.net.b.stack.counters())
+    }
+}
+
+/// The host receives a segment; what it sends then.
+fn receive(net: &mut Net, segment: &TcpRepr<'_>) -> Vec<Seen> {
+    net.b.wire.deliver(frames::write(segment));
+    net.b.step(net.now);
+    let sent = net.b.sent();
+    sent.iter().map(|frame| frames::read(frame)).collect()
+}
+
+/// Bytes that came twice, of which the probe's was the first.
+#[test]
+fn report_of_more_than_the_byte_of_the_probe_proves_nothing() {
+    let mut host = ByHand::new(true);
+    assert_eq!(host.write(8).len(), 2, "data and a probe");
+    host.acknowledge(8, None);
+    assert_eq!(host.write(8).len(), 1, "data alone");
+    // The probe has the byte before those: the last of the SYN.
+    host.acknowledge(16, Some((u32::MAX, 4)));
+    assert_eq!(host.asked_and_proven(), (1, 0));
+    host.acknowledge(16, Some((u32::MAX, 0)));
+    assert_eq!(host.asked_and_proven(), (1, 1));
+}
+
+/// The answer could be taken for something else.
+#[test]
+fn peer_is_not_asked_anew_before_what_was_lost_is_repaired() {
+    let mut host = ByHand::new(true);
+    host.write(8);
+    host.acknowledge(8, Some((u32::MAX, 0)));
+    assert_eq!(host.asked_and_proven(), (1, 1));
+    for _ in 0..6 {
+        assert_eq!(host.write(8).len(), 1);
+    }
+    let again = host.acknowledge(8, Some((16, 56)));
+    assert_eq!(again.len(), 1, "the lost one");
+    assert_eq!(host.write(8).len(), 1, "no probe beside it");
+    host.acknowledge(64, None);
+    assert_eq!(host.write(8).len(), 2, "data and a probe");
+    assert_eq!(host.asked_and_proven(), (2, 1));
+}
+
+/// What was lost is lost again, and more.
+#[test]
+fn timeout_while_the_nic_is_in_doubt_ends_its_use() {
+    let mut host = ByHand::new(true);
+    host.write(8);
+    host.acknowledge(8, Some((u32::MAX, 0)));
+    for _ in 0..6 {
+        host.write(8);
+    }
+    assert_eq!(host.acknowledge(8, Some((16, 56))).len(), 1, "the lost one");
+    host.net.pass(Duration::from_millis(200));
+    assert_eq!(host.net.b.stack.counters().checksums_given_up, 1);
+    host.net.b.sent();
+    host.acknowledge(56, None);
+    assert_eq!(host.write(8).len(), 1, "no probe any more");
+    assert_eq!(host.asked_and_proven(), (1, 1));
+}
+
+/// Its probe may have been under way all the time, and the answer as well.
+#[test]
+fn answer_after_a_timeout_proves_nothing() {
+    let mut host = ByHand::new(true);
+    assert_eq!(host.write(8).len(), 2, "data and a probe");
+    host.net.pass(Duration::from_secs(2));
+    assert_eq!(host.net.b.stack.counters().checksums_given_up, 1);
+    host.acknowledge(8, Some((u32::MAX, 0)));
+    assert_eq!(host.asked_and_proven(), (1, 0));
+}
+
 /// It could not report the byte of a probe.
 #[test]
 fn peer_without_sack_is_not_asked() {
-    let mut net = Net::new();
-    net.b = offering(Side::B);
-    net.listen(false);
-    let mut send = |tcp| {
-        net.b.wire.deliver(frames::write(&tcp));
-        net.b.step(net.now);
-        net.b.sent()
-    };
-    let syn = frames::segment(TcpControl::Syn, 1000, None);
-    let iss = frames::read(&send(syn)[0]).seq;
-    send(frames::segment(TcpControl::None, 1001, Some(iss + 1)));
-    let [Event::Incoming { conn, .. }] = net.b.events()[..] else {
-        panic!("no connection");
-    };
-    assert!(net.b.write(conn, b"answer", net.now));
-    net.b.step(net.now);
-    assert_eq!(net.b.sent().len(), 1, "data alone");
-    assert_eq!(net.b.stack.counters().checksum_probes_out, 0);
+    let mut host = ByHand::new(false);
+    assert_eq!(host.write(8).len(), 1, "data alone");
+    assert_eq!(host.asked_and_proven(), (0, 0));
 }

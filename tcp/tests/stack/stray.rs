@@ -20,6 +20,7 @@ struct Siblings {
     stacks: [Stack; 2],
     wires: [Wire; 2],
     now: Instant,
+    strays: StrayAnswers,
     _sleepers: Vec<Sleeper>,
 }
 
@@ -39,11 +40,13 @@ impl Siblings {
         };
         let (ios, rest): (Vec<_>, Vec<_>) = [queue(), queue()].into_iter().unzip();
         let (wires, sleepers): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
-        let stacks = Stack::several(ios, &config(Side::B), &StrayAnswers::default()).unwrap();
+        let strays = StrayAnswers::default();
+        let stacks = Stack::several(ios, &config(Side::B), &strays).unwrap();
         Self {
             stacks: stacks.try_into().expect("two"),
             wires: wires.try_into().unwrap_or_else(|_| panic!("two")),
             now: Instant::from_micros(1_000_000),
+            strays,
             _sleepers: sleepers,
         }
     }
@@ -178,6 +181,21 @@ fn stray_answer_is_taken_unless_it_is_unwanted() {
     let sent = host.answer(At::Other, 5000, syn[0].seq);
     assert!(sent.len() == 1 && sent[0].ack && !sent[0].rst);
     assert_eq!(host.events(), [Event::Connected(conn)]);
+}
+
+/// Other segments of the flow are handed over, too.
+#[test]
+fn answers_to_syns_alone_count_as_stray_answers() {
+    let mut host = Siblings::new();
+    let (conn, iss) = host.connect(5000);
+    host.answer(At::Home, 5000, iss);
+    assert_eq!(host.events(), [Event::Connected(conn)]);
+    let ack = segment(TcpControl::None, ISS + 1, Some(iss + 1));
+    host.receive(At::Other, 5000, &ack);
+    assert_eq!(host.strays.count(), 0, "it is no answer to a SYN");
+    host.answer(At::Other, 5000, iss);
+    assert_eq!(host.strays.count(), 1);
+    assert_eq!(host.stacks[1].counters().handed_over, 2);
 }
 
 #[test]

@@ -279,6 +279,17 @@ mod tests {
     }
 
     #[test]
+    fn event_that_the_handler_could_not_be_told_stays_the_oldest() {
+        let events = EventQueue::new(2).unwrap();
+        events.set_handled(true);
+        (0..3).for_each(|qp| events.report(closed(qp)));
+        let oldest = events.take_untold().unwrap();
+        events.untell(oldest);
+        let told = std::iter::from_fn(|| events.take_untold());
+        assert!(told.eq((0..3).map(closed)));
+    }
+
+    #[test]
     fn handler_is_told_all_of_a_turn_and_what_it_leaves_is_bounded() {
         let events = EventQueue::new(2).unwrap();
         events.set_handled(true);

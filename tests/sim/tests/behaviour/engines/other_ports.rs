@@ -92,6 +92,21 @@ fn ports_are_tried_so_often_and_then_frames_are_handed_over() {
     }
 }
 
+/// A host with many connections would run out of ports.
+#[test]
+fn host_has_the_ports_back_that_were_tried_once_a_connection_is_made() {
+    let mut sim = sim(Answers::First);
+    let _home = sim.connected_pair();
+    let elsewhere = sim.connected_pair();
+    assert_eq!(counted(&sim)[1], TRIES);
+    assert_eq!(engine_of(&elsewhere.0), 1);
+    let at = sim.b().at(sim.new_port());
+    let mut a = sim.a().end(&QpConfig::default());
+    let limit = Duration::from_secs(1);
+    let next = a.qp.begin_connect(at, b"", limit).unwrap();
+    assert_eq!(next.local().port(), FIRST_PORT + 1, "the first gap");
+}
+
 /// At a far peer, no more than half a second is spent.
 #[test]
 fn ports_are_tried_for_so_long() {
