@@ -109,8 +109,8 @@ pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> 
     parse_tcp(&packet, at)
 }
 
-/// The RST in a frame whose sender has left the checksum to a NIC, and which has met none, as the kernel's do by IPv6 on a veth. `None`
-/// if the frame is anything else. The checksum says no more than that addresses and length are right.
+/// The RST in a frame whose sender has left the checksum to a NIC, and which has met none. Those of the kernel are so by IPv6 on a veth.
+/// `None` if the frame is anything else. The checksum says no more than that addresses and length are right.
 pub(crate) fn parse_unsummed_reset(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
     let framed = Framed::parse(frame)?;
     admit(&framed, station).ok()?;
