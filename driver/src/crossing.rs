@@ -6,12 +6,12 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crate::forward::forward;
 use crate::frame::{Arena, RxFrame, SentFrame, TxFrame};
 use crate::frame_copies::FrameCopies;
+use crate::hinted::Hinted;
 use crate::levels::QueueLevels;
 use crate::memory_io::MemoryIo;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
@@ -30,38 +30,31 @@ pub struct Crossing {
 pub struct Inlet(Arc<Shared>);
 
 struct Shared {
-    /// There may be something: whoever looks in vain takes no lock.
-    has_any: AtomicBool,
-    copies: Mutex<FrameCopies>,
+    copies: Hinted<FrameCopies>,
     bell: Doorbell,
 }
 
 impl Inlet {
-    fn copies(&self) -> MutexGuard<'_, FrameCopies> {
-        let copies = self.0.copies.lock();
-        copies.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has the engine receive a copy of `frame`, and wakes it. The frame is lost if too many wait there, as in a receive ring that is full.
     pub fn put(&self, frame: &[u8]) {
-        let mut copies = self.copies();
-        copies.take_in(frame);
-        self.0.has_any.store(true, Ordering::Release);
-        drop(copies);
-        self.0.bell.ring();
+        let Shared { copies, bell } = &*self.0;
+        copies.change(|copies| copies.take_in(frame), FrameCopies::has_any);
+        bell.ring();
     }
 
     fn receive(&self, budget: usize, out: &mut Vec<RxFrame>) {
-        if !self.has_any() {
-            return;
+        if self.has_any() {
+            let receive = |copies: &mut FrameCopies| copies.receive(budget, out);
+            self.0.copies.change(receive, FrameCopies::has_any);
         }
-        let mut copies = self.copies();
-        copies.receive(budget, out);
-        self.0.has_any.store(copies.has_any(), Ordering::Release);
     }
 
     fn has_any(&self) -> bool {
-        self.0.has_any.load(Ordering::Acquire)
+        self.0.copies.has_any()
+    }
+
+    fn copies(&self) -> MutexGuard<'_, FrameCopies> {
+        self.0.copies.lock()
     }
 }
 
@@ -80,8 +73,7 @@ impl Crossing {
         let (nothing, _wire) = MemoryIo::new(0)?;
         let arena = Arc::clone(copies.arena());
         let inlet = Inlet(Arc::new(Shared {
-            has_any: AtomicBool::new(false),
-            copies: Mutex::new(copies),
+            copies: Hinted::new(copies),
             bell,
         }));
         let crossing = Self {
@@ -126,12 +118,11 @@ impl PacketIo for Crossing {
     }
 
     fn diagnosis(&self) -> String {
-        let Shared { has_any, bell, .. } = &*self.inlet.0;
-        let has_any = has_any.load(Ordering::Relaxed);
-        let waiting = self.inlet.copies().waiting();
+        let (waiting, has_any) = (self.inlet.copies().waiting(), self.inlet.has_any());
         format!(
-            "{}; inlet: {waiting} frames, has_any {has_any}, {bell:?}",
-            self.net.diagnosis()
+            "{}; inlet: {waiting} frames, has_any {has_any}, {:?}",
+            self.net.diagnosis(),
+            self.inlet.0.bell
         )
     }
 

@@ -19,6 +19,7 @@ mod frame;
 mod frame_copies;
 mod frame_pool;
 mod hairpin;
+mod hinted;
 mod levels;
 mod mapping;
 mod memory_io;
@@ -97,7 +98,8 @@ fn error_chain(error: &dyn Error) -> String {
     text
 }
 
-/// The atomics of [`sleep_flag`]; the model checker's stand in their place in its model.
+/// What the protocols of waking are made of; the model checker's stand in its place in their models.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};
 }

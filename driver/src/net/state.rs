@@ -1,12 +1,12 @@
 //! The state of an open interface, from whoever watches it to whoever uses it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::ethtool::{Channels, DriverRings};
 use super::interface::MacAddr;
 use super::network::Network;
+use crate::hinted::Hinted;
 use crate::wake::Doorbell;
 
 /// An open interface as it is now.
@@ -68,11 +68,7 @@ pub enum InterfaceNews {
     Ended(InterfaceEnd),
 }
 
-#[derive(Default)]
-struct Shared {
-    changed: AtomicBool,
-    news: Mutex<Option<InterfaceNews>>,
-}
+type Shared = Hinted<Option<InterfaceNews>>;
 
 /// The side that asks whether anything has changed.
 #[derive(Clone)]
@@ -87,7 +83,7 @@ pub struct InterfaceReporter {
 impl InterfaceMonitor {
     /// Whether there is news: one load.
     pub fn has_news(&self) -> bool {
-        self.0.changed.load(Ordering::Relaxed)
+        self.0.has_any()
     }
 
     /// The latest news, once.
@@ -95,30 +91,29 @@ impl InterfaceMonitor {
         if !self.has_news() {
             return None;
         }
-        let mut news = self.0.news.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.changed.store(false, Ordering::Relaxed);
-        news.take()
+        self.0.change(Option::take, Option::is_some)
     }
 }
 
 impl InterfaceReporter {
     /// Both sides. `bell` is rung after each report.
     pub fn new(bell: Option<Doorbell>) -> (Self, InterfaceMonitor) {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(None));
         let monitor = InterfaceMonitor(Arc::clone(&shared));
         (Self { shared, bell }, monitor)
     }
 
     /// Tells news in the place of older ones. Nothing takes the place of an end.
     pub fn report(&self, latest: InterfaceNews) {
-        {
-            let shared = &self.shared;
-            let mut news = shared.news.lock().unwrap_or_else(PoisonError::into_inner);
-            if matches!(*news, Some(InterfaceNews::Ended(_))) {
-                return;
+        let put = |news: &mut Option<InterfaceNews>| {
+            let may = !matches!(news, Some(InterfaceNews::Ended(_)));
+            if may {
+                *news = Some(latest);
             }
-            *news = Some(latest);
-            shared.changed.store(true, Ordering::Relaxed);
+            may
+        };
+        if !self.shared.change(put, Option::is_some) {
+            return;
         }
         if let Some(bell) = &self.bell {
             bell.ring();

@@ -8,9 +8,11 @@ mod backend;
 pub mod cm;
 mod entry;
 mod fork;
+mod futex;
 pub mod left;
 mod lists;
 mod lock;
+mod lock_state;
 mod logging;
 mod object;
 #[cfg(feature = "testbed")]
@@ -20,3 +22,9 @@ pub mod verbs;
 
 #[cfg(feature = "testbed")]
 pub use program::Program;
+
+/// What the protocols of waking are made of; a model checker provides its own.
+mod sync {
+    pub(crate) use std::sync::atomic::Ordering;
+    pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
+}

@@ -6,21 +6,12 @@
 use std::cell::UnsafeCell;
 use std::mem::{self, ManuallyDrop};
 use std::ops::{Deref, DerefMut};
-use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Nobody has it.
-const FREE: u32 = 0;
-/// Somebody has it, and nobody sleeps.
-const HELD: u32 = 1;
-/// Somebody has it, and others may sleep.
-const AWAITED: u32 = 2;
-/// Nobody gets it any more: the value has ended.
-const ENDED: u32 = 3;
+use crate::lock_state::LockState;
 
 /// See the module.
 pub(crate) struct Lock<T> {
-    state: AtomicU32,
+    state: LockState,
     value: UnsafeCell<T>,
 }
 
@@ -33,7 +24,7 @@ pub(crate) struct Held<'a, T>(&'a Lock<T>);
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
-            state: AtomicU32::new(FREE),
+            state: LockState::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -41,60 +32,16 @@ impl<T> Lock<T> {
     /// Waits until nobody else has it.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
-        self.try_lock().unwrap_or_else(|| self.wait())
+        if !self.state.try_take() {
+            self.state.await_turn();
+        }
+        Held(self)
     }
 
     /// Takes it if nobody else has it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
-        let taken = (self.state).compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then(|| Held(self))
-    }
-
-    #[cold]
-    fn wait(&self) -> Held<'_, T> {
-        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
-            self.sleep();
-        }
-        Held(self)
-    }
-
-    /// Likewise; `None` once the value has ended.
-    #[cold]
-    fn wait_unless_ended(&self) -> Option<Held<'_, T>> {
-        let awaited = |state| (state != ENDED).then_some(AWAITED);
-        loop {
-            let seen = (self.state).fetch_update(Ordering::Acquire, Ordering::Acquire, awaited);
-            match seen {
-                Ok(FREE) => return Some(Held(self)),
-                Ok(_) => self.sleep(),
-                Err(_ended) => return None,
-            }
-        }
-    }
-
-    /// Sleeps until whoever has it leaves it.
-    fn sleep(&self) {
-        let no_timeout = ptr::null::<libc::timespec>();
-        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is an atomic of 32 bits that lives, and there is no timeout. After an error the caller looks again.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.state.as_ptr(),
-                operation,
-                AWAITED,
-                no_timeout,
-            )
-        };
-    }
-
-    /// Wakes up to so many who sleep.
-    #[cold]
-    fn wake(&self, most: i32) {
-        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is an atomic of 32 bits that lives.
-        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), operation, most) };
+        self.state.try_take().then(|| Held(self))
     }
 }
 
@@ -124,7 +71,9 @@ impl<T> Mortal<T> {
     /// Waits until nobody else has it; `None` if the value has ended.
     #[inline]
     pub(crate) fn lock(&self) -> Option<Held<'_, ManuallyDrop<T>>> {
-        self.0.try_lock().or_else(|| self.0.wait_unless_ended())
+        let Self(lock) = self;
+        let taken = lock.state.try_take() || lock.state.await_turn_unless_ended();
+        taken.then(|| Held(lock))
     }
 
     /// Ends the value, once nobody has it.
@@ -135,9 +84,7 @@ impl<T> Mortal<T> {
         // SAFETY: this is the last time that somebody has the lock, so nobody uses the value again.
         let value = unsafe { ManuallyDrop::take(&mut held) };
         mem::forget(held);
-        self.0.state.store(ENDED, Ordering::Release);
-        // Others may sleep even if nobody came since: whoever was woken last has not taken it yet, to wake the next when it is left.
-        self.0.wake(i32::MAX);
+        self.0.state.end();
         drop(value);
     }
 }
@@ -169,9 +116,7 @@ impl<T> DerefMut for Held<'_, T> {
 impl<T> Drop for Held<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.0.state.swap(FREE, Ordering::Release) == AWAITED {
-            self.0.wake(1);
-        }
+        self.0.state.leave();
     }
 }
 
@@ -199,7 +144,7 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), [4 * ROUNDS; 2]);
-        assert_eq!(lock.state.load(Ordering::Relaxed), FREE);
+        assert!(lock.state.is_free());
     }
 
     #[test]
@@ -209,7 +154,7 @@ mod tests {
         assert!(lock.try_lock().is_none());
         thread::scope(|scope| {
             scope.spawn(|| *lock.lock() += 1);
-            while lock.state.load(Ordering::Relaxed) != AWAITED {
+            while !lock.state.is_awaited() {
                 thread::yield_now();
             }
             drop(held);
@@ -242,7 +187,7 @@ mod tests {
                 for _ in 0..3 {
                     scope.spawn(|| drop(lock.lock()));
                 }
-                while lock.0.state.load(Ordering::Relaxed) != AWAITED {
+                while !lock.0.state.is_awaited() {
                     thread::yield_now();
                 }
                 drop(held);

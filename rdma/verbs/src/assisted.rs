@@ -18,7 +18,7 @@ use xwarp_rnic::model::RnicUnavailable;
 use crate::burst::{Burst, Seen};
 use crate::config::WaitMode;
 use crate::hand_over::HandOver;
-use crate::inline::{Inline, Turned};
+use crate::inline::{Inline, Turned, Uncounted};
 use crate::released::Released;
 use crate::runner::{Runner, take_signals};
 
@@ -175,10 +175,10 @@ impl<'a> Helper<'a> {
         if !self.sees_burst() {
             return inline.turn_or_sleep_long(&mut self.counted);
         }
-        if !inline.may_rest(&mut self.counted)? {
+        let Some(uncounted) = inline.may_rest(&mut self.counted)? else {
             return Ok(Turned::Elsewhere);
-        }
-        self.rest();
+        };
+        self.rest(uncounted);
         Ok(Turned::On)
     }
 
@@ -217,34 +217,29 @@ impl<'a> Helper<'a> {
         std::thread::yield_now();
     }
 
-    /// While it rests: whether it is asked for, or the application polls no longer. A poll that has just sent for long is no sign of that.
-    fn is_wanted(&self) -> bool {
+    /// While it rests: whether the application polls no longer. A poll that has just sent for long is no sign of that.
+    fn polls_no_longer(&self) -> bool {
         let Shared {
             hand_over, inline, ..
         } = self.shared;
-        if inline.idle_time() > POLLED_LATELY {
-            let before = hand_over.polls();
-            std::thread::park_timeout(POLLED_LATELY);
-            if hand_over.polls() == before {
-                return true;
-            }
+        if inline.idle_time() <= POLLED_LATELY {
+            return false;
         }
-        hand_over.is_asked() || hand_over.has_ended()
+        let before = hand_over.polls();
+        std::thread::park_timeout(POLLED_LATELY);
+        hand_over.polls() == before
     }
 
-    /// Leaves the engine to the application until that polls no longer.
-    fn rest(&mut self) {
+    /// Leaves the engine to the application until that polls no longer. The thread must not count as a sleeper any more.
+    fn rest(&mut self, Uncounted: Uncounted) {
         let hand_over = &self.shared.hand_over;
-        let [mut rest, longest] = RESTS;
-        if hand_over.may_rest() {
-            loop {
-                std::thread::park_timeout(rest);
-                if self.is_wanted() {
-                    break;
-                }
-                rest = (2 * rest).min(longest);
-            }
-            hand_over.end_rest();
+        if let Some(rest) = hand_over.may_rest() {
+            let [mut length, longest] = RESTS;
+            let pause = || {
+                std::thread::park_timeout(length);
+                length = (2 * length).min(longest);
+            };
+            rest.last(pause, || self.polls_no_longer());
         }
         hand_over.begin_burst();
         self.burst = Burst::new(hand_over.polls(), Instant::now());
@@ -330,7 +325,7 @@ mod tests {
         let turned = soon(move || {
             let mut counted = true;
             let turned = its.inline.turn_or_sleep_long(&mut counted).unwrap();
-            assert!(!its.inline.may_rest(&mut counted).unwrap() && counted);
+            assert!(its.inline.may_rest(&mut counted).unwrap().is_none() && counted);
             assert_eq!(its.inline.idle_time(), Duration::ZERO);
             turned
         });
@@ -359,7 +354,7 @@ mod tests {
         let woken = outcome.recv_timeout(LIMIT);
         let mut counted = woken.expect("it waits for the lock");
         drop(held);
-        assert!(shared.inline.may_rest(&mut counted).unwrap() && !counted);
+        assert!(shared.inline.may_rest(&mut counted).unwrap().is_some() && !counted);
         assert!(shared.inline.hold_beside(0, LIMIT).is_some(), "none sleeps");
     }
 
@@ -382,6 +377,27 @@ mod tests {
             thread.thread().unpark();
         }
         drop(held);
+        thread.join().unwrap();
+    }
+
+    /// A handler has dropped a handle in a turn of the thread. No other thread calls a verb or polls.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn thread_releases_what_a_handler_has_dropped() {
+        let idle = idle();
+        let (shared, bell) = (Arc::new(idle.shared), idle.waking.1);
+        let its = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || Helper::new(&its).run());
+        let (tell, told) = mpsc::channel();
+        let release = move |_: &mut Engine| tell.send(()).unwrap();
+        drop(shared.inline.hold_beside(1, LIMIT).expect("it sleeps"));
+        shared.released.add(0, Box::new(release));
+        bell.ring();
+        told.recv_timeout(LIMIT).expect("it is never released");
+        if shared.hand_over.end() {
+            thread.thread().unpark();
+        }
+        shared.inline.close();
         thread.join().unwrap();
     }
 

@@ -50,27 +50,18 @@ impl HandOver {
         self.asked.store(false, Ordering::Relaxed);
     }
 
-    /// The thread is about to rest. False if it was asked for since the burst began: then it does not.
+    /// The thread is about to rest. `None` if it was asked for since the burst began, or the RNIC was closed: then it does not.
     #[must_use]
-    pub(crate) fn may_rest(&self) -> bool {
+    pub(crate) fn may_rest(&self) -> Option<Rest<'_>> {
         self.resting.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let may = !self.asked.load(Ordering::Relaxed) && !self.has_ended();
-        if !may {
-            self.resting.store(false, Ordering::Relaxed);
-        }
-        may
+        let rest = Rest(self);
+        (!rest.is_over()).then_some(rest)
     }
 
-    /// The thread has rested. True if it was asked for meanwhile.
-    #[must_use]
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Whether the thread was asked for since the last burst began.
+    fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
-    }
-
-    /// The thread turns the engine again.
-    pub(crate) fn end_rest(&self) {
-        self.resting.store(false, Ordering::Relaxed);
     }
 
     /// The RNIC was closed. True if the thread rests, and is to be woken.
@@ -84,5 +75,30 @@ impl HandOver {
     /// Whether the RNIC was closed.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// A rest of the engine's thread. Only [`HandOver::may_rest`] gives one. When it is dropped, the thread turns the engine again.
+pub(crate) struct Rest<'a>(&'a HandOver);
+
+impl Rest<'_> {
+    /// Calls `pause`, which an asker ends early, until the thread is asked for, the RNIC is closed, or `is_wanted` says so.
+    pub(crate) fn last(self, mut pause: impl FnMut(), mut is_wanted: impl FnMut() -> bool) {
+        loop {
+            pause();
+            if is_wanted() || self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_asked() || self.0.has_ended()
+    }
+}
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.0.resting.store(false, Ordering::Relaxed);
     }
 }

@@ -160,14 +160,15 @@ impl Inline {
         slept.map(|_| Turned::On)
     }
 
-    /// The engine's own thread rests, and counts as a sleeper no longer. False while somebody has the engine: then it does not rest yet.
-    pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<bool> {
+    /// The engine's own thread is going to rest, and counts as a sleeper no longer. `None` while another thread has the engine: then it does
+    /// not rest yet.
+    pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<Option<Uncounted>> {
         if !*counted {
-            return Ok(true);
+            return Ok(Some(Uncounted));
         }
         match self.try_lock() {
-            Some(mut state) => state.uncount(counted).map(|()| true),
-            None => Ok(false),
+            Some(mut state) => state.uncount(counted).map(|()| Some(Uncounted)),
+            None => Ok(None),
         }
     }
 
@@ -313,6 +314,10 @@ pub(crate) enum Turned {
     /// There is no engine any more.
     Ended,
 }
+
+/// The engine's own thread counts as a sleeper no longer: without that it must not rest.
+#[derive(Debug)]
+pub(crate) struct Uncounted;
 
 /// What a caller that waits has done between two looks at its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::threads::state_of;
+
 /// All RNICs of the process, its threads and the load of the machine.
 pub fn diagnosis() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -43,18 +45,4 @@ fn thread(task: &Path) -> String {
         state_of(&stat),
         times.trim_end()
     )
-}
-
-/// The letter of a thread's state. The name before it is in brackets and may hold anything.
-fn state_of(stat: &str) -> char {
-    let behind_name = stat.rsplit(") ").next();
-    behind_name
-        .and_then(|fields| fields.chars().next())
-        .unwrap_or('?')
-}
-
-/// Whether a thread of this process sleeps in the kernel. The number is what `gettid` returns in it.
-pub fn thread_sleeps(thread: nix::unistd::Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    stat.is_ok_and(|stat| state_of(&stat) == 'S')
 }

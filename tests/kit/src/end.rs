@@ -142,7 +142,7 @@ mod tests {
             let complaint = complaint(progress);
             let parts = [
                 "nothing has completed, within 50ms",
-                "armed: 2",             // the completion queue
+                "armed: ArmState(2)",   // the completion queue
                 "is_waited_for",        // a sleep flag
                 "engine 0 Running",     // what the engine does
                 "next deadline",        // and when

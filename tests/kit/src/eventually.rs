@@ -24,7 +24,7 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
 
 /// Waits until `condition` holds. Returns `false` if it does not within `timeout`.
 ///
-/// On a machine whose processors are all busy a condition takes longer, and may: four fifths of
+/// On a machine whose processors are all busy, a condition takes longer, and may. Four fifths of
 /// the time in which threads waited for a processor do not count.
 pub fn eventually_within(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let (began, waited) = (Instant::now(), waited_for_a_processor());

@@ -7,7 +7,7 @@
 //! | [`cases`] | what a test tries one after the other; in Miri only the first |
 //! | [`eventually`] | waits for a condition, never for a time |
 //! | [`diagnosis`] | all that explains a wait in vain: RNICs of the process with their engines, threads, load |
-//! | [`thread_sleeps`] | whether a thread sleeps in the kernel, so that it can be woken or not |
+//! | [`spawn_numbered`], [`thread_sleeps`] | a thread, its number, and whether it sleeps, so that what wakes it is seen |
 //! | [`drops_of`] | drop counters that are not zero |
 //! | [`hex`] | literal bytes, as a document prints them |
 //! | [`Exclusive`] | a lock among all test programs |
@@ -62,12 +62,13 @@ mod pattern;
 mod queues;
 mod root;
 mod side;
+mod threads;
 mod work_dir;
 
 #[cfg(feature = "rnic")]
 pub use cable::{Cable, MemoryRnics};
 pub use cases::cases;
-pub use diagnosis::{diagnosis, thread_sleeps};
+pub use diagnosis::diagnosis;
 pub use drops::{Drops, drops_of};
 #[cfg(feature = "rnic")]
 pub use end::{End, next_completion, next_request, next_success};
@@ -83,4 +84,5 @@ pub use pattern::{pattern, pattern_of};
 pub use queues::{Answers, Queues};
 pub use root::is_root_or_skipped;
 pub use side::Side;
+pub use threads::{spawn_numbered, thread_sleeps};
 pub use work_dir::WorkDir;

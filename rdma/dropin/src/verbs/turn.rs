@@ -1,11 +1,12 @@
 //! Turns: what a thread puts together, or takes apart, by several calls, while other threads wait.
 //!
 //! The work stays where it is from turn to turn, so that the next one finds its memory. A call costs a [`Lock`], and waiting a condition variable.
-
-use std::sync::{Condvar, Mutex, PoisonError};
+//!
+//! The includer's crate provides `sync`, `entry` and `lock` (of this crate, or of the model checker).
 
 use crate::entry::lock;
 use crate::lock::{Held, Lock};
+use crate::sync::{Condvar, Mutex, PoisonError};
 
 /// The work of the thread whose turn it is.
 pub(super) struct Turn<T> {
@@ -89,70 +90,16 @@ impl<T> Turn<T> {
         Some(done)
     }
 
-    /// Whoever has counted itself sleeps once the mutex is free.
+    /// Threads that wait for their turn.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.place.lock().waiting
+    }
+
+    /// A thread that has counted itself sleeps once the mutex is free.
     #[cold]
     fn wake_one(&self) {
         drop(lock(&self.falling_asleep));
         self.over.notify_one();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::thread;
-
-    #[test]
-    fn one_thread_at_a_time_has_a_turn() {
-        let turn = Turn::new(0);
-        turn.begin(|work| *work = 1);
-        thread::scope(|scope| {
-            let second = scope.spawn(|| {
-                turn.begin(|work| *work += 1);
-                turn.end(|work| *work)
-            });
-            while turn.place.lock().waiting == 0 {
-                thread::yield_now();
-            }
-            assert_eq!(turn.with(|work| *work), Some(1));
-            assert!(!second.is_finished());
-            assert_eq!(turn.end(|work| *work), Some(1));
-            assert_eq!(second.join().expect("no panic"), Some(2));
-        });
-        assert_eq!((turn.with(|_| ()), turn.end(|_| ())), (None, None));
-    }
-
-    #[test]
-    fn all_who_wait_get_their_turn() {
-        const THREADS: u32 = 8;
-        const ROUNDS: u32 = 2000;
-        let turn = Turn::new([0; 2]);
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    for _ in 0..ROUNDS {
-                        turn.begin(|[first, _]| *first += 1);
-                        thread::yield_now();
-                        turn.end(|[first, second]| {
-                            *second += 1;
-                            assert_eq!(first, second);
-                        });
-                    }
-                });
-            }
-        });
-        assert_eq!(turn.begin(|work| *work), [THREADS * ROUNDS; 2]);
-        assert_eq!(turn.place.lock().waiting, 0);
-    }
-
-    #[test]
-    fn panic_of_the_last_step_ends_the_turn() {
-        let turn = Turn::new(());
-        turn.begin(|()| ());
-        let panicked = catch_unwind(AssertUnwindSafe(|| turn.end(|()| panic!("a defect"))));
-        assert!(panicked.is_err());
-        assert_eq!(turn.with(|()| ()), None);
-        turn.begin(|()| ());
     }
 }

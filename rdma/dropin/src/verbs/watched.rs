@@ -147,6 +147,8 @@ mod tests {
     use super::*;
     use std::thread;
 
+    use xwarp_test_kit::{eventually, spawn_numbered, thread_sleeps};
+
     #[test]
     fn end_takes_back_what_waits_and_waits_for_what_was_taken() {
         let events = Arc::new(Events::new().expect("a descriptor"));
@@ -159,10 +161,9 @@ mod tests {
         });
         assert_eq!(kind, Ok(IBV_EVENT_QP_FATAL));
         thread::scope(|scope| {
-            let end = scope.spawn(|| watched.end());
-            while !events.is_empty() {
-                thread::yield_now();
-            }
+            let (number, end) = spawn_numbered(scope, || watched.end());
+            eventually("it sleeps", || thread_sleeps(number));
+            assert!(events.is_empty());
             assert!(!end.is_finished());
             watched.unacknowledged().remove(1);
         });

@@ -202,7 +202,7 @@ impl fmt::Debug for CqSink {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cq_shared::Arm;
+    use super::super::arming::Arm;
     use super::*;
     use crate::model::{CompletionStatus, Opcode, QpId, WrId};
     use crate::queues::credits::SlotTable;

@@ -1,27 +1,15 @@
 //! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft §8.2.5).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::arming::{Arm, ArmState};
 use super::cq_orders::CqOrders;
-
-/// Which completions wake a waiter. Each value includes the former.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Arm {
-    /// The next received message that asks for an event, and the next failure.
-    Solicited = 1,
-    /// The next completion of any kind.
-    Next = 2,
-}
-
-/// Nobody waits.
-const UNARMED: u8 = 0;
 
 /// What the two ends of a completion queue share besides its ring.
 pub struct CqShared {
-    armed: AtomicU8,
+    armed: ArmState,
     overflowed: AtomicBool,
     /// Queues of queue pairs that complete on it.
     users: AtomicUsize,
@@ -49,7 +37,7 @@ impl CqShared {
     )]
     pub fn new() -> Self {
         Self {
-            armed: AtomicU8::new(UNARMED),
+            armed: ArmState::new(),
             overflowed: AtomicBool::new(false),
             users: AtomicUsize::new(0),
             orders: CqOrders::default(),
@@ -68,13 +56,12 @@ impl CqShared {
 
     /// Asks for a wake-up. The application calls it before it looks at the queue again.
     pub fn arm(&self, kind: Arm) {
-        self.armed.fetch_max(kind as u8, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        self.armed.arm(kind);
     }
 
     /// True until the completion has come that was asked for.
     pub fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::SeqCst) != UNARMED
+        self.armed.is_armed()
     }
 
     /// True once a completion was lost because the queue was full.
@@ -110,23 +97,14 @@ impl CqShared {
     /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed. Of several engines one wakes it.
     #[inline]
     pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
-        // The entry must be visible before the arm state is read: the application arms before it looks again.
-        fence(Ordering::SeqCst);
-        let armed = self.armed.load(Ordering::Relaxed);
-        let wakes = armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited);
-        wakes && self.disarm()
-    }
-
-    /// True unless another engine has disarmed it.
-    fn disarm(&self) -> bool {
-        self.armed.swap(UNARMED, Ordering::SeqCst) != UNARMED
+        self.armed.disarm_for(wakes_solicited)
     }
 }
 
 impl fmt::Debug for CqShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CqShared")
-            .field("armed", &self.armed.load(Ordering::Relaxed))
+            .field("armed", &self.armed)
             .field("overflowed", &self.overflowed())
             .field("queues", &self.users.load(Ordering::Relaxed))
             .field("notice", &*self.notice())

@@ -1,9 +1,11 @@
 //! The end of an RNIC: why nothing more comes from it, and the signals of whoever waits all the same.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use xwarp_driver::Signal;
+
+use super::waiters::Waiters;
 
 /// Whether an engine has ended or failed. Signals that were registered are raised then.
 #[derive(Default)]
@@ -16,19 +18,15 @@ pub struct Ending {
     panicked: AtomicBool,
     /// Why the engine does nothing any more.
     failure: OnceLock<String>,
-    waiters: Mutex<Vec<Weak<Signal>>>,
+    waiters: Waiters<Weak<Signal>>,
 }
 
 impl Ending {
     /// Registers `signal`, which is raised when the engine ends or fails. It is raised at once if that has happened already.
     pub fn watch(&self, signal: &Arc<Signal>) {
-        let mut waiters = self.waiters();
-        if waiters.len() == waiters.capacity() {
-            waiters.retain(|waiter| waiter.strong_count() > 0);
-        }
-        waiters.push(Arc::downgrade(signal));
-        drop(waiters);
-        if self.is_over() || self.failure().is_some() {
+        let gone = |waiter: &Weak<Signal>| waiter.strong_count() == 0;
+        let has_happened = || self.is_over() || self.failure().is_some();
+        if (self.waiters).register(Arc::downgrade(signal), gone, has_happened) {
             signal.raise();
         }
     }
@@ -72,12 +70,10 @@ impl Ending {
     }
 
     fn raise_all(&self) {
-        for waiter in self.waiters().iter().filter_map(Weak::upgrade) {
-            waiter.raise();
-        }
-    }
-
-    fn waiters(&self) -> MutexGuard<'_, Vec<Weak<Signal>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiters.tell_each(|waiter| {
+            if let Some(signal) = waiter.upgrade() {
+                signal.raise();
+            }
+        });
     }
 }

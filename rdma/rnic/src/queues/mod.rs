@@ -1,5 +1,6 @@
 //! Queues between the application's threads and the engine: rings, credits, ready queue pairs, inboxes, events.
 
+mod arming;
 mod completion_ring;
 mod cq_orders;
 mod cq_shared;
@@ -19,10 +20,12 @@ mod ready_set;
 mod ready_set_tests;
 mod resize;
 mod ring;
+mod waiters;
 
+pub use arming::Arm;
 pub use completion_ring::{CqSink, Cqe, EventTarget, Pushed};
 pub use cq_orders::{CqOrders, CqPlace};
-pub use cq_shared::{Arm, CqShared};
+pub use cq_shared::CqShared;
 pub use credits::{FreedSlots, SlotKey, SlotTable, WorkQueue};
 pub use door::Door;
 pub use ending::Ending;
@@ -38,7 +41,8 @@ pub use ready_set::ReadySet;
 pub use resize::{NewRing, NewRings};
 pub use ring::ring;
 
-/// The atomics of [`ready_set`]; the model checker's stand in their place in its model.
+/// What the protocols of waking are made of; the model checker's stand in its place in their models.
 mod sync {
-    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+    pub(super) use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+    pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use xwarp_driver::Signal;
 
+use super::waiters::Waiters;
 use crate::model::{ConnectionInfo, QpState, StartUpParameters};
 
 /// Copies of what start-up asks for, and of what it has settled.
@@ -20,7 +21,7 @@ pub struct QpShared {
     engine: AtomicUsize,
     start_up: Mutex<StartUp>,
     /// Raised by every new state.
-    watchers: Mutex<Vec<Weak<Signal>>>,
+    watchers: Waiters<Weak<Signal>>,
 }
 
 impl QpShared {
@@ -32,19 +33,15 @@ impl QpShared {
             destroyed: AtomicBool::new(false),
             engine: AtomicUsize::new(engine),
             start_up: Mutex::new(StartUp { wanted, settled }),
-            watchers: Mutex::new(Vec::new()),
+            watchers: Waiters::default(),
         }
     }
 
     /// Has every further state raise `signal`, as long as somebody holds it.
     pub fn watch(&self, signal: &Arc<Signal>) {
-        let mut watchers = self.watchers();
-        watchers.retain(|watcher| watcher.strong_count() > 0);
-        watchers.push(Arc::downgrade(signal));
-    }
-
-    fn watchers(&self) -> MutexGuard<'_, Vec<Weak<Signal>>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+        let gone = |watcher: &Weak<Signal>| watcher.strong_count() == 0;
+        // Whoever watches looks at the state by itself.
+        (self.watchers).register(Arc::downgrade(signal), gone, || ());
     }
 
     /// The state that the engine showed last.
@@ -57,9 +54,11 @@ impl QpShared {
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
         fence(Ordering::SeqCst);
-        for signal in self.watchers().iter().filter_map(Weak::upgrade) {
-            signal.raise();
-        }
+        self.watchers.tell_each(|watcher| {
+            if let Some(signal) = watcher.upgrade() {
+                signal.raise();
+            }
+        });
     }
 
     /// The engine that the queue pair is on, or was a moment ago. An engine that it has left hands on what it is told of it.

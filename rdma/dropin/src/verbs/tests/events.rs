@@ -3,6 +3,8 @@
 use std::ptr::{self, without_provenance_mut};
 use std::thread;
 
+use xwarp_test_kit::{eventually, spawn_numbered, thread_sleeps};
+
 use super::testbed::{Bed, LEN, qp_attr, request};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
@@ -100,12 +102,14 @@ fn destroying_a_queue_pair_waits_until_its_event_is_acknowledged() {
     assert_eq!(event.element, qp.cast());
     let address = qp.expose_provenance();
     thread::scope(|scope| {
-        let ended = scope.spawn(move || ibv_destroy_qp(ptr::with_exposed_provenance_mut(address)));
+        let end = move || ibv_destroy_qp(ptr::with_exposed_provenance_mut(address));
+        let (number, ended) = spawn_numbered(scope, end);
         let (mut attr, mut init) = (ibv_qp_attr::zeroed(), ibv_qp_init_attr::zeroed());
         // It is gone when it waits.
         while ibv_query_qp(qp, Some(&mut attr), 0, Some(&mut init)) == 0 {
             thread::yield_now();
         }
+        eventually("it waits", || thread_sleeps(number));
         assert!(!ended.is_finished());
         ibv_ack_async_event(Some(&event));
         assert_eq!(ended.join().expect("no panic"), 0);

@@ -16,4 +16,5 @@ mod registering;
 mod shared_receives;
 mod testbed;
 mod threads;
+mod turn;
 mod windows;

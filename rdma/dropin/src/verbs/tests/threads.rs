@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use nix::errno::Errno;
+use xwarp_test_kit::{eventually, spawn_numbered, thread_sleeps};
 
 use super::testbed::{Bed, qp_attr, request};
 use crate::abi::Zeroed;
@@ -133,12 +134,14 @@ fn destroying_a_completion_queue_waits_until_its_event_is_acknowledged() {
     assert_eq!([ibv_destroy_qp(qp), ibv_destroy_qp(peer)], [0, 0]);
     let address = cq.expose_provenance();
     thread::scope(|scope| {
-        let ended = scope.spawn(move || ibv_destroy_cq(with_exposed_provenance_mut(address)));
+        let end = move || ibv_destroy_cq(with_exposed_provenance_mut(address));
+        let (number, ended) = spawn_numbered(scope, end);
         let (poll, mut place) = (ops.poll_cq.expect("a slot"), ibv_wc::zeroed());
         // It is gone when it waits.
         while poll(cq, 1, &raw mut place) >= 0 {
             thread::yield_now();
         }
+        eventually("it waits", || thread_sleeps(number));
         assert!(!ended.is_finished());
         ibv_ack_cq_events(cq, 1);
         assert_eq!(ended.join().expect("no panic"), 0);

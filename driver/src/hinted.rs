@@ -1,0 +1,46 @@
+//! Hinted: a value behind a lock, and beside it whether there may be something in it. A look in vain takes no lock.
+//!
+//! The includer provides `sync` (of the standard library, or of the model checker).
+
+use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
+
+/// See the module.
+///
+/// The hint is changed within the lock. So it is right whenever no thread has the lock. After a change, ring the doorbell of who looks: a
+/// sleeper announces itself before it looks at the hint.
+pub(crate) struct Hinted<T> {
+    has_any: AtomicBool,
+    value: Mutex<T>,
+}
+
+impl<T> Hinted<T> {
+    /// A value without anything in it.
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            has_any: AtomicBool::new(false),
+            value: Mutex::new(value),
+        }
+    }
+
+    /// Whether there may be something.
+    pub(crate) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
+    }
+
+    /// Changes the value; `has_any` says whether there is something in it then.
+    pub(crate) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut T) -> R,
+        has_any: impl FnOnce(&T) -> bool,
+    ) -> R {
+        let mut value = self.lock();
+        let result = change(&mut value);
+        self.has_any.store(has_any(&value), Ordering::Release);
+        result
+    }
+
+    /// Lends the value, for what does not change whether there is something in it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

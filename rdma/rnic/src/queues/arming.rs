@@ -1,0 +1,57 @@
+//! Arm state: whether the next completion wakes a waiter (verbs draft §8.2.5).
+//!
+//! The includer provides `sync` (atomics of the standard library, or of the model checker).
+
+use super::sync::{AtomicU8, Ordering, fence};
+
+/// Which completions wake a waiter. Each value includes the former.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Arm {
+    /// The next received message that asks for an event, and the next failure.
+    Solicited = 1,
+    /// The next completion of any kind.
+    Next = 2,
+}
+
+/// No thread waits.
+const UNARMED: u8 = 0;
+
+/// What the waiter asks for.
+///
+/// The waiter arms, then looks at the ring once more. An engine appends an entry, then reads the arm state. Each writes before it reads, with a
+/// full barrier between. So either the waiter finds the entry, or the engine finds the waiter.
+#[derive(Debug)]
+pub(super) struct ArmState(AtomicU8);
+
+impl ArmState {
+    pub(super) fn new() -> Self {
+        Self(AtomicU8::new(UNARMED))
+    }
+
+    /// Asks for a wake-up. The application calls it before it looks at the queue again.
+    pub(super) fn arm(&self, kind: Arm) {
+        self.0.fetch_max(kind as u8, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// True until the completion has come that was asked for.
+    pub(super) fn is_armed(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != UNARMED
+    }
+
+    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed. Of several engines one wakes it.
+    #[inline]
+    pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
+        // The entry must be visible before the arm state is read: the application arms before it looks again.
+        fence(Ordering::SeqCst);
+        let armed = self.0.load(Ordering::Relaxed);
+        let wakes = armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited);
+        wakes && self.disarm()
+    }
+
+    /// True unless another engine has disarmed it.
+    fn disarm(&self) -> bool {
+        self.0.swap(UNARMED, Ordering::SeqCst) != UNARMED
+    }
+}

@@ -1,0 +1,44 @@
+//! Waiters of something that may happen at any time: each learns of it, whether it registers before or after.
+//!
+//! The includer provides `sync` (locks of the standard library, or of the model checker).
+
+use super::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is told of a change of state. The state itself is elsewhere.
+///
+/// A waiter registers, then looks at the state. Who changes the state does that first, and then goes through the waiters. Both take the
+/// lock. So either the waiter is in the list by then, or it finds the new state.
+pub(super) struct Waiters<W>(Mutex<Vec<W>>);
+
+impl<W> Default for Waiters<W> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<W> Waiters<W> {
+    /// Registers a waiter; those that are `gone` make room for it. Then calls `look`, which finds what has changed before.
+    pub(super) fn register<R>(
+        &self,
+        waiter: W,
+        gone: impl Fn(&W) -> bool,
+        look: impl FnOnce() -> R,
+    ) -> R {
+        let mut waiters = self.lock();
+        if waiters.len() == waiters.capacity() {
+            waiters.retain(|waiter| !gone(waiter));
+        }
+        waiters.push(waiter);
+        drop(waiters);
+        look()
+    }
+
+    /// Calls `tell` for each waiter, after the state has changed.
+    pub(super) fn tell_each(&self, tell: impl FnMut(&W)) {
+        self.lock().iter().for_each(tell);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<W>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

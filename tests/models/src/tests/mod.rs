@@ -1,0 +1,22 @@
+//! The models, each named for the protocol.
+
+mod arming;
+mod hand_over;
+mod hinted;
+mod lock;
+mod ready_set;
+mod sleeping;
+mod turn;
+mod waiters;
+
+/// Threads that are interrupted so often at most, where a model has three of them.
+const INTERRUPTIONS: usize = 3;
+
+/// Explores a model of three threads. All interleavings take minutes, so it takes those with few interruptions, unless `XWARP_MODELS` is
+/// `whole`.
+fn explore_bounded(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    let whole = std::env::var("XWARP_MODELS").is_ok_and(|models| models == "whole");
+    builder.preemption_bound = (!whole).then_some(INTERRUPTIONS);
+    builder.check(model);
+}
