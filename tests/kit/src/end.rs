@@ -8,7 +8,7 @@ use xwarp::{
 
 use std::time::{Duration, Instant};
 
-use crate::{TIMEOUT, diagnosis};
+use crate::{diagnosis, timeout};
 
 /// A queue pair with memory to send from and to receive into. Its completion queue is the test's, as several ends may share one.
 pub struct End {
@@ -65,13 +65,14 @@ impl End {
 
 /// The next request of a listener, which must come in time.
 pub fn next_request(listener: &mut Listener) -> ConnectionRequest {
-    let request = listener.accept(TIMEOUT).expect("an RNIC");
-    request.unwrap_or_else(|| panic!("no request within {TIMEOUT:?}\n{}", diagnosis()))
+    let timeout = timeout();
+    let request = listener.accept(timeout).expect("an RNIC");
+    request.unwrap_or_else(|| panic!("no request within {timeout:?}\n{}", diagnosis()))
 }
 
 /// The next completion, which must come in time.
 pub fn next_completion(cq: &mut CompletionQueue) -> WorkCompletion {
-    next_completion_within(TIMEOUT, cq)
+    next_completion_within(timeout(), cq)
 }
 
 /// The next completion, which must come within `limit`. If none does, the state of everything is printed twice: an engine that is asked for
@@ -111,7 +112,7 @@ mod tests {
     use xwarp::config::Progress;
 
     use super::*;
-    use crate::{MemoryRnic, MemoryRnics, Side};
+    use crate::{MemoryRnic, MemoryRnics, Side, TIMEOUT};
 
     const BYTES: u32 = 100;
 

@@ -13,11 +13,28 @@ const PRESSURE: &str = "/proc/pressure/cpu";
 /// Four fifths of that time do not count, so a wait takes at most five times as long.
 const NOT_COUNTED: (u32, u32) = (4, 5);
 
-/// Waits until `condition` holds, and fails the test if it does not within [`TIMEOUT`].
+/// Environment variable with a number by which [`timeout`] multiplies [`TIMEOUT`].
+pub const PATIENCE: &str = "XWARP_TEST_PATIENCE";
+
+/// [`TIMEOUT`], times [`PATIENCE`] if that is set.
+///
+/// It is set in emulated guests. Their processors wait for those of the machine, and their disks
+/// for its files, which their kernel does not see.
+pub fn timeout() -> Duration {
+    multiplied(std::env::var(PATIENCE).ok().as_deref())
+}
+
+fn multiplied(patience: Option<&str>) -> Duration {
+    let times = patience.map(str::parse);
+    TIMEOUT * times.map_or(1, |it| it.expect("XWARP_TEST_PATIENCE is a number"))
+}
+
+/// Waits until `condition` holds, and fails the test if it does not within [`timeout`].
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    let timeout = timeout();
     assert!(
-        eventually_within(TIMEOUT, condition),
-        "not within {TIMEOUT:?}: {what}\n{}",
+        eventually_within(timeout, condition),
+        "not within {timeout:?}: {what}\n{}",
         diagnosis()
     );
 }
@@ -66,6 +83,12 @@ fn total(pressure: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timeout_is_multiplied_by_the_variable() {
+        assert_eq!(multiplied(None), TIMEOUT);
+        assert_eq!(multiplied(Some("15")), Duration::from_mins(5));
+    }
 
     #[test]
     fn total_is_that_of_the_line_some() {

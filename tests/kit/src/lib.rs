@@ -6,6 +6,7 @@
 //! | [`pattern`], [`pattern_of`] | payload in which every piece is told from every other |
 //! | [`cases`] | what a test tries one after the other; in Miri only the first |
 //! | [`eventually`] | waits for a condition, never for a time |
+//! | [`timeout`] | how long it does, which [`PATIENCE`] makes longer |
 //! | [`diagnosis`] | all that explains a wait in vain: RNICs of the process with their engines, threads, load |
 //! | [`spawn_numbered`], [`thread_sleeps`] | a thread, its number, and whether it sleeps, so that what wakes it is seen |
 //! | [`drops_of`] | drop counters that are not zero |
@@ -74,7 +75,7 @@ pub use drops::{Drops, drops_of};
 pub use end::{End, next_completion, next_request, next_success};
 #[cfg(feature = "tcp")]
 pub use endpoint::{Endpoint, carry};
-pub use eventually::{TIMEOUT, eventually, eventually_within};
+pub use eventually::{PATIENCE, TIMEOUT, eventually, eventually_within, timeout};
 pub use exclusive::Exclusive;
 pub use hex::hex;
 #[cfg(feature = "rnic")]

@@ -25,7 +25,7 @@ pub use drops::check_nothing_dropped;
 pub use hosts::{Host, Hosts, LOCK, Shape};
 pub use process::{Finished, Running, output_of};
 pub use program::{Mode, Program};
-pub use xwarp_test_kit::{Exclusive, TIMEOUT, WorkDir, eventually, eventually_within};
+pub use xwarp_test_kit::{Exclusive, PATIENCE, TIMEOUT, WorkDir, eventually, eventually_within};
 
 /// The interface of either host.
 pub const DEV: &str = "eth1";
