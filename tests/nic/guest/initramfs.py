@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """initramfs.py OUT [MODULE...]: writes OUT/initramfs.cpio from OUT/kernel, OUT/busybox
-and this directory's agent.c and guest-init. Part of fetch.sh; run it again after a
+and this directory's agent.c and guest-init, and compiles OUT/tsc-khz. Part of fetch; run it again after a
 change of guest-init. Modules named are added with what they depend on."""
 import lzma, os, re, subprocess, sys
 
@@ -61,6 +61,8 @@ files['modules/now'] = ' '.join(lists['now']).encode()
 
 agent = out + '/agent'
 subprocess.run(['gcc', '-O2', '-Wall', '-static', '-s', '-o', agent, here + '/agent.c'], check=True)
+# For lab, not for the guest.
+subprocess.run(['gcc', '-O2', '-Wall', '-s', '-o', out + '/tsc-khz', here + '/tsc-khz.c'], check=True)
 for d, _, fs in os.walk(out + '/busybox'):
     if 'busybox' in fs and d.endswith('bin'):
         files['bin/busybox'] = open(os.path.join(d, 'busybox'), 'rb').read()
