@@ -12,5 +12,5 @@
 mod guest;
 mod image;
 
-pub use guest::{Card, End, Guest};
+pub use guest::{Card, End, Guest, LIMIT, eventually};
 pub use image::Image;

@@ -19,6 +19,8 @@ pub struct Running {
     what: String,
     child: Child,
     since: Instant,
+    /// How long it may take for its next line, or its end.
+    limit: Duration,
     stdout: Output,
     stderr: Output,
 }
@@ -51,9 +53,17 @@ impl Running {
             what,
             child,
             since: Instant::now(),
+            limit: TIMEOUT,
             stdout,
             stderr,
         }
+    }
+
+    /// Gives it this long for its next line or its end, instead of [`TIMEOUT`].
+    #[must_use]
+    pub fn limited_to(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The number of its process.
@@ -132,7 +142,7 @@ impl Running {
     /// Waits until it has printed a line that begins like this, and returns the line. Fails if it ends before.
     pub fn line(&mut self, beginning: &str) -> String {
         let mut ended = None;
-        let printed = eventually_within(TIMEOUT, || {
+        let printed = eventually_within(self.limit, || {
             // Asked first: what a process printed before its end must be looked at after it.
             ended = self.child.try_wait().expect("our own child");
             if ended.is_some() {
@@ -205,7 +215,8 @@ impl Running {
 
     /// Waits for its end.
     pub fn finish(self) -> Finished {
-        self.finish_within(TIMEOUT)
+        let limit = self.limit;
+        self.finish_within(limit)
     }
 
     fn outputs(&self) -> String {

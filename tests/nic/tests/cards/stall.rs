@@ -1,7 +1,6 @@
 //! A transmit path that stands still while the link is up: the cable takes nothing, so the card completes nothing.
 
-use xwarp_nic_tests::{Card, End, Guest, Image};
-use xwarp_system_tests::eventually;
+use xwarp_nic_tests::{Card, End, Guest, Image, eventually};
 
 use crate::{begin_perf, told, verified};
 

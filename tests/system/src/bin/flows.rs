@@ -1,26 +1,55 @@
 //! Many connections of one RNIC over several queues, as a program of its own: for hosts that share no process, such as guests.
 //!
-//! `flows serve DEV ADDRESS CONNECTIONS ROUNDS ENGINES` echoes what `flows ask DEV ADDRESS CONNECTIONS ROUNDS ENGINES` sends, which compares
-//! it. Each prints a line of JSON: how many connections each engine has, and the frames that engines have handed over.
+//! `flows serve DEV ADDRESS CONNECTIONS ENGINES` echoes what `flows ask DEV ADDRESS CONNECTIONS ENGINES ROUNDS` sends, which compares it. For
+//! ROUNDS, a path can be given: then it goes on until there is such a file. Each prints a line of JSON at its end: how many connections each
+//! engine has, and the frames that engines have handed over. The one that asks prints a line after each round.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
 use xwarp::config::{NicConfig, Progress};
 use xwarp::event::{AsyncEvent, EventContext};
-use xwarp::{CompletionQueue, Opcode, QpConfig, QpState, Rnic, RnicConfig};
-use xwarp_test_kit::{End, TIMEOUT, eventually, next_success, pattern_of};
+use xwarp::{CompletionQueue, CompletionStatus, Opcode, QpConfig, Rnic, RnicConfig};
+use xwarp_test_kit::{End, next_completion, next_success, pattern_of, timeout};
 
 /// Bytes of a message, which takes several segments.
 const LEN: u32 = 20_000;
 
+/// What a program does with its connections.
+enum Role {
+    /// Echoes until the peer ends them.
+    Serve,
+    Ask(Rounds),
+}
+
+/// How often a message is sent on each connection.
+enum Rounds {
+    Counted(u64),
+    /// Until this file is there.
+    Until(PathBuf),
+}
+
+impl Rounds {
+    fn parse(given: &str) -> Self {
+        let counted = given.parse().map(Self::Counted);
+        counted.unwrap_or_else(|_| Self::Until(given.into()))
+    }
+
+    fn are_over_after(&self, rounds: u64) -> bool {
+        match self {
+            Self::Counted(all) => rounds >= *all,
+            Self::Until(file) => file.exists(),
+        }
+    }
+}
+
 struct Arguments {
-    serves: bool,
+    role: Role,
     dev: String,
     address: SocketAddr,
     connections: u64,
-    rounds: u64,
     engines: usize,
 }
 
@@ -28,15 +57,19 @@ impl Arguments {
     fn parse() -> Option<Self> {
         let mut given = std::env::args().skip(1);
         let role = given.next()?;
-        let parsed = Self {
-            serves: role == "serve",
+        let mut parsed = Self {
+            role: Role::Serve,
             dev: given.next()?,
             address: given.next()?.parse().ok()?,
             connections: given.next()?.parse().ok()?,
-            rounds: given.next()?.parse().ok()?,
             engines: given.next()?.parse().ok()?,
         };
-        (parsed.serves || role == "ask").then_some(parsed)
+        match &*role {
+            "serve" => {}
+            "ask" => parsed.role = Role::Ask(Rounds::parse(&given.next()?)),
+            _ => return None,
+        }
+        Some(parsed)
     }
 
     fn open(&self) -> Rnic {
@@ -60,7 +93,7 @@ fn ends(arguments: &Arguments, rnic: &Rnic, cq: &CompletionQueue) -> Vec<End> {
         end.post_recv(id, LEN);
         ends.push(end);
     }
-    if arguments.serves {
+    if matches!(arguments.role, Role::Serve) {
         let mut listener = rnic.listen(arguments.address).expect("a port");
         println!("listening at {}", arguments.address);
         for end in &mut ends {
@@ -68,28 +101,36 @@ fn ends(arguments: &Arguments, rnic: &Rnic, cq: &CompletionQueue) -> Vec<End> {
         }
     } else {
         for end in &mut ends {
-            let answer = end.qp.connect(arguments.address, b"", TIMEOUT);
+            let answer = end.qp.connect(arguments.address, b"", timeout());
             answer.expect("a connection");
         }
     }
     ends
 }
 
-/// Sends each message back that comes.
-fn serve(arguments: &Arguments, ends: &mut [End], cq: &mut CompletionQueue) {
-    for _ in 0..arguments.connections * arguments.rounds {
-        let id = next_success(cq).wr_id.0;
-        let end = &mut ends[usize::try_from(id).expect("few")];
+/// Sends each message back that comes, until the peer has ended all connections. Their receives are flushed then.
+fn serve(ends: &mut [End], cq: &mut CompletionQueue) {
+    let mut left = ends.len();
+    while left > 0 {
+        let came = next_completion(cq);
+        let end = &mut ends[usize::try_from(came.wr_id.0).expect("few")];
+        if came.status == CompletionStatus::Flushed {
+            left -= usize::from(came.opcode == Opcode::Receive);
+            continue;
+        }
+        assert!(came.is_success(), "{came:?}");
         let bytes = end.sink.bytes().to_vec();
         end.source.bytes().write(0, &bytes).expect("its length");
+        let id = came.wr_id.0;
         end.post_recv(id, LEN);
         end.post(end.send(id, LEN).unsignaled());
     }
 }
 
 /// Sends a message on each connection, and compares what comes back, again and again.
-fn ask(arguments: &Arguments, ends: &mut [End], cq: &mut CompletionQueue) {
-    for round in 0..arguments.rounds {
+fn ask(arguments: &Arguments, rounds: &Rounds, ends: &mut [End], cq: &mut CompletionQueue) {
+    let mut round = 0;
+    while !rounds.are_over_after(round) {
         for (id, end) in (0..).zip(&mut *ends) {
             let message = arguments.message(id, round);
             end.source.bytes().write(0, &message).expect("its length");
@@ -104,16 +145,23 @@ fn ask(arguments: &Arguments, ends: &mut [End], cq: &mut CompletionQueue) {
             assert!(is_same, "connection {id} in round {round}");
             end.post_recv(id, LEN);
         }
+        round += 1;
+        println!("round {round} is over");
     }
 }
 
-/// How many connections each engine has, and what was handed over.
-fn report(arguments: &Arguments, rnic: &Rnic, ends: &[End]) {
-    let mut on_engines = vec![0_u64; arguments.engines];
+/// How many connections each engine has.
+fn on_engines(engines: usize, ends: &[End]) -> Vec<u64> {
+    let mut on_engines = vec![0; engines];
     for end in ends {
         let stream = end.qp.query().expect("a queue pair").stream;
         on_engines[stream.expect("a connection").engine()] += 1;
     }
+    on_engines
+}
+
+/// How many connections each engine has had, and what was handed over.
+fn report(rnic: &Rnic, on_engines: &[u64]) {
     let counters = rnic.counters().expect("counters");
     let told = json!({
         "connections": on_engines,
@@ -139,7 +187,9 @@ fn stay_when_failing() {
 fn main() {
     stay_when_failing();
     let Some(arguments) = Arguments::parse() else {
-        eprintln!("flows: say serve or ask, DEV, ADDRESS:PORT, CONNECTIONS, ROUNDS, ENGINES");
+        eprintln!(
+            "flows: say serve or ask, DEV, ADDRESS:PORT, CONNECTIONS, ENGINES, and to ask: ROUNDS"
+        );
         std::process::exit(2);
     };
     let rnic = arguments.open();
@@ -148,14 +198,10 @@ fn main() {
     rnic.set_event_handler(tell).expect("an RNIC");
     let mut cq = rnic.create_cq(1024).expect("a completion queue");
     let mut ends = ends(&arguments, &rnic, &cq);
-    if arguments.serves {
-        serve(&arguments, &mut ends, &mut cq);
-        report(&arguments, &rnic, &ends);
-        // The client closes when it has all answers.
-        let is_over = |end: &End| matches!(end.qp.state(), QpState::Idle | QpState::Error);
-        eventually("the client closes", || ends.iter().all(is_over));
-    } else {
-        ask(&arguments, &mut ends, &mut cq);
-        report(&arguments, &rnic, &ends);
+    let on_engines = on_engines(arguments.engines, &ends);
+    match &arguments.role {
+        Role::Serve => serve(&mut ends, &mut cq),
+        Role::Ask(rounds) => ask(&arguments, rounds, &mut ends, &mut cq),
     }
+    report(&rnic, &on_engines);
 }
