@@ -342,8 +342,12 @@ fn burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
     for _ in completed..BURST {
         next_success(&mut near_cq);
     }
-    let counters = rnics.a.counters().expect("an RNIC").tcp;
-    assert_eq!(counters.retransmissions, 0, "{counters:?}");
+    // A receiver that waits for a processor may get a segment again, and reports it as a duplicate.
+    eventually("all that was sent again had arrived", || {
+        assert!(far_cq.poll().expect("an RNIC").is_none());
+        let counters = rnics.a.counters().expect("an RNIC").tcp;
+        counters.retransmissions == counters.duplicates_reported
+    });
     rnics.check_counters();
     drop((near, far, near_cq, far_cq));
     rnics.close();

@@ -10,7 +10,7 @@ use xwarp::cm::MpaConfig;
 use xwarp::config::{NicConfig, Progress, TxChecksum, WaitMode, XdpMode};
 use xwarp::{CompletionQueue, QpConfig, Rnic, RnicConfig};
 use xwarp_driver::net;
-use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, output_of};
+use xwarp_system_tests::{DEV, Host, Hosts, TIMEOUT, eventually, output_of};
 use xwarp_tcp::StackCounters;
 use xwarp_test_kit::{End, needs_root, next_success};
 
@@ -86,6 +86,19 @@ fn tcp(rnic: &Rnic) -> StackCounters {
     rnic.counters().expect("an engine").tcp
 }
 
+/// [`exchange`], in which nothing is lost. A peer that waits for a processor gets segments again, and reports each as a duplicate.
+fn exchange_without_loss(hosts: &Hosts, rnics: &[Rnic; 2]) {
+    let mut connected = connect(hosts, rnics);
+    let repeated = |rnic| tcp(rnic).retransmissions;
+    let before = rnics.each_ref().map(repeated);
+    exchange(&mut connected);
+    for (rnic, before) in rnics.iter().zip(before) {
+        eventually("all that was sent again had arrived", || {
+            repeated(rnic) - before == tcp(rnic).duplicates_reported
+        });
+    }
+}
+
 /// Segments to and from the server whose TCP checksum does not fit, in a capture.
 fn wrong_checksums(file: &Path) -> usize {
     let mut tshark = Command::new("tshark");
@@ -112,10 +125,13 @@ fn sum_that_the_kernel_computes_is_proven_and_used() {
         .map(|rnic| rnic.info().expect("open").tx_checksum);
     let told = [TxChecksum::InKernel, TxChecksum::Off];
     assert_eq!(offers, told, "the driver names nothing");
-    exchange(&mut connect(&hosts, &rnics));
+    exchange_without_loss(&hosts, &rnics);
     let [near, far] = rnics.each_ref().map(tcp);
-    assert_eq!((near.checksum_probes_out, near.checksums_proven), (1, 1));
-    assert_eq!((near.retransmissions, near.checksums_doubted), (0, 0));
+    // One that was sent again is taken for a loss, after which the peer is asked anew.
+    let (asked, doubted) = (near.checksum_probes_out, near.checksums_doubted);
+    assert_eq!(asked, 1 + doubted, "{near:?}");
+    assert!(doubted <= near.retransmissions, "{near:?}");
+    assert!((1..=asked).contains(&near.checksums_proven), "{near:?}");
     assert_eq!(far.checksum_probes_out, 0);
     assert_eq!((far.drop_partial_checksum, far.drop_bad_checksum), (0, 0));
     drop(rnics);
@@ -130,12 +146,11 @@ fn request_that_nobody_fulfils_costs_nothing() {
     needs_root!();
     let hosts = Hosts::new();
     let rnics = [&hosts.a, &hosts.b].map(|host| config(host, TxChecksum::Always, None));
-    exchange(&mut connect(&hosts, &rnics));
+    exchange_without_loss(&hosts, &rnics);
     for counters in rnics.each_ref().map(tcp) {
         let asked = (counters.checksum_probes_out, counters.checksums_proven);
         assert_eq!(asked, (1, 0), "{counters:?}");
         assert_eq!(counters.drop_partial_checksum, 1, "the other's probe");
-        assert_eq!((counters.retransmissions, counters.tail_probes), (0, 0));
     }
 }
 
