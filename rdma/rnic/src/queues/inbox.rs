@@ -75,3 +75,19 @@ impl<T> Inbox<T> {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_for_a_closed_inbox_is_given_back() {
+        let inbox = Inbox::new().unwrap();
+        assert_eq!(
+            (inbox.put(1), inbox.put(2), inbox.take()),
+            (Ok(()), Ok(()), Some(1))
+        );
+        assert_eq!(inbox.close(), [2], "what is there leaves");
+        assert_eq!((inbox.put(3), inbox.take(), inbox.len()), (Err(3), None, 0));
+    }
+}

@@ -9,9 +9,11 @@ use xwarp::error::DisconnectError;
 use xwarp::event::AsyncEventKind;
 use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
-use xwarp_sim_tests::wire::{REPLY, REQUEST};
+use xwarp_sim_tests::wire::{REPLY, REQUEST, Untagged};
 use xwarp_sim_tests::{Done, KIB, MIB, PlainPeer, Side, Sim, SimEnd, for_each_seed, pattern};
 use xwarp_tcp::StackConfig;
+
+use crate::hostile::Dut;
 
 fn sim() -> Sim {
     Sim::new(Seed(19)).one_way_delay(Duration::from_micros(50))
@@ -72,6 +74,44 @@ fn disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
         assert!(target.to_vec() == pattern(MIB) && sink.to_vec() == pattern(MIB));
         assert_closed(&a, &b);
     }
+}
+
+/// No message can come for them any more, though TCP has not ended yet.
+#[test]
+fn receives_are_flushed_as_soon_as_both_sides_have_closed() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    b.post_recv(1, 8);
+    a.qp.begin_disconnect().unwrap();
+    sim.run_until("B's FIN", || b.state() == QpState::Closing);
+    assert_eq!(b.receives(), [Done::flushed(1, Opcode::Receive)]);
+    assert_eq!(b.state(), QpState::Closing);
+    sim.run_until_idle();
+    assert_closed(&a, &b);
+}
+
+/// A close may stand still for 10 s, and take longer while the peer sends.
+#[test]
+fn close_goes_on_as_long_as_the_peer_sends() {
+    let mut dut = Dut::new();
+    (0..4).for_each(|i| dut.end.post_recv(i, 8));
+    dut.end.qp.begin_disconnect().unwrap();
+    for msn in 1..=4 {
+        dut.sim.run_for(Duration::from_secs(6));
+        let send = Untagged {
+            msn,
+            ..Untagged::default()
+        };
+        dut.peer.send(&send.fpdu(b"so long"));
+    }
+    dut.sim.run_for(Duration::from_secs(6));
+    assert!(dut.peer.saw_fin());
+    assert_eq!(dut.end.state(), QpState::Closing);
+    dut.peer.close();
+    dut.sim.run_until_idle();
+    let received = (0..4).map(|i| Done::receive(i, 7));
+    assert_eq!(dut.end.receives(), received.collect::<Vec<_>>());
+    assert_eq!(dut.end.events(), [AsyncEventKind::Closed]);
 }
 
 #[test]

@@ -53,6 +53,25 @@ fn requesting(sim: &mut Sim, peer: &PlainPeer) -> (SimEnd, Connecting) {
     (a, connecting)
 }
 
+/// An attempt that has ended may be dropped late, when its queue pair makes another one.
+#[test]
+fn former_attempt_that_is_dropped_leaves_the_present_one_alone() {
+    let mut sim = sim();
+    let (mut a, former, mut listener) = connecting(&mut sim, b"");
+    let request = sim.wait_for("the request", || listener.try_accept().unwrap());
+    drop(request); // which rejects it
+    sim.run_until_idle();
+    let at = listener.addresses()[0];
+    let mut present = a.qp.begin_connect(at, b"", LIMIT).unwrap();
+    drop(former);
+    let request = sim.wait_for("a request", || listener.try_accept().unwrap());
+    let mut b = sim.b().end(&QpConfig::default());
+    request.accept(&mut b.qp, b"").unwrap();
+    let outcome = sim.wait_for("the outcome", || present.try_finish());
+    assert!(outcome.is_ok(), "{outcome:?}");
+    assert_eq!(a.state(), QpState::Rts);
+}
+
 #[test]
 fn private_data_of_any_length_reaches_the_other_side() {
     for (asked, answered) in [(0, 0), (1, 508), (508, 1)] {

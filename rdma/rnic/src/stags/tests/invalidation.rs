@@ -58,6 +58,23 @@ fn region_that_several_queue_pairs_may_use_cannot_be_invalidated_remotely() {
     assert_eq!(last, Ok(()), "alone again");
 }
 
+/// A queue pair of another engine may register memory anew between the check and the invalidation.
+#[test]
+fn stag_that_was_registered_anew_since_it_was_checked_stays_valid() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let former = it.region(ALL);
+    assert_eq!(it.table.check_invalidate(user, former), Ok(()));
+    let (scope, memory) = (StagScope::Domain(PD), RegionMemory::Whole(memory()));
+    let spec = RegionSpec::new(ALL).with_key(other_key(former).key());
+    let anew = it.table.reregister(former.index(), scope, &memory, &spec);
+    let anew = anew.unwrap();
+    it.table.invalidate(former);
+    assert_eq!(it.access(user, anew, 0, Access::LOCAL_READ), Ok(()));
+    it.table.invalidate(anew);
+    assert!(it.access(user, anew, 0, Access::LOCAL_READ).is_err());
+}
+
 #[test]
 fn local_invalidation_keeps_all_but_the_memory() {
     let mut it = Fixture::new();

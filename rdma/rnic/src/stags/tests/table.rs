@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::stags::Bytes;
+use crate::stags::{Bytes, Views};
 use xwarp_iwarp::{AtomicOperation, AtomicRequest};
 
 use super::*;
@@ -420,4 +420,32 @@ fn read_only_memory_is_registered_without_rights_that_write() {
     ));
     let again = (fixture.table).reregister(stag.index(), scope, &memory, &spec(ALL));
     assert!(again.is_err());
+}
+
+/// Pieces that follow each other are of one region mostly, which is looked up once.
+#[test]
+fn view_that_was_looked_up_last_serves_no_other_key() {
+    let mut it = Fixture::new();
+    let user = it.user(PD);
+    let (stag, other) = (it.region(ALL), it.region(ALL));
+    let wrong = other_key(stag);
+    let views = || Views::new(&it.table, user, Access::LOCAL_WRITE);
+    for mut views in [
+        views(),
+        views().beginning_with(stag),
+        views().beginning_with(wrong),
+    ] {
+        for (name, is_there) in [
+            (stag, true),
+            (wrong, false),
+            (stag, true),
+            (other, true),
+            (wrong, false),
+            (wrong, false),
+        ] {
+            assert_eq!(views.bytes(name, 0, 1).is_some(), is_there, "{name:?}");
+        }
+        assert!(views.bytes(stag, 4095, 1).is_some());
+        assert!(views.bytes(stag, 4095, 2).is_none());
+    }
 }

@@ -9,6 +9,8 @@ use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
 use xwarp::{Access, CompletionStatus, Opcode, QpConfig, QpState, SendRequest, SrqConfig, WrId};
 use xwarp_sim_tests::{Done, Host, Sim, SimEnd};
 
+use crate::work_queues::end_with_srq;
+
 use super::{handler, sim, told};
 
 /// 0/2/07: localized to the stream; without any header.
@@ -163,21 +165,18 @@ fn assert_unharmed(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd) {
 #[test]
 fn broken_shared_receive_queue_ends_each_queue_pair_that_needs_a_buffer_and_no_other() {
     let mut sim = sim().expecting(&["drop_after_failure"]);
-    let srq = sim.b().pd().create_srq(SrqConfig::default()).unwrap();
+    let mut srq = sim.b().pd().create_srq(SrqConfig::default()).unwrap();
     let config = QpConfig::default();
     let mut pairs = [0, 1, 2].map(|_| {
-        let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));
-        b.qp = sim
-            .b()
-            .pd()
-            .create_qp_with_srq(&config, b.cqs().0, b.cqs().1, &srq)
-            .unwrap();
+        let (mut a, mut b) = (sim.a().end(&config), end_with_srq(&sim.b(), &config, &srq));
         sim.connect(&mut a, &mut b);
         (a, b)
     });
     let (mut c, mut d) = sim.connected_pair();
     sim.run_until_idle();
     let calls = handler(&sim.b());
+    let behind = pairs[2].1.recv_request(1, &[16]);
+    srq.post_recv(behind).unwrap();
     sim.b().rnic().inject_srq_fault(srq.id()).unwrap();
     for (a, b) in &mut pairs[..2] {
         let (sink, source) = (b.target(8), a.target(8));
@@ -186,6 +185,7 @@ fn broken_shared_receive_queue_ends_each_queue_pair_that_needs_a_buffer_and_no_o
         sim.run_until_idle();
         assert_ended(b, a, STREAM);
         assert_eq!(b.sends(), [Done::flushed(2, Opcode::Read)]);
+        assert_eq!(b.receives(), [], "no other buffer of it is trusted");
         let info = b.qp.query().unwrap();
         assert_eq!(info.srq, Some(srq.id()), "Query QP names it");
     }

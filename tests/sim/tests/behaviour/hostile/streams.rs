@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use xwarp::QpState;
 use xwarp::error::TermCode;
 use xwarp::event::AsyncEventKind;
+use xwarp::{QpState, Stag};
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request, ulpdus};
 use xwarp_sim_tests::{Done, MIB, pattern};
 use xwarp_tcp::CloseReason;
@@ -175,6 +175,21 @@ fn nothing_after_a_bad_fpdu_is_acted_upon() {
     stream.extend(Untagged::default().fpdu(b"good"));
     dut.assert_terminates("a bad FPDU before good ones", &stream, TermCode::mpa(2));
     assert_eq!(target.to_vec(), [0; 4]);
+}
+
+/// Writes of one TCP segment are placed one after the other, and each names its region with its key.
+#[test]
+fn write_with_another_key_than_the_one_before_it_is_refused() {
+    let mut dut = Dut::new().expecting(REFUSED);
+    let target = dut.end.target(4);
+    let place = target.remote(0);
+    target.fill(b"same");
+    let write = |stag| Tagged::write(stag, place.to).fpdu(b"same");
+    let wrong = Stag(place.stag.0 ^ 1);
+    let stream = [write(place.stag), write(place.stag), write(wrong)].concat();
+    dut.assert_terminates("another key", &stream, TermCode::ddp_tagged(0));
+    let placed = dut.end.host().rnic().counters().unwrap().rdma.placed_bytes;
+    assert_eq!(placed, 8, "what came before it");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
 use xwarp::work::Sgl;
-use xwarp::{RecvRequest, SharedReceiveQueue, WrId};
+use xwarp::{RecvRequest, SendRequest, SharedReceiveQueue, WrId};
 use xwarp_sim_tests::Done;
 
 use super::{full, pairs, post, queue, sim};
@@ -45,6 +45,23 @@ fn limit_is_told_once_per_arming_when_fewer_are_left() {
     assert_eq!(sim.b().other_events(), [reached]);
     let received: usize = pairs.iter_mut().map(|(_, b)| b.receives().len()).sum();
     assert_eq!(received, 6, "nothing else has changed");
+}
+
+/// Immediate Data takes a buffer by itself, not as one of a run.
+#[test]
+fn limit_is_told_when_fewer_are_left_and_not_when_as_many_are() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 16, 3);
+    let reached = limit_of(&srq);
+    let mut pairs = pairs(&mut sim, &srq, 1);
+    let _region = post(&sim.b(), &mut srq, 0..5);
+    let told = [1, 2, 3].map(|id| {
+        let request = SendRequest::immediate(WrId(id), [7; 8]);
+        pairs[0].0.post(request);
+        sim.run_until_idle();
+        sim.b().other_events()
+    });
+    assert_eq!(told, [vec![], vec![], vec![reached]], "4, 3, 2 are left");
 }
 
 #[test]

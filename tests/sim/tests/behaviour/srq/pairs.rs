@@ -9,7 +9,7 @@ use xwarp::work::Sgl;
 use xwarp::{Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, SendRequest, WrId};
 use xwarp_sim_tests::Done;
 
-use super::{LEN, config, pairs, post, queue, sim};
+use super::{LEN, config, full, pairs, post, queue, sim};
 
 #[test]
 fn queue_pairs_own_receive_queue_is_none() {
@@ -193,4 +193,26 @@ fn stag_zero_is_judged_by_the_queue_pair_that_takes_it() {
         };
         assert_eq!(b.state(), state);
     }
+}
+
+/// Nobody polls them, and their slots are free all the same.
+#[test]
+fn completions_that_are_discarded_free_the_slots_of_the_shared_queue() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let mut srq = queue(&sim.b(), 4, 0);
+    let (mut a, mut b) = pairs(&mut sim, &srq, 1).remove(0);
+    let _region = post(&sim.b(), &mut srq, 0..4);
+    (0..3).for_each(|id| a.post_send(id, b"8 bytes!"));
+    sim.run_until_idle();
+    assert!(full(&mut srq), "they are not polled");
+    let spare = sim.b().end(&QpConfig::default()).qp;
+    let gone = std::mem::replace(&mut b.qp, spare);
+    let id = gone.id();
+    assert!(gone.destroy().is_ok());
+    assert!(full(&mut srq), "they may be polled still");
+    assert_eq!(b.recv_cq().discard(id), Ok(3));
+    let free = || RecvRequest::new(WrId(9), Sgl::new());
+    (0..3).for_each(|_| srq.post_recv(free()).unwrap());
+    assert!(full(&mut srq), "one has not been taken");
+    sim.run_until_idle();
 }
