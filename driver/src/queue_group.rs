@@ -63,7 +63,7 @@ impl QueueGroup {
 }
 
 impl PacketIo for QueueGroup {
-    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, backlog, offers_checksums);
+    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums);
 
     /// Each queue is asked first in its turn, so that none keeps the others waiting.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
@@ -96,6 +96,10 @@ impl PacketIo for QueueGroup {
 
     fn flush(&mut self) -> Result<(), IoError> {
         self.all_mut().try_for_each(|queue| queue.flush())
+    }
+
+    fn backlog(&self) -> bool {
+        self.all().any(PacketIo::backlog)
     }
 
     fn set_up(&mut self, up: bool) {
@@ -197,6 +201,21 @@ mod tests {
             assert_eq!(wires[1].take_sent(), None);
         }
         assert_eq!((io.tx_free(), io.counters().tx_frames), (2, 6));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs epoll")]
+    fn backlog_of_any_queue_is_the_groups() {
+        for (busy, other) in [(0, 1), (1, 0)] {
+            let (mut io, wires) = group(&[2, 2]);
+            assert!(!io.backlog());
+            wires[busy].set_busy(true);
+            let mut frame = io.queue(busy).tx_frame().unwrap();
+            frame.set_len(60);
+            io.queue(busy).send(frame);
+            assert!(io.backlog());
+            assert!(!io.queue(other).backlog());
+        }
     }
 
     #[test]

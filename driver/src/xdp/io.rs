@@ -171,7 +171,7 @@ impl<S: Calls> PacketIo for XdpIo<S> {
     }
 
     fn backlog(&self) -> bool {
-        self.rings.is_up() && self.rings.in_flight()
+        (self.rings.is_up() && self.rings.in_flight()) || self.rings.owes_wakeup()
     }
 
     fn set_up(&mut self, up: bool) {

@@ -198,6 +198,14 @@ impl<S: Calls> Rings<S> {
         self.tell_receiver()
     }
 
+    /// Whether the driver is to be told of chunks soon: it asks for that, or has nothing to receive into, and was not told since some came.
+    /// Whoever polls the socket tells it, but a set that the socket is in does not. So a sleep must be short.
+    pub(super) fn owes_wakeup(&self) -> bool {
+        let lent = self.receiving.lent_and_spare().0;
+        let has_nothing = self.agreed.zero_copy && lent > 0 && self.shared.fill.occupied() == lent;
+        self.up && self.refilled && (has_nothing || self.shared.fill.needs_wakeup())
+    }
+
     fn tell_receiver(&self) -> Result<(), IoError> {
         self.socket.receive().map_err(|source| IoError::Receive {
             interface: self.interface.clone(),
