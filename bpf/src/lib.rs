@@ -5,6 +5,7 @@
 //! queue's engine to other processes. All other traffic passes to the kernel.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod board;
 mod flows;

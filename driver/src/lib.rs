@@ -2,6 +2,7 @@
 //!
 //! `unsafe` code has one operation and one proof in each block. Apart from this crate, only the boundary to C has any (`rdma/dropin`).
 #![warn(clippy::missing_errors_doc)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod atomic;
 pub mod attach;

@@ -18,6 +18,7 @@
 //! - ECN: RFC 3168, RFC 8257.
 //! - TIME-WAIT lasts 10 s. A newer SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection that needs the room.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod config;
 mod congestion;

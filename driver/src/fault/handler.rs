@@ -1,7 +1,7 @@
 //! The signal handler, and what was there before it.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -57,6 +57,23 @@ static HANDLERS: [Handler; LINKS] = [
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 type PlainHandler = extern "C" fn(c_int);
+
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// Whether an environment variable has this value. A program that runs with more rights than its user ignores it.
+pub(super) fn is_set_to(name: &CStr, wanted: &CStr) -> bool {
+    // SAFETY: the name ends with a zero.
+    let value = unsafe { secure_getenv(name.as_ptr()) };
+    if value.is_null() {
+        return false;
+    }
+    // SAFETY: the value ends with a zero, and stays until the program changes its environment. By setenv(3), it does not do that while another
+    // thread reads.
+    let value = unsafe { CStr::from_ptr(value) };
+    value == wanted
+}
 
 /// Puts our handlers in front of those that are there, if they are not.
 pub(super) fn install() -> Result<(), InstallError> {

@@ -16,7 +16,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 /// Environment variable that keeps the handler away if it is `off`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const SWITCH: &str = "XWARP_FAULTS";
+const SWITCH: &std::ffi::CStr = c"XWARP_FAULTS";
 
 /// Has accesses to memory that is gone end in an error from now on, if they do not yet. Call it for each memory that may go:
 /// a program that has installed handlers of its own meanwhile gets ours in front of them. What cannot be done is logged.
@@ -25,7 +25,7 @@ pub(crate) fn survive() {
     use std::sync::OnceLock;
 
     static WANTED: OnceLock<bool> = OnceLock::new();
-    if !WANTED.get_or_init(|| std::env::var_os(SWITCH).is_none_or(|value| value != "off")) {
+    if !WANTED.get_or_init(|| !handler::is_set_to(SWITCH, c"off")) {
         return;
     }
     if let Err(error) = handler::install() {

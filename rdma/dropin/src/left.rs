@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::entry::always;
 use crate::lists;
-use crate::logging::statistics_are_wanted;
+use crate::logging::{say, statistics_are_wanted};
 use crate::object;
 use crate::verbs::event_queue;
 
@@ -27,8 +27,11 @@ type IsOurs = extern "C" fn(c_int) -> c_int;
 pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
         if statistics_are_wanted() {
-            eprintln!("xwarp: never destroyed: {}", list(&objects()));
-            eprintln!("xwarp: never closed: {}", list(&descriptors(is_ours)));
+            say(format_args!("never destroyed: {}", list(&objects())));
+            say(format_args!(
+                "never closed: {}",
+                list(&descriptors(is_ours))
+            ));
         }
         Ok(())
     });

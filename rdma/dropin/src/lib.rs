@@ -2,11 +2,13 @@
 //!
 //! `tools/dropin` links this crate into one shared object with four names. Programs of C reach it by the functions that `exports.map` lists;
 //! no Rust program links to it but tests.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod abi;
 mod backend;
 pub mod cm;
 mod entry;
+mod environment;
 mod fork;
 mod futex;
 pub mod left;

@@ -1,12 +1,14 @@
 //! The shared object as programs load it: what it exports, and what unmodified programs and a program of C see.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::path::Path;
+use std::process::Command;
 
+use common::{FOLDER, checked, in_namespace, library, run, run_on_an_interface};
 use xwarp_test_kit::{WorkDir, is_root_or_skipped};
 
 /// Programs that may be installed, whose imports are looked up.
@@ -26,33 +28,6 @@ const PROGRAMS: [&str; 14] = [
     "fi_info",
     "tgtd",
 ];
-
-/// Where the library is built, once for all tests.
-static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dropin");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut build = Command::new("tools/dropin");
-    let built = build.arg("--dev").arg(&folder).current_dir(root).output();
-    checked(built.expect("tools/dropin"));
-    folder
-});
-
-fn library() -> PathBuf {
-    FOLDER.join("libxwarp-rdma.so.1")
-}
-
-/// What a program that has succeeded printed.
-fn checked(output: Output) -> String {
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    assert!(output.status.success(), "{out}{err}");
-    out
-}
-
-fn run(program: &str, arguments: &[&str]) -> String {
-    let command = Command::new(program).args(arguments).output();
-    checked(command.unwrap_or_else(|error| panic!("{program}: {error}")))
-}
 
 /// `name version` of every name in the map.
 fn map() -> BTreeSet<String> {
@@ -235,30 +210,6 @@ fn every_function_is_called_by_the_test_that_the_table_names() {
     }
 }
 
-/// Runs a program in a network namespace of its own, with a device `dropin0` that is up and has an address. What XDP program is attached
-/// afterwards is printed, too.
-fn in_namespace(program: &str) -> String {
-    let script = format!(
-        "ip link add dropin0 type veth peer name dropin1 && ip link set dropin1 up && \
-         ip addr add 10.99.0.1/24 dev dropin0 && ip link set dropin0 up && {program} && \
-         echo attached: $(ip link show dev dropin0 | grep -o prog/xdp)"
-    );
-    let command = Command::new("unshare")
-        .args([
-            "--net",
-            "--mount-proc",
-            "--fork",
-            "--pid",
-            "sh",
-            "-c",
-            &script,
-        ])
-        .env("LD_LIBRARY_PATH", &*FOLDER)
-        .env("XWARP_DEV", "dropin0")
-        .output();
-    checked(command.expect("unshare"))
-}
-
 #[test]
 fn devices_are_listed_and_described_without_attaching() {
     let installed = Path::new("/usr/bin/ibv_devinfo").exists();
@@ -277,29 +228,6 @@ fn devices_are_listed_and_described_without_attaching() {
         assert!(listed.contains(line), "{line} is not in\n{listed}");
     }
     assert!(listed.ends_with("attached:\n"), "{listed}");
-}
-
-/// Compiles a program of this folder against the installed headers and our object, and runs it on an interface. It has to end well, and
-/// to leave nothing attached. What it says; nothing where it cannot be run.
-fn run_on_an_interface(name: &str) -> Option<String> {
-    let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
-    let installed = |header: &&str| Path::new("/usr/include").join(header).exists();
-    if !is_root_or_skipped() || !headers.iter().all(installed) {
-        println!("skipped unless libibverbs-dev and librdmacm-dev are installed");
-        return None;
-    }
-    let folder = WorkDir::new(&format!("dropin-{name}"));
-    let program = folder.file(name);
-    let [program, library] =
-        [&program, &library()].map(|it| it.to_str().expect("a path").to_owned());
-    let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    run(
-        "cc",
-        &["-Wall", "-Werror", "-o", &program, &source, &library],
-    );
-    let printed = in_namespace(&format!("{program} 2>&1"));
-    assert!(printed.ends_with("attached:\n"), "{printed}");
-    Some(printed)
 }
 
 #[test]

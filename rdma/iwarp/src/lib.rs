@@ -14,6 +14,7 @@
 //! A received byte travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
 //! `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod crc;
 pub mod ddp;

@@ -14,6 +14,7 @@
 //! | [`qp`] | queue pairs: state, stream, sending, receiving | all of these |
 //! | [`engine`] | connections, and the arbitration of all queue pairs | all of these |
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod engine;
 pub mod model;

@@ -81,6 +81,7 @@
 //! | `event_server` | one thread for many clients: it sleeps on the descriptors of an inline engine, a listener, a completion channel and asynchronous events |
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod assisted;
 mod async_events;

@@ -218,6 +218,7 @@ fn signal_that_was_sent_does_what_it_did_before() {
 #[test]
 fn switch_in_the_environment_keeps_our_handler_away() {
     let test = "switch_in_the_environment_keeps_our_handler_away";
-    let off = [(crate::fault::SWITCH, "off")];
+    let switch = crate::fault::SWITCH.to_str().unwrap();
+    let off = [(switch, "off")];
     dies_of(libc::SIGSEGV, test, &off, survives_memory_that_is_gone);
 }

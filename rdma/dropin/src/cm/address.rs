@@ -9,6 +9,7 @@ use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use nix::errno::Errno;
 
 use crate::entry::Result;
+use crate::logging::say;
 use crate::object::Object;
 use crate::verbs::device::{self, Device};
 
@@ -94,13 +95,15 @@ pub(super) struct Located {
 pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     let devices = device::list()?;
     if devices.len() > 1 && !device::are_named() {
-        eprintln!("xwarp: several interfaces are up; name one by XWARP_DEV or `xwarp run --dev`");
+        say(format_args!(
+            "several interfaces are up; name one by XWARP_DEV or `xwarp run --dev`"
+        ));
         return Err(Errno::ENODEV);
     }
     if devices.is_empty() {
-        eprintln!(
-            "xwarp: no interface is up and has an address, or none is named as XWARP_DEV has it"
-        );
+        say(format_args!(
+            "no interface is up and has an address, or none is named as XWARP_DEV has it"
+        ));
         return Err(Errno::ENODEV);
     }
     Ok(devices)
@@ -154,10 +157,10 @@ pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
     let source = source_towards(with_port(remote, 9))?;
     let located = device_with(source);
     if located.is_err() {
-        eprintln!(
-            "xwarp: the way to {} leads over an interface that is no RNIC",
+        say(format_args!(
+            "the way to {} leads over an interface that is no RNIC",
             remote.ip()
-        );
+        ));
         return Err(Errno::ENETUNREACH);
     }
     located

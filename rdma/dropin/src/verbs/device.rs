@@ -1,6 +1,5 @@
 //! Devices: interfaces that an RNIC can be opened on. Listing them opens nothing.
 
-use std::env;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, Mutex, Once, Weak};
 
@@ -13,13 +12,14 @@ use crate::abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRAN
 use crate::abi::verbs::ibv_device;
 use crate::backend::{self, Backend, EventSink, Happening, Source};
 use crate::entry::{Result, always, lock, sets};
+use crate::environment;
 use crate::fork;
 use crate::lists::Lists;
 use crate::logging;
 use crate::object::{Kind, Object};
 
 /// Has programs take the device for one of InfiniBand transport: `ib`.
-const TRANSPORT: &str = "XWARP_TRANSPORT";
+const TRANSPORT: &CStr = c"XWARP_TRANSPORT";
 
 /// A device, for as long as the process runs: programs may look at it while a context is open.
 pub(crate) struct Device {
@@ -105,7 +105,7 @@ fn text(into: &mut [u8], from: &str) {
 
 /// Whether programs are to take devices for ones of InfiniBand.
 pub(crate) fn are_taken_for_infiniband() -> bool {
-    env::var(TRANSPORT).is_ok_and(|transport| transport == "ib")
+    environment::value(TRANSPORT).is_some_and(|transport| transport == "ib")
 }
 
 fn abi_of(interface: &Interface) -> ibv_device {

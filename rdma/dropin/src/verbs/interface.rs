@@ -1,24 +1,29 @@
 //! Network interfaces that an RNIC could be opened on, as the kernel tells them. Nothing is opened or attached.
 
-use std::collections::BTreeSet;
-use std::env;
-use std::fs;
+use std::ffi::CStr;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
 use std::net::IpAddr;
-use std::sync::Mutex;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 
-use crate::entry::{Result, lock};
+use crate::entry::Result;
+use crate::environment;
+use crate::logging::say_once;
 
 /// Names the interfaces, separated by commas.
-const DEVICES: &str = "XWARP_DEV";
+const DEVICES: &CStr = c"XWARP_DEV";
 /// Names the file that names them, one in each line.
-const CONFIGURATION: &str = "XWARP_CONFIG";
-/// That file, where nothing else is said.
+const CONFIGURATION: &CStr = c"XWARP_CONFIG";
+/// The file that is read if neither variable is set.
 const DEFAULT_CONFIGURATION: &str = "/etc/xwarp/devices";
+/// Bytes of a configuration file at most: room for more interfaces than a host has.
+const CONFIGURATION_MAX: u64 = 64 << 10;
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,20 +47,14 @@ pub(crate) fn devices() -> Result<Vec<Interface>> {
     };
     let find = |name: &String| {
         let found = all.iter().find(|it| it.name == *name).cloned();
-        if found.is_none() && is_news(name) {
-            eprintln!(
-                "xwarp: there is no interface {name}, though {DEVICES} or the configuration file names it; `ip link` lists what there is"
-            );
+        if found.is_none() {
+            say_once(format_args!(
+                "there is no interface {name}, though XWARP_DEV or the configuration file names it; `ip link` lists what there is"
+            ));
         }
         found
     };
     Ok(names.iter().filter_map(find).collect())
-}
-
-/// Whether it was not told before that this interface, which the user has named, does not exist.
-fn is_news(name: &str) -> bool {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    lock(&TOLD).insert(name.to_owned())
 }
 
 /// The interface with that name, as it is now.
@@ -64,22 +63,64 @@ pub(crate) fn interface(name: &str) -> Result<Interface> {
     found.ok_or(Errno::ENODEV)
 }
 
-/// Names from the environment or the configuration file.
+/// Names from the environment or the configuration file, `None` if neither is there. What cannot be read names no interface: the user has
+/// meant some, not all.
 pub(crate) fn named() -> Option<Vec<String>> {
-    if let Ok(names) = env::var(DEVICES) {
-        return Some(words(&names, ','));
+    if let Some(names) = environment::value(DEVICES) {
+        let Some(names) = names.to_str() else {
+            say_once(format_args!(
+                "XWARP_DEV is {}, which is no text: no interface is used; set it to names of interfaces, separated by commas",
+                names.display()
+            ));
+            return Some(Vec::new());
+        };
+        return Some(words(names, ','));
     }
-    let path = env::var(CONFIGURATION);
-    let text = fs::read_to_string(path.as_deref().unwrap_or(DEFAULT_CONFIGURATION));
-    text.ok().map(|text| words(&text, '\n'))
+    let configured = environment::value(CONFIGURATION);
+    let path = configured
+        .as_deref()
+        .unwrap_or(DEFAULT_CONFIGURATION.as_ref());
+    match read_configuration(path.as_ref()) {
+        Ok(text) => Some(words(&text, '\n')),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && configured.is_none() => None,
+        Err(error) => {
+            say_once(format_args!(
+                "cannot read the names of interfaces from {}: {error}; no interface is used; write a name in each line of a file, or set XWARP_DEV",
+                path.display()
+            ));
+            Some(Vec::new())
+        }
+    }
 }
 
-/// What stands between separators, without comments.
+/// Reads a configuration file. What is no file could block for ever, such as a FIFO.
+fn read_configuration(path: &Path) -> io::Result<String> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let kind = file.metadata()?;
+    if !kind.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if kind.len() > CONFIGURATION_MAX {
+        return Err(io::Error::other("it has more than 64 KiB"));
+    }
+    let mut text = String::new();
+    file.take(CONFIGURATION_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What stands between separators, without comments. Each word once.
 fn words(text: &str, separator: char) -> Vec<String> {
     let parts = text.split(separator);
     let parts = parts.map(|part| part.split('#').next().unwrap_or_default().trim());
-    let words = parts.filter(|word| !word.is_empty());
-    words.map(str::to_owned).collect()
+    let mut words: Vec<String> = Vec::new();
+    for word in parts.filter(|word| !word.is_empty()) {
+        if !words.iter().any(|known| known == word) {
+            words.push(word.to_owned());
+        }
+    }
+    words
 }
 
 fn interfaces() -> Result<Vec<Interface>> {
@@ -164,6 +205,9 @@ impl Interface {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use xwarp_test_kit::WorkDir;
 
     #[test]
     fn names_stand_between_separators_without_comments() {
@@ -172,22 +216,31 @@ mod tests {
             words("# RNICs\neth1 # fast\n\neth2", '\n'),
             ["eth1", "eth2"]
         );
+        assert_eq!(words("eth1,eth2,eth1", ','), ["eth1", "eth2"]);
+    }
+
+    #[test]
+    fn configuration_is_a_file_of_a_bounded_length() {
+        let folder = WorkDir::new("dropin-configuration");
+        let [file, large, fifo] = ["devices", "large", "fifo"].map(|name| folder.file(name));
+        fs::write(&file, "eth1\n").expect("a file");
+        fs::write(&large, vec![b'\n'; 65_537]).expect("a file");
+        mkfifo(&fifo, Mode::S_IRWXU).expect("a FIFO");
+        assert_eq!(read_configuration(&file).ok().as_deref(), Some("eth1\n"));
+        let why = |path| read_configuration(path).map_err(|error| error.to_string());
+        assert_eq!(why(&large), Err("it has more than 64 KiB".to_owned()));
+        assert_eq!(why(&fifo), Err("it is no file".to_owned()));
+        assert_eq!(why(Path::new("/")), Err("it is no file".to_owned()));
     }
 
     #[test]
     fn loopback_is_found_and_is_no_device() {
         let all = interfaces().expect("the kernel tells");
         assert!(all.iter().any(|it| it.is_loopback));
-        if env::var(DEVICES).is_err() {
+        if !environment::is_set(DEVICES) {
             let devices = devices().expect("the kernel tells");
             assert!(devices.iter().all(|it| !it.is_loopback && it.is_up));
         }
-    }
-
-    #[test]
-    fn missing_interface_is_news_once() {
-        let news = ["no such one", "no such two", "no such one"].map(is_news);
-        assert_eq!(news, [true, true, false]);
     }
 
     #[test]

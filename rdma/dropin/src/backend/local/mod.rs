@@ -18,7 +18,7 @@ mod table;
 pub(crate) mod testbed;
 mod watcher;
 
-use std::env;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +52,9 @@ use super::{
     SrqPort, SrqSizes,
 };
 use crate::entry::Result;
+use crate::environment;
 use crate::lock::Lock;
+use crate::logging::say;
 
 /// An RNIC with all of its objects.
 struct Local {
@@ -77,7 +79,7 @@ struct Local {
 const KEEPALIVE: Duration = Duration::from_secs(3);
 
 /// Asks for the NIC's times in completions, where the NIC has them.
-const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
+const TIMESTAMPS: &CStr = c"XWARP_TIMESTAMPS";
 
 /// What every device can do, open or not.
 pub(crate) fn limits() -> Limits {
@@ -98,7 +100,7 @@ pub(crate) fn limits() -> Limits {
 
 /// Whether completions are to have the NIC's times: `XWARP_TIMESTAMPS` is set.
 pub(crate) fn times_are_wanted() -> bool {
-    env::var_os(TIMESTAMPS).is_some()
+    environment::is_set(TIMESTAMPS)
 }
 
 /// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.
@@ -109,7 +111,7 @@ pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn 
         .progress(Progress::Assisted)
         .keepalive(Some(KEEPALIVE));
     let rnic = Rnic::open(interface, &config).map_err(|error| {
-        eprintln!("xwarp: cannot open an RNIC on {interface}: {error}");
+        say(format_args!("cannot open an RNIC on {interface}: {error}"));
         error.errno()
     })?;
     let link = Link::watch(interface, Arc::clone(&sink))?;

@@ -2,7 +2,7 @@
 
 use xwarp::Rnic;
 
-use crate::logging::statistics_are_wanted;
+use crate::logging::{say, statistics_are_wanted};
 
 /// Prints those that are not 0, one a line.
 pub(super) fn print(rnic: &Rnic) {
@@ -12,11 +12,11 @@ pub(super) fn print(rnic: &Rnic) {
     let Ok(counters) = rnic.counters() else {
         return;
     };
-    eprintln!("xwarp: {rnic}");
+    say(format_args!("{rnic}"));
     // By the names that the counters have: a new one is printed, too.
     let text = format!("{counters:#?}");
     for (name, count) in text.lines().filter_map(counter) {
-        eprintln!("xwarp: {name:>28} {count:>14}");
+        say(format_args!("{name:>28} {count:>14}"));
     }
 }
 
