@@ -39,7 +39,7 @@ pub enum UmemError {
     UserNamespace,
     /// The kernel refused the memory.
     #[error(
-        "the kernel would not take {bytes} bytes of packet memory: {reason}; free some, raise the memory limit of the control group, or without CAP_IPC_LOCK the limit of locked memory (`sudo prlimit --pid $$ --memlock=unlimited`)"
+        "the kernel would not take {bytes} bytes of packet memory: {reason}; free some, or raise a limit: of the control group, of the address space (`ulimit -v`), or without CAP_IPC_LOCK of locked memory (`sudo prlimit --pid $$ --memlock=unlimited`)"
     )]
     Register {
         /// Bytes of frames and regions.

@@ -54,6 +54,13 @@ pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Resu
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
+/// Detaches the program of a link, which another process may hold, too.
+pub(super) fn detach_link(link: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the call has no memory of ours.
+    let ret = unsafe { sys::bpf_link_detach(link.as_raw_fd()) };
+    checked(ret).map(drop)
+}
+
 /// Attaches to stay, unless any program is there.
 pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<(), Errno> {
     let flags = flag(mode) | sys::XDP_FLAGS_UPDATE_IF_NOEXIST;

@@ -108,11 +108,13 @@ pub enum AttachError {
     /// There is no program to detach.
     #[error("{0} runs no XDP program")]
     NotAttached(String),
-    /// Only the process that attached the program can detach it.
+    /// Only the process that attached the program can detach it, or a child that it has forked.
     #[error(
-        "{0} is in use by the process that attached its XDP program: end that process, or use another interface"
+        "{} is in use by {}, which holds its XDP program: end that process, or use another interface",
+        .0,
+        names(.1)
     )]
-    HeldByProcess(String),
+    HeldByProcess(String, Vec<User>),
     /// The MTU is too large for native mode.
     #[error(
         "native XDP on {0} refuses its MTU, also for frames of several buffers: lower it to 3500, or \
@@ -146,6 +148,15 @@ pub enum AttachError {
     /// The kernel refused for another reason.
     #[error("the kernel refused to change or show the XDP program on {0}: {1}")]
     Kernel(String, io::Error),
+}
+
+/// The processes that hold a program, as far as `/proc` shows them.
+fn names(users: &[User]) -> String {
+    let names: Vec<_> = users.iter().map(User::to_string).collect();
+    match names.len() {
+        0 => "a process that /proc does not show".to_owned(),
+        _ => names.join(" and "),
+    }
 }
 
 /// Why the XDP program could not be loaded, or its maps not be opened or read.
@@ -307,6 +318,20 @@ impl Attachment {
     }
 }
 
+impl Drop for Attachment {
+    /// Closing the link would not do: a child that was forked without handlers may hold it, too.
+    fn drop(&mut self) {
+        let Some(link) = &self.link else {
+            return;
+        };
+        match kernel::detach_link(link.as_fd()) {
+            // ENODEV or ENOLINK: the interface has gone, and the program with it.
+            Ok(()) | Err(Errno::ENODEV | Errno::ENOLINK) => {}
+            Err(errno) => log::debug!("the XDP program goes when its link is closed: {errno}"),
+        }
+    }
+}
+
 /// Attaches our program so that it outlives the process, and says in which mode it runs.
 ///
 /// `mode` None tries native and then generic mode. `frames` are those of the interface's MTU.
@@ -345,7 +370,8 @@ impl Lasting {
         let not_attached = || AttachError::NotAttached(ifname.to_owned());
         let (found, _) = interface.our_program()?.ok_or_else(not_attached)?;
         if kernel::held_by_link(found.program_id) {
-            return Err(AttachError::HeldByProcess(interface.ifname));
+            let holders = users(ifindex, found.program_id);
+            return Err(AttachError::HeldByProcess(interface.ifname, holders));
         }
         let program = Program::fd_from_id(found.program_id).map_err(|_gone| not_attached())?;
         Ok(Self {
@@ -514,7 +540,8 @@ impl Interface {
             match self.our_program()? {
                 Some((running, _)) if kernel::held_by_link(running.program_id) => {
                     if Instant::now() >= deadline {
-                        return Err(AttachError::HeldByProcess(self.ifname.clone()));
+                        let holders = users(self.ifindex, running.program_id);
+                        return Err(AttachError::HeldByProcess(self.ifname.clone(), holders));
                     }
                     std::thread::sleep(LINK_PAUSE);
                 }

@@ -26,6 +26,7 @@ use super::state::{
     InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState,
 };
 use crate::fault::take_only_faults;
+use crate::threads::join;
 use crate::wake::Doorbell;
 
 /// What is listened to: interfaces and their addresses, neighbours, and what routes are chosen by.
@@ -201,10 +202,8 @@ impl InterfaceWatching {
 impl Drop for InterfaceWatching {
     fn drop(&mut self) {
         let stopped = self.stop.write(1).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| stopped)
-            && thread.join().is_err()
-        {
-            log::error!("the thread that watches the interface has panicked");
+        if let Some(thread) = self.thread.take().filter(|_| stopped) {
+            join(thread, "the thread that watches the interface");
         }
     }
 }

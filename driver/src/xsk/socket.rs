@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, socklen_t};
 
@@ -159,13 +159,14 @@ impl Socket {
         })
     }
 
-    /// Maps a ring of entries of a type.
+    /// Maps a ring of entries of a type. A forked child does not have it: it would keep the socket open after this process has ended.
     fn map<E>(&self, place: &Place, entries: u32) -> io::Result<Arc<MmapRaw>> {
         let mapping = MmapOptions::new()
             .offset(place.at)
             .len(place.parts.entries + entries as usize * size_of::<E>())
             .populate()
             .map_raw(&self.fd)?;
+        mapping.advise(Advice::DontFork)?;
         Ok(Arc::new(mapping))
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use xwarp_driver::{Doorbell, Sleeper};
+use xwarp_driver::{Doorbell, Sleeper, join};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
@@ -27,6 +27,9 @@ const POLLED_LATELY: Duration = Duration::from_micros(50);
 /// How long the thread rests at first, and at most, before it looks whether the application still polls. A look takes some 10 µs of a core that
 /// the application needs, and so 0.6 % of it at most.
 const RESTS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(1600)];
+
+/// Between two turns of an engine that has failed, and that has no descriptor to sleep on.
+const FLUSH_PAUSE: Duration = Duration::from_millis(5);
 
 /// See the module.
 pub(crate) struct Assisted {
@@ -99,10 +102,8 @@ impl Assisted {
             return;
         }
         self.shared.inline.close();
-        if let Some(thread) = lock(&self.join).take()
-            && thread.join().is_err()
-        {
-            log::error!("the engine's thread has panicked");
+        if let Some(thread) = lock(&self.join).take() {
+            join(thread, "the engine's thread");
         }
     }
 }
@@ -160,13 +161,25 @@ impl<'a> Helper<'a> {
                 Ok(Turned::On) => {}
                 Ok(Turned::Elsewhere) => self.stand_by(),
                 Err(error) => {
-                    log::error!("the engine cannot sleep, and ends: {error}");
+                    self.fail(&error);
                     break;
                 }
             }
             self.let_go();
         }
         self.shared.inline.close();
+    }
+
+    /// The engine's descriptors are unusable: the program has closed them, or has put others in their place. The RNIC has failed then. What is
+    /// posted is flushed until the program closes it.
+    fn fail(&mut self, error: &io::Error) {
+        let reason = format!("the engine cannot wait for frames: {error}");
+        let failed = self.shared.inline.call(|engine| engine.fail(&reason));
+        while failed.is_ok() && !self.shared.hand_over.has_ended() {
+            self.shared.inline.turn();
+            self.let_go();
+            std::thread::park_timeout(FLUSH_PAUSE);
+        }
     }
 
     /// Rests while the application polls, and turns the engine otherwise.

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use xwarp_driver::{Doorbell, Sleeper};
+use xwarp_driver::{Doorbell, Sleeper, join};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
@@ -77,10 +77,8 @@ impl EngineThread {
 
     /// Waits until it has.
     pub(crate) fn join(&self) {
-        if let Some(thread) = lock(&self.thread).take()
-            && thread.join().is_err()
-        {
-            log::error!("the engine's thread has panicked");
+        if let Some(thread) = lock(&self.thread).take() {
+            join(thread, "the engine's thread");
         }
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Defined here are those that only handles return: of opening, ending, waiting and posting lists.
 
+use std::io;
 use std::iter;
 
+use xwarp_driver::lacking;
 use xwarp_rnic::queues::WorkQueue;
 
-pub use xwarp_driver::attach::{AttachError, ProgramError};
+pub use xwarp_driver::attach::{AttachError, ProgramError, User};
 pub use xwarp_driver::net::{InterfaceError, NeighbourError, NetlinkError, PortError, RouteError};
 pub use xwarp_driver::{
     AtomicAccessError, BusyPollError, CaptureError, CopyError, NicError, NoSuchQueues,
@@ -29,8 +31,8 @@ pub enum OpenError {
     #[error(transparent)]
     Nic(#[from] NicError),
     /// A resource of the host, such as a thread or a file descriptor.
-    #[error("the RNIC could not be set up")]
-    System(#[from] std::io::Error),
+    #[error("the RNIC could not be set up{}", lacking(.0))]
+    System(#[from] io::Error),
 }
 
 /// Nothing more comes from an RNIC, and why.
@@ -241,12 +243,29 @@ impl From<WaitError> for DisconnectError {
 #[cfg(test)]
 mod tests {
     use std::error::Error;
-    use std::io;
 
+    use nix::errno::Errno;
     use xwarp_iwarp::mpa::StartupError;
     use xwarp_rnic::model::CreateError;
 
     use super::*;
+
+    #[test]
+    fn missing_resource_is_named_with_its_limit() {
+        let said = |errno: Errno| OpenError::System(errno.into()).to_string();
+        for (errno, limit) in [
+            (
+                Errno::EAGAIN,
+                "no thread is left: raise the limit of threads (`ulimit -u`",
+            ),
+            (Errno::EMFILE, "(`ulimit -n`)"),
+            (Errno::ENFILE, "fs.file-max"),
+            (Errno::ENOMEM, "`ulimit -v`"),
+        ] {
+            assert!(said(errno).contains(limit), "{}", said(errno));
+        }
+        assert_eq!(said(Errno::EINVAL), "the RNIC could not be set up");
+    }
 
     /// Whoever prints an error prints its causes behind it.
     #[test]

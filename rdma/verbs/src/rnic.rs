@@ -12,7 +12,7 @@ use std::time::Duration;
 use xwarp_driver::net::InterfaceReporter;
 use xwarp_driver::{
     Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
-    Sleeper,
+    Sleeper, aside,
 };
 use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
 
@@ -59,11 +59,18 @@ pub struct Rnic {
 impl Rnic {
     /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the calling thread. Needs root.
     ///
+    /// A thread of the library's own does that. So the caller's stack may be as small as `PTHREAD_STACK_MIN`, and its signals may come at any
+    /// time.
+    ///
     /// # Errors
     ///
     /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
+        aside("xwarp-open", || Self::open_here(interface, config))?
+    }
+
+    fn open_here(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
         let nic = open_nic(interface, config)?;
         let stack = stack_config(&nic.info, config);
         let wakings = wakings(nic.ios.len())?;

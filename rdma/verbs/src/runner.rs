@@ -11,6 +11,9 @@ use crate::config::WaitMode;
 use crate::hosted::HostedEngine;
 use crate::spinning::Spinning;
 
+/// Between two turns of an engine that has failed, and that has no descriptor to sleep on.
+const FLUSH_PAUSE: Duration = Duration::from_millis(5);
+
 /// Something to be done by whoever owns the engine.
 pub(crate) type Command = Box<dyn FnOnce(&mut HostedEngine) + Send>;
 
@@ -94,6 +97,15 @@ impl Runner {
         self.engine.engine().is_idle()
     }
 
+    /// The engine's descriptors are unusable: the program has closed them, or has put others in their place. The RNIC has failed then. What is
+    /// posted is flushed.
+    fn fail(&mut self, error: &io::Error) {
+        let reason = format!("the engine cannot wait for frames: {error}");
+        // A panic is the RNIC's failure, too.
+        let _ = self.engine.call(|engine| engine.fail(&reason));
+        std::thread::sleep(FLUSH_PAUSE);
+    }
+
     /// Does what is in the mailbox; an error when the last handle is gone.
     fn take_commands(&mut self, inbox: &Receiver<Command>) -> Result<(), TryRecvError> {
         loop {
@@ -149,8 +161,7 @@ pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Comman
             Err(TryRecvError::Disconnected) => false,
         };
         if let Err(error) = runner.pause(sleeper, no_command) {
-            log::error!("the engine cannot sleep, and ends: {error}");
-            return;
+            runner.fail(&error);
         }
     }
 }

@@ -49,7 +49,7 @@ fn another_process_of_the_host_is_refused_in_one_sentence() {
     for own in ["10.77.0.1", "127.0.0.1"] {
         let client = start(&hosts.a, &format!("rping -c -a {own} -C 1"));
         let refused = client.finish().exited(16);
-        let said = "cannot open an RNIC on eth1: eth1 is in use by the process that attached its XDP program";
+        let said = "cannot open an RNIC on eth1: eth1 is in use by rping (process ";
         assert!(refused.stderr.contains(said), "{refused}");
     }
     end_by(Signal::SIGTERM, &hosts.a, "rping", server);

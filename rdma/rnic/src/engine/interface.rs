@@ -253,8 +253,11 @@ impl Engine {
         1
     }
 
-    /// The NIC is lost, and every connection with it: RNIC Catastrophic Failure.
-    pub(super) fn fail(&mut self, reason: &str) {
+    /// The NIC is lost, and every connection with it: RNIC Catastrophic Failure. Of several failures the first one counts.
+    pub fn fail(&mut self, reason: &str) {
+        if self.is_over() {
+            return;
+        }
         // First of all, so that whoever finds what follows from it finds the reason, too.
         if self.interface.ending.begin_failure() {
             log::error!("the RNIC has failed: {reason}");

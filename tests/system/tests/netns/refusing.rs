@@ -199,8 +199,11 @@ fn second_xwarp_on_an_interface_is_refused_and_does_not_disturb_the_first() {
     hosts
         .b
         .xwarp(&format!("perf write-bw --dev {DEV} --port 18516"))
-        .refused(&["eth1 is in use by the process that attached its XDP program: end that process, or use another interface"]);
-    let words = ["eth1 is in use by the process"];
+        .refused(&[
+            "eth1 is in use by xwarp (process ",
+            "), which holds its XDP program: end that process, or use another interface",
+        ]);
+    let words = ["eth1 is in use by xwarp (process "];
     hosts.b.xwarp(&format!("detach {DEV}")).refused(&words);
     hosts
         .b

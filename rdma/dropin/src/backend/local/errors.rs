@@ -1,10 +1,13 @@
 //! Errors of xwarp as error numbers.
 
+use std::error::Error;
+use std::iter;
+
 use nix::errno::Errno;
 use xwarp::error::{
     AttachError, CreateError, DeallocateError, DestroyError, ModifyError, ModifySrqError, NicError,
     OpenError, OpenQueueError, PostError, RawPartsError, RegisterError, ResizeError,
-    RnicUnavailable,
+    RnicUnavailable, UmemError,
 };
 
 /// An error that has a number in C.
@@ -138,15 +141,23 @@ impl Numbered for NicError {
                 AttachError::Foreign { .. }
                 | AttachError::Taken(_)
                 | AttachError::Beneath(_)
-                | AttachError::HeldByProcess(_),
+                | AttachError::HeldByProcess(..),
             ) => Errno::EBUSY,
             Self::Attach(AttachError::NotPrivileged)
             | Self::Queue(OpenQueueError::NotPermitted { .. }) => Errno::EPERM,
             Self::NoSuchQueues(_) => Errno::EINVAL,
             Self::Descriptors(error) => system(error),
+            Self::Umem(UmemError::Register { .. }) => Errno::ENOMEM,
             _ => Errno::EIO,
         }
     }
+}
+
+/// An error and what it says of its causes, in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let causes = iter::successors(error.source(), |&error| error.source());
+    let causes = causes.map(|cause| format!(": {cause}"));
+    error.to_string() + &causes.collect::<String>()
 }
 
 fn system(error: &std::io::Error) -> Errno {

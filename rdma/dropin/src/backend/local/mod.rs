@@ -25,7 +25,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use xwarp::attr::{QpChange, RnicAttributes};
 use xwarp::config::{NicConfig, Progress};
-use xwarp::error::RefusedError;
+use xwarp::error::{OpenError, RefusedError};
 use xwarp::event::HandlerId;
 use xwarp::memory::PblMode;
 use xwarp::{
@@ -110,12 +110,16 @@ pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn 
         .nic(nic)
         .progress(Progress::Assisted)
         .keepalive(Some(KEEPALIVE));
-    let rnic = Rnic::open(interface, &config).map_err(|error| {
-        say(format_args!("cannot open an RNIC on {interface}: {error}"));
+    let refused = |error: OpenError| {
+        let why = errors::chain(&error);
+        say(format_args!("cannot open an RNIC on {interface}: {why}"));
         error.errno()
-    })?;
-    let link = Link::watch(interface, Arc::clone(&sink))?;
-    Ok(Arc::new(Local::new(rnic, sink, Some(link))?))
+    };
+    let rnic = Rnic::open(interface, &config).map_err(refused)?;
+    let link = Link::watch(interface, Arc::clone(&sink));
+    let local = link.and_then(|link| Local::new(rnic, sink, Some(link)));
+    let local = local.map_err(|errno| refused(OpenError::System(errno.into())))?;
+    Ok(Arc::new(local))
 }
 
 impl Local {

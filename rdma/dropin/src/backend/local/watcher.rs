@@ -33,6 +33,9 @@ const WAKE: u64 = u64::MAX;
 const LINK: u64 = WAKE - 1;
 /// Descriptors that are looked at in one round.
 const ROUND: usize = 32;
+/// How long the thread may take to end. It has microseconds of work left.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+const END_PAUSE: Duration = Duration::from_micros(50);
 
 /// See the module.
 pub(super) struct Watcher {
@@ -75,7 +78,9 @@ impl Ends {
     pub(super) fn note(&self, qp: QpHandle, orderly: bool) {
         if let Some(shared) = self.0.upgrade() {
             lock(&shared.ended).push((qp, orderly));
-            shared.wake();
+            if shared.wake().is_err() {
+                Shared::tell_aside(shared);
+            }
         }
     }
 
@@ -83,7 +88,9 @@ impl Ends {
     pub(super) fn note_failure(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.has_failed.store(true, Ordering::Release);
-            shared.wake();
+            if shared.wake().is_err() {
+                Shared::tell_aside(shared);
+            }
         }
     }
 }
@@ -201,13 +208,29 @@ impl Watcher {
             return;
         };
         *lock(&shared.over) = true;
-        shared.wake();
+        // If it cannot be woken it is not waited for long.
+        let _ = shared.wake();
         let thread = lock(&self.thread).take();
-        if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id())
-            && thread.join().is_err()
-        {
-            log::error!("the connection manager's thread has panicked");
+        if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id()) {
+            join(thread);
         }
+    }
+}
+
+/// Waits until the thread has ended. Not for ever: if the program has closed the library's descriptors, it is never woken.
+fn join(thread: JoinHandle<()>) {
+    let told = Instant::now();
+    while !thread.is_finished() {
+        if told.elapsed() > END_TIMEOUT {
+            log::error!(
+                "the connection manager's thread does not end; the program has closed or replaced its descriptors"
+            );
+            return;
+        }
+        thread::sleep(END_PAUSE);
+    }
+    if thread.join().is_err() {
+        log::error!("the connection manager's thread has panicked");
     }
 }
 
@@ -218,10 +241,24 @@ impl Drop for Watcher {
 }
 
 impl Shared {
-    fn wake(&self) {
-        // A counter that is full is readable, too.
-        if let Err(errno) = self.wake.write(1) {
-            log::debug!("the connection manager's thread was woken already: {errno}");
+    /// Wakes the thread. An error says that the program has closed the descriptor.
+    fn wake(&self) -> Result<()> {
+        match self.wake.write(1) {
+            // A counter that is full is readable, too.
+            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Tells what has ended by another thread, as the usual one cannot be woken.
+    fn tell_aside(shared: Arc<Self>) {
+        let named = thread::Builder::new().name("xwarp-end".to_owned());
+        let told = named.spawn(move || {
+            shared.tell_ends();
+            shared.tell_failure();
+        });
+        if let Err(error) = told {
+            log::error!("ends of connections are not told: {error}");
         }
     }
 
