@@ -1,47 +1,52 @@
 // Which descriptors the library has made and not closed. The linker leads the library's calls here (--wrap), and no other's: eventfds, epolls and
-// timers are a program's, too, and nothing else tells them apart.
+// timers are a program's, too, and nothing else tells them apart. What the C library has as a cancellation point is called directly (calls.c).
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 // Descriptors from this number on are not kept in mind.
 enum { MOST = 65536 };
 
-static atomic_bool made[MOST];
+// What a descriptor is. A child has no use for one that holds something of the RNIC, such as a socket or a BPF link. The others hold nothing,
+// and the program may wait for some of them.
+enum { OTHER, WAITS, HOLDS };
 
-int __real_accept4(int socket, struct sockaddr *address, socklen_t *length, int flags);
-int __real_close(int descriptor);
+static atomic_uchar made[MOST];
+
+long __real_syscall(long number, ...);
 int __real_epoll_create1(int flags);
 int __real_eventfd(unsigned int value, int flags);
 int __real_fcntl(int descriptor, int command, ...);
 int __real_fcntl64(int descriptor, int command, ...);
-int __real_open(const char *path, int flags, ...);
-int __real_open64(const char *path, int flags, ...);
 int __real_socket(int domain, int type, int protocol);
 int __real_timerfd_create(int clock, int flags);
 
-static int keep(int descriptor)
+static int keep(int descriptor, unsigned char kind)
 {
     if (descriptor >= 0 && descriptor < MOST)
-        made[descriptor] = 1;
+        made[descriptor] = kind;
     return descriptor;
 }
 
 int __wrap_accept4(int socket, struct sockaddr *address, socklen_t *length, int flags)
 {
-    return keep(__real_accept4(socket, address, length, flags));
+    return keep(__real_syscall(SYS_accept4, socket, address, length, flags), HOLDS);
 }
 
-int __wrap_epoll_create1(int flags) { return keep(__real_epoll_create1(flags)); }
+int __wrap_epoll_create1(int flags) { return keep(__real_epoll_create1(flags), WAITS); }
 
-int __wrap_eventfd(unsigned int value, int flags) { return keep(__real_eventfd(value, flags)); }
+int __wrap_eventfd(unsigned int value, int flags) { return keep(__real_eventfd(value, flags), WAITS); }
 
-int __wrap_socket(int domain, int type, int protocol) { return keep(__real_socket(domain, type, protocol)); }
+int __wrap_socket(int domain, int type, int protocol) { return keep(__real_socket(domain, type, protocol), HOLDS); }
 
-int __wrap_timerfd_create(int clock, int flags) { return keep(__real_timerfd_create(clock, flags)); }
+int __wrap_timerfd_create(int clock, int flags) { return keep(__real_timerfd_create(clock, flags), WAITS); }
 
 // Takes the argument that follows the last one that is named. Where there is none it is not looked at.
 #define TAKE(argument, last)                 \
@@ -53,49 +58,104 @@ int __wrap_timerfd_create(int clock, int flags) { return keep(__real_timerfd_cre
         va_end(more);                        \
     } while (0)
 
-static int is_copying(int command) { return command == F_DUPFD || command == F_DUPFD_CLOEXEC; }
+// A copy is what its original is. Rust's library, where it is built with checks, asks for the flags of what it closes, and ends the process if
+// that is closed already. The program may have done that.
+static int answer(int descriptor, int command, int result)
+{
+    if (command == F_GETFD && result < 0 && descriptor >= 0 && descriptor < MOST && made[descriptor] != OTHER)
+        return 0;
+    if ((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && descriptor >= 0 && descriptor < MOST)
+        return keep(result, made[descriptor] == OTHER ? HOLDS : made[descriptor]);
+    return result;
+}
 
 int __wrap_fcntl(int descriptor, int command, ...)
 {
     TAKE(argument, command);
-    int result = __real_fcntl(descriptor, command, argument);
-    return is_copying(command) ? keep(result) : result;
+    return answer(descriptor, command, __real_fcntl(descriptor, command, argument));
 }
 
 int __wrap_fcntl64(int descriptor, int command, ...)
 {
     TAKE(argument, command);
-    int result = __real_fcntl64(descriptor, command, argument);
-    return is_copying(command) ? keep(result) : result;
+    return answer(descriptor, command, __real_fcntl64(descriptor, command, argument));
 }
 
 int __wrap_open(const char *path, int flags, ...)
 {
     TAKE(mode, flags);
-    return keep(__real_open(path, flags, (mode_t)(uintptr_t)mode));
+    return keep(__real_syscall(SYS_openat, AT_FDCWD, path, flags, (mode_t)(uintptr_t)mode), HOLDS);
 }
 
 int __wrap_open64(const char *path, int flags, ...)
 {
     TAKE(mode, flags);
-    return keep(__real_open64(path, flags, (mode_t)(uintptr_t)mode));
+    return keep(__real_syscall(SYS_openat, AT_FDCWD, path, flags, (mode_t)(uintptr_t)mode), HOLDS);
+}
+
+// Whether a command of bpf(2) returns a descriptor.
+static int is_making(long command)
+{
+    switch (command) {
+    case BPF_MAP_CREATE:
+    case BPF_PROG_LOAD:
+    case BPF_OBJ_GET:
+    case BPF_PROG_GET_FD_BY_ID:
+    case BPF_MAP_GET_FD_BY_ID:
+    case BPF_BTF_GET_FD_BY_ID:
+    case BPF_LINK_GET_FD_BY_ID:
+    case BPF_BTF_LOAD:
+    case BPF_LINK_CREATE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+long __wrap_syscall(long number, ...)
+{
+    long a[6];
+    va_list more;
+
+    va_start(more, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(more, long);
+    va_end(more);
+    long result = __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (number == SYS_bpf && is_making(a[0]))
+        return keep(result, HOLDS);
+    return result;
 }
 
 // Another thread may get the number as soon as it is closed, so it is forgotten before.
 int __wrap_close(int descriptor)
 {
     if (descriptor >= 0 && descriptor < MOST)
-        made[descriptor] = 0;
-    return __real_close(descriptor);
+        made[descriptor] = OTHER;
+    return __real_syscall(SYS_close, descriptor);
+}
+
+// In a child: closes what would keep the RNIC's interface, queues and ports from others after the parent has ended. Async-signal-safe.
+static void close_what_holds(void)
+{
+    for (int descriptor = 0; descriptor < MOST; descriptor++)
+        if (made[descriptor] == HOLDS)
+            __wrap_close(descriptor);
 }
 
 static int is_ours(int descriptor)
 {
-    return descriptor >= 0 && descriptor < MOST && made[descriptor];
+    return descriptor >= 0 && descriptor < MOST && made[descriptor] != OTHER;
 }
 
-/* The Rust part has no destructors. */
+/* The Rust part has no constructors and destructors. */
+void xwarp_begin_in_child_with(void (*close_what_holds)(void));
 void xwarp_tell_what_is_left(int (*is_ours)(int descriptor));
+
+__attribute__((constructor)) static void begin(void)
+{
+    xwarp_begin_in_child_with(close_what_holds);
+}
 
 __attribute__((destructor)) static void leave(void)
 {

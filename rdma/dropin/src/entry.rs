@@ -1,4 +1,7 @@
 //! Entry of each function of the C interface: no panic leaves it, and failures end in errno as its manual page has it.
+//!
+//! A function runs with cancellation of its thread disabled, as it may make system calls, and aside if the thread has little stack. Those of the
+//! data path are in [`data_path`].
 
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::errno::Errno;
 
-use crate::fork;
+use crate::{fork, stack};
 
 /// What a verb fails with.
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
@@ -30,22 +33,54 @@ impl Failed for c_int {
     const FAILED: Self = -1;
 }
 
+/// Functions of the data path, which cost no instruction without need. Their system calls are made directly (`calls.c`), and so are no
+/// cancellation points.
+pub(crate) mod data_path {
+    use super::{Result, c_int, guarded};
+
+    /// A function that returns 0 or an error number.
+    #[inline]
+    pub(crate) fn returns(verb: impl FnOnce() -> Result<()>) -> c_int {
+        match guarded(verb) {
+            Ok(()) => 0,
+            Err(errno) => errno as c_int,
+        }
+    }
+
+    /// A function that cannot report a failure, and returns `otherwise` then.
+    #[inline]
+    pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
+        // A result that leaves two calls is packed and unpacked.
+        guarded(|| Ok(verb().unwrap_or(otherwise))).unwrap_or(otherwise)
+    }
+}
+
 /// A function that returns 0 or an error number.
-#[inline]
 pub(crate) fn returns(verb: impl FnOnce() -> Result<()>) -> c_int {
-    match guarded(verb) {
+    match uncancelled(|| with_room(verb)) {
         Ok(()) => 0,
         Err(errno) => errno as c_int,
     }
 }
 
 /// A function that sets errno, and returns null or -1 then.
-#[inline]
 pub(crate) fn sets<T: Failed>(verb: impl FnOnce() -> Result<T>) -> T {
-    guarded(verb).unwrap_or_else(|errno| {
+    let done = uncancelled(|| with_room(verb));
+    done.unwrap_or_else(|errno| {
         errno.set();
         T::FAILED
     })
+}
+
+/// A part of a function that sets errno and returns -1, else 0. It needs little stack, and knows its thread by its identity.
+pub(crate) fn sets_status_here(verb: impl FnOnce() -> Result<()>) -> c_int {
+    match uncancelled(|| guarded(verb)) {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            -1
+        }
+    }
 }
 
 /// A function that sets errno and returns -1, else 0.
@@ -53,11 +88,36 @@ pub(crate) fn sets_status(verb: impl FnOnce() -> Result<()>) -> c_int {
     sets(|| verb().map(|()| 0))
 }
 
-/// A function that cannot tell of a failure, and returns `otherwise` then.
-#[inline]
+/// A function that cannot report a failure, and returns `otherwise` then.
 pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
-    // A result that leaves two calls is packed and unpacked.
-    guarded(|| Ok(verb().unwrap_or(otherwise))).unwrap_or(otherwise)
+    uncancelled(|| with_room(verb)).unwrap_or(otherwise)
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: c_int = 1;
+
+// A thread may be cancelled at once when the state is put back, if the program has set the asynchronous type.
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Runs a verb while the thread cannot be cancelled: unwinding would skip what the verb has to release.
+fn uncancelled<T>(verb: impl FnOnce() -> T) -> T {
+    let mut before = CANCEL_DISABLE;
+    // SAFETY: the place for the former state lives.
+    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
+    let done = verb();
+    // SAFETY: as above, and the state is one that the thread had.
+    unsafe { pthread_setcancelstate(before, &raw mut before) };
+    done
+}
+
+/// Runs a verb where it has stack. Without a thread for that it fails with EAGAIN.
+fn with_room<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
+    if fork::in_child() || stack::has_room() {
+        return guarded(verb);
+    }
+    stack::aside(|| guarded(verb)).unwrap_or(Err(Errno::EAGAIN))
 }
 
 /// Who is told of a panic.

@@ -6,10 +6,11 @@
 
 pub mod abi;
 mod backend;
+mod cancellation;
 pub mod cm;
 mod entry;
 mod environment;
-mod fork;
+pub mod fork;
 mod futex;
 pub mod left;
 mod lists;
@@ -20,6 +21,7 @@ mod object;
 #[cfg(feature = "testbed")]
 mod program;
 pub mod refused;
+mod stack;
 pub mod verbs;
 
 #[cfg(feature = "testbed")]

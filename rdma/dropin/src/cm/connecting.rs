@@ -8,8 +8,8 @@ use nix::errno::Errno;
 
 use super::backlog::Backlog;
 use super::events;
-use super::id::{CmId, Id, Note, Phase, State, get, put};
-use super::life::{self, complete, release_event};
+use super::id::{CmId, Id, Note, Phase, State, Taker, get, put};
+use super::life::{self, completes, release_event};
 use super::numbers::{EventKind, RDMA_MAX_DEPTH};
 use super::offered::Offered;
 use super::qp;
@@ -18,6 +18,7 @@ use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
 use crate::backend::connections::{ConnectOrder, Depths, Failure, News, Told};
 use crate::backend::{self, Backend, BackendRef, QpHandle};
+use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
 use crate::verbs::device::{self, Device};
@@ -265,13 +266,20 @@ fn disconnect(id: &Arc<Id>) -> Result<()> {
     }
 }
 
-/// Takes the next peer of a synchronous listener, with a queue pair if the listener was given attributes for one.
-fn get_request(listener: &Arc<Id>) -> Result<*mut rdma_cm_id> {
+/// What a thread sleeps on that takes the next peer of a synchronous listener.
+fn await_request(listener: *mut rdma_cm_id) -> Result<Sleep<(Arc<Id>, Taker)>> {
+    let listener = Object::<CmId>::find(listener)?;
     if !listener.body().state().synchronous {
         return Err(Errno::EINVAL);
     }
-    release_event(listener);
-    let event = events::take(get!(listener, channel))?;
+    release_event(&listener);
+    let sleep = events::sleep(get!(listener, channel))?;
+    Ok(sleep.with(|taker| (listener, taker)))
+}
+
+/// Takes the next peer of a synchronous listener, with a queue pair if the listener was given attributes for one.
+fn get_request(listener: &Arc<Id>, note: Note) -> Result<*mut rdma_cm_id> {
+    let event = events::deliver(note)?;
     // SAFETY: it was made just now, and nobody else knows it.
     let (kind, peer) = unsafe { read(event) };
     if kind != EventKind::ConnectRequest as u32 {
@@ -309,37 +317,47 @@ pub extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     sets_status(|| listen(&Object::<CmId>::find(id)?, backlog))
 }
 
-/// `rdma_get_request(3)`: sets errno.
+/// `rdma_get_request(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_get_request(
+pub extern "C-unwind" fn rdma_get_request(
     listener: *mut rdma_cm_id,
-    id: Option<&mut *mut rdma_cm_id>,
+    mut id: Option<&mut *mut rdma_cm_id>,
 ) -> c_int {
-    sets_status(|| {
-        let place = id.ok_or(Errno::EINVAL)?;
-        *place = get_request(&Object::<CmId>::find(listener)?)?;
-        Ok(())
+    let is_given = id.is_some();
+    let begin = || {
+        if !is_given {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Begun::Waits(await_request(listener)?))
+    };
+    waits(begin, |(listener, taker): (Arc<Id>, Taker)| {
+        let Some(note) = taker.take() else {
+            return Ok(None);
+        };
+        let peer = get_request(&listener, note)?;
+        give(&mut id, peer);
+        Ok(Some(()))
     })
 }
 
-/// `rdma_connect(3)`: sets errno.
+/// `rdma_connect(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: Option<&rdma_conn_param>) -> c_int {
-    sets_status(|| {
-        let id = Object::<CmId>::find(id)?;
-        connect(&id, param)?;
-        complete(&id)
-    })
+pub extern "C-unwind" fn rdma_connect(
+    id: *mut rdma_cm_id,
+    param: Option<&rdma_conn_param>,
+) -> c_int {
+    let begun = sets_status(|| connect(&Object::<CmId>::find(id)?, param));
+    if begun == 0 { completes(id) } else { begun }
 }
 
-/// `rdma_accept(3)`: sets errno.
+/// `rdma_accept(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: Option<&rdma_conn_param>) -> c_int {
-    sets_status(|| {
-        let id = Object::<CmId>::find(id)?;
-        accept(&id, param)?;
-        complete(&id)
-    })
+pub extern "C-unwind" fn rdma_accept(
+    id: *mut rdma_cm_id,
+    param: Option<&rdma_conn_param>,
+) -> c_int {
+    let begun = sets_status(|| accept(&Object::<CmId>::find(id)?, param));
+    if begun == 0 { completes(id) } else { begun }
 }
 
 /// `rdma_reject(3)`: sets errno.
@@ -353,13 +371,16 @@ pub extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8)
     })
 }
 
-/// `rdma_disconnect(3)`: sets errno.
+/// `rdma_disconnect(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+pub extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    let begun = sets_status(|| disconnect(&Object::<CmId>::find(id)?));
+    let done = if begun == 0 { completes(id) } else { begun };
+    if done != 0 {
+        return done;
+    }
     sets_status(|| {
         let id = Object::<CmId>::find(id)?;
-        disconnect(&id)?;
-        complete(&id)?;
         let mut state = id.body().state();
         if state.synchronous {
             state.phase = Phase::Closed;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::id::{Channel, CmId, Id, Note};
+use super::id::{Channel, CmId, Id, Note, Taker};
 use crate::abi::Zeroed;
 use crate::abi::cm::{RdmaCmEventParam, rdma_cm_event, rdma_conn_param, rdma_event_channel};
 use crate::backend::connections::Depths;
+use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, always, sets, sets_status};
 use crate::object::{Kind, Object};
 
@@ -26,17 +27,21 @@ impl Kind for Taken {
     const TAG: u32 = 0x6576_7431;
 }
 
-/// Takes the oldest event of a channel, waiting for one unless the program has made the descriptor non-blocking. A channel that was destroyed
-/// knows itself what becomes of a thread that comes back to it.
-pub(super) fn take(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+/// What a thread sleeps on that takes an event of a channel. A channel that was destroyed knows itself what becomes of a thread that comes back
+/// to it.
+pub(super) fn sleep(channel: *mut rdma_event_channel) -> Result<Sleep<Taker>> {
     let living = Object::<Channel>::find(channel);
     let found = living.or_else(|errno| Object::<Channel>::destroyed(channel).ok_or(errno))?;
-    let note = found.body().take()?;
-    deliver(note)
+    Channel::sleep(&found)
+}
+
+/// Takes the next event of a synchronous identifier, which comes without the peer's help.
+pub(super) fn take(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
+    deliver(Object::<Channel>::find(channel)?.body().take()?)
 }
 
 /// Makes an event of a note.
-fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
+pub(super) fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
     let Note {
         id,
         kind,
@@ -107,16 +112,26 @@ pub extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     });
 }
 
-/// `rdma_get_cm_event(3)`: sets errno.
+/// `rdma_get_cm_event(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_get_cm_event(
+pub extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
-    event: Option<&mut *mut rdma_cm_event>,
+    mut event: Option<&mut *mut rdma_cm_event>,
 ) -> c_int {
-    sets_status(|| {
-        let place = event.ok_or(Errno::EINVAL)?;
-        *place = take(channel)?;
-        Ok(())
+    let is_given = event.is_some();
+    let begin = || {
+        if !is_given {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Begun::Waits(sleep(channel)?))
+    };
+    waits(begin, |taker| {
+        let Some(note) = taker.take() else {
+            return Ok(None);
+        };
+        let taken = deliver(note)?;
+        give(&mut event, taken);
+        Ok(Some(()))
     })
 }
 

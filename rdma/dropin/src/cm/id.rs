@@ -8,7 +8,6 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::unistd::pause;
 
 use super::address;
 use super::backlog::{Backlog, Place};
@@ -21,6 +20,7 @@ use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
 use crate::backend::connections::{Depths, PortHandle};
 use crate::backend::{Backend, BackendRef, Happening, QpHandle, Source};
+use crate::cancellation::Sleep;
 use crate::entry::{Result, lock};
 use crate::object::{Kind, Object};
 use crate::verbs::context::Context;
@@ -89,6 +89,36 @@ impl Takers {
     }
 }
 
+/// A thread in a call that takes an event of a channel.
+pub(super) struct Taker(Arc<Object<Channel>>);
+
+impl Taker {
+    fn enter(channel: &Arc<Object<Channel>>) -> Self {
+        lock(&channel.body().takers).inside += 1;
+        channel.body().entered.notify_all();
+        Self(Arc::clone(channel))
+    }
+
+    /// Takes the oldest event, whose count was read. `None` if it was taken back, or its identifier is destroyed.
+    pub(super) fn take(&self) -> Option<Note> {
+        let channel = self.0.body();
+        let note = channel.queue.take_counted(begun)?;
+        lock(&channel.takers).last = Some(thread::current().id());
+        note
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        lock(&self.0.body().takers).inside -= 1;
+    }
+}
+
+/// The note that a program takes, unless its identifier is destroyed. Who destroys the identifier waits for the event from now on.
+fn begun(note: Note) -> Option<Note> {
+    note.id.body().begin_event().then_some(note)
+}
+
 /// How long destroying a channel waits for another thread to come back for the next event. rping frees next what that thread reads the channel's
 /// address from.
 const COMES_BACK: Duration = Duration::from_millis(200);
@@ -129,24 +159,27 @@ impl Channel {
         );
     }
 
-    /// Takes the oldest event whose identifier lives, waiting for one unless the program has made the descriptor non-blocking.
+    /// Takes the oldest event of a synchronous identifier. It is there, or comes without the peer's help.
     pub(super) fn take(&self) -> Result<Note> {
-        // Whoever destroys the identifier waits for the event from now on.
-        let begun = |note: Note| note.id.body().begin_event().then_some(note);
-        lock(&self.takers).inside += 1;
-        self.entered.notify_all();
-        let taken = loop {
-            match self.queue.take(begun) {
-                Ok(None) => {}
-                Ok(Some(note)) => break Ok(note),
-                Err(Errno::EBADF) => return Err(self.end_call()),
-                Err(errno) => break Err(errno),
+        loop {
+            if let Some(note) = self.queue.take(begun)? {
+                return Ok(note);
             }
-        };
-        let mut takers = lock(&self.takers);
-        takers.inside -= 1;
-        takers.last = Some(thread::current().id());
-        taken
+        }
+    }
+
+    /// What a thread sleeps on that takes an event. If it finds the channel destroyed and is late, it sleeps until the process ends. It would if
+    /// it had been early, as the read of a descriptor goes on when that is closed. rping ends the process with an error if a call fails.
+    pub(super) fn sleep(this: &Arc<Object<Self>>) -> Result<Sleep<Taker>> {
+        let (body, taker) = (this.body(), Taker::enter(this));
+        if let Ok(descriptor) = body.queue.opened() {
+            return Ok(Sleep::on(descriptor, taker));
+        }
+        let is_late = lock(&body.takers).is_late(thread::current().id());
+        if is_late {
+            return Ok(Sleep::for_ever(taker));
+        }
+        Err(Errno::EINVAL)
     }
 
     pub(super) fn push(&self, note: Note) {
@@ -162,17 +195,6 @@ impl Channel {
         this.destroy()?;
         body.queue.end();
         Ok(())
-    }
-
-    /// Ends the call of a thread that finds the channel destroyed. One that is late sleeps until the process ends. It would had it been early, as
-    /// the read of a descriptor goes on when that is closed. rping ends the process with an error if it is told of one.
-    fn end_call(&self) -> Errno {
-        if lock(&self.takers).is_late(thread::current().id()) {
-            loop {
-                pause();
-            }
-        }
-        Errno::EINVAL
     }
 
     /// Takes back the events of an identifier.

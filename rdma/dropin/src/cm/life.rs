@@ -7,19 +7,50 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::events;
-use super::id::{Channel, CmId, Id, get, put};
+use super::id::{Channel, CmId, Id, Taker, get, put};
 use super::numbers::{EventKind, RDMA_PS_IB, RDMA_PS_TCP};
 use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use crate::cancellation::{Begun, waits};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
 
-/// The event that a call of a synchronous identifier waits for becomes the identifier's; what it says is what the call returns.
+/// A synchronous identifier whose call waits for an event.
+pub(super) struct Completion {
+    id: Arc<Id>,
+    taker: Taker,
+}
+
+/// The second half of a call, which for a synchronous identifier waits for an event. It sets errno and returns -1, else 0. A cancellation point.
+pub(super) fn completes(id: *mut rdma_cm_id) -> c_int {
+    let begin = || {
+        let id = Object::<CmId>::find(id)?;
+        if !id.body().state().synchronous {
+            return Ok(Begun::Done);
+        }
+        release_event(&id);
+        Ok(Begun::Waits(
+            events::sleep(get!(id, channel))?.with(|taker| Completion { id, taker }),
+        ))
+    };
+    waits(begin, |Completion { id, taker }| {
+        let Some(note) = taker.take() else {
+            return Ok(None);
+        };
+        keep(&id, events::deliver(note)?).map(Some)
+    })
+}
+
+/// Takes the event of a synchronous identifier that comes without the peer's help.
 pub(super) fn complete(id: &Arc<Id>) -> Result<()> {
     if !id.body().state().synchronous {
         return Ok(());
     }
     release_event(id);
-    let event = events::take(get!(id, channel))?;
+    keep(id, events::take(get!(id, channel))?)
+}
+
+/// The event that a call of a synchronous identifier waits for becomes the identifier's; what it says is what the call returns.
+fn keep(id: &Arc<Id>, event: *mut rdma_cm_event) -> Result<()> {
     put!(id, event, event);
     // SAFETY: it was made just now, and is acknowledged by this identifier's next call.
     let event = unsafe { &*event };

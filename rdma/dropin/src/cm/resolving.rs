@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::address::{self, Located};
 use super::devices::context_of;
 use super::id::{CmId, Id, Note, Phase, Port, State};
-use super::life::complete;
+use super::life::completes;
 use super::numbers::EventKind;
 use crate::abi::cm::rdma_cm_id;
 use crate::backend::BackendRef;
@@ -127,29 +127,26 @@ pub extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *const sockaddr) 
     sets_status(|| bind(&Object::<CmId>::find(id)?, address::read(address)?))
 }
 
-/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are asked, which takes no time.
+/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are asked, which takes no time. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_resolve_addr(
+pub extern "C-unwind" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
     source: *const sockaddr,
     destination: *const sockaddr,
     _timeout_ms: c_int,
 ) -> c_int {
-    sets_status(|| {
+    let begun = sets_status(|| {
         let id = Object::<CmId>::find(id)?;
-        resolve(&id, optional(source)?, address::read(destination)?)?;
-        complete(&id)
-    })
+        resolve(&id, optional(source)?, address::read(destination)?)
+    });
+    if begun == 0 { completes(id) } else { begun }
 }
 
-/// `rdma_resolve_route(3)`: sets errno.
+/// `rdma_resolve_route(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
-    sets_status(|| {
-        let id = Object::<CmId>::find(id)?;
-        resolve_route(&id)?;
-        complete(&id)
-    })
+pub extern "C-unwind" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+    let begun = sets_status(|| resolve_route(&Object::<CmId>::find(id)?));
+    if begun == 0 { completes(id) } else { begun }
 }
 
 /// `rdma_get_src_port(3)`: in network byte order; 0 for an identifier without one.

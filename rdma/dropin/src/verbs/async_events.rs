@@ -15,7 +15,8 @@ use crate::abi::numbers::{
     IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED,
 };
 use crate::abi::verbs::{ibv_async_event, ibv_context};
-use crate::entry::{Result, always, sets_status};
+use crate::cancellation::{Begun, Sleep, give, waits};
+use crate::entry::{Result, always};
 use crate::object::Object;
 
 /// Port that an event of the device names.
@@ -57,17 +58,24 @@ fn acknowledge(event: &ibv_async_event) -> Result<()> {
     Ok(())
 }
 
-/// `ibv_get_async_event(3)`: sets errno.
+/// `ibv_get_async_event(3)`: sets errno. A cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_get_async_event(
+pub extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
-    event: Option<&mut ibv_async_event>,
+    mut event: Option<&mut ibv_async_event>,
 ) -> c_int {
-    sets_status(|| {
-        let event = event.ok_or(Errno::EINVAL)?;
+    let is_given = event.is_some();
+    let begin = || {
+        if !is_given {
+            return Err(Errno::EINVAL);
+        }
         let context = Object::<Context>::find(context)?;
-        *event = context.body().events().take(|event| taken(&event))?;
-        Ok(())
+        let descriptor = context.body().events().opened()?;
+        Ok(Begun::Waits(Sleep::on(descriptor, context)))
+    };
+    waits(begin, |context| {
+        let next = context.body().events().take_counted(|next| taken(&next));
+        Ok(next.map(|next| give(&mut event, next)))
     })
 }
 

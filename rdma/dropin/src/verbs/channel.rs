@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
+use nix::sys::eventfd::EventFd;
 
 use super::context::Context;
 use super::event_queue::EventQueue;
@@ -51,13 +52,18 @@ impl Channel {
         self.events.push(cq);
     }
 
-    /// Takes the address of the next completion queue with an event.
-    pub(super) fn take(&self) -> Result<*mut ibv_cq> {
-        let address = self.events.take(|cq| {
+    /// What a thread sleeps on that takes an event.
+    pub(super) fn descriptor(&self) -> Result<Arc<EventFd>> {
+        self.events.opened()
+    }
+
+    /// Takes the address of the next completion queue with an event, whose count was read. `None` if it was taken back.
+    pub(super) fn take_counted(&self) -> Option<*mut ibv_cq> {
+        let address = self.events.take_counted(|cq| {
             cq.unacknowledged().add();
             cq.element()
         })?;
-        Ok(std::ptr::with_exposed_provenance_mut(address))
+        Some(std::ptr::with_exposed_provenance_mut(address))
     }
 }
 

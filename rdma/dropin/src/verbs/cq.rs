@@ -12,7 +12,7 @@ use super::watched::Watched;
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::backend::{BackendRef, CqHandle, CqPort, Notice, Source, limits};
-use crate::entry::{Result, always, returns, sets};
+use crate::entry::{Result, data_path, returns, sets};
 use crate::object::{Kind, Object};
 
 /// A completion queue.
@@ -191,7 +191,7 @@ pub extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
 
 /// `ibv_poll_cq(3)`: -1 if it has failed.
 pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) -> c_int {
-    always(-1, || {
+    data_path::always(-1, || {
         // SAFETY: inline functions of the header have found this function by the handle.
         let cq = unsafe { Object::<Cq>::living(cq) }?;
         let entries = usize::try_from(entries).map_err(|_negative| Errno::EINVAL)?;
@@ -212,7 +212,7 @@ pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) 
 
 /// `ibv_req_notify_cq(3)`: returns the error number.
 pub extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    returns(|| {
+    data_path::returns(|| {
         // SAFETY: inline functions of the header have found this function by the handle.
         let cq = unsafe { Object::<Cq>::living(cq) }?;
         cq.body().port.arm(solicited_only != 0)

@@ -14,7 +14,8 @@ use crate::abi::numbers::{
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
 };
 use crate::abi::verbs::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
-use crate::entry::{Result, always, returns, sets};
+use crate::entry::data_path::{always, returns};
+use crate::entry::{Result, sets};
 use crate::object::Object;
 
 /// One thread at a time polls: allowed, and no use made of it.

@@ -47,7 +47,8 @@ impl<T> EventQueue<T> {
         descriptor.map_or(-1, |descriptor| descriptor.as_fd().as_raw_fd())
     }
 
-    fn opened(&self) -> Result<Arc<EventFd>> {
+    /// What a thread sleeps on that takes an event; EBADF once the queue has ended.
+    pub(crate) fn opened(&self) -> Result<Arc<EventFd>> {
         lock(&self.descriptor).clone().ok_or(Errno::EBADF)
     }
 
@@ -89,12 +90,16 @@ impl<T> EventQueue<T> {
         loop {
             let mut count = [0; 8];
             read(descriptor.as_fd(), &mut count)?;
-            let mut waiting = lock(&self.waiting);
-            // None if it was taken back in between.
-            if let Some(event) = waiting.pop_front() {
-                return Ok(taken(event));
+            if let Some(event) = self.take_counted(&taken) {
+                return Ok(event);
             }
         }
+    }
+
+    /// Takes the oldest event, as [`take`](Self::take) does. The caller has read the count of one. `None` if the event was taken back since.
+    pub(crate) fn take_counted<R>(&self, taken: impl Fn(T) -> R) -> Option<R> {
+        let mut waiting = lock(&self.waiting);
+        waiting.pop_front().map(taken)
     }
 
     /// Takes back events that wait, such as of an object that is no more.

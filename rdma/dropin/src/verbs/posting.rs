@@ -10,7 +10,7 @@ use super::srq::Srq;
 use crate::abi::requests::{RecvList, RecvWr, SendList, SendWr};
 use crate::abi::verbs::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
 use crate::backend::PostFailure;
-use crate::entry::returns;
+use crate::entry::data_path::returns;
 use crate::object::Object;
 
 /// Request of a list at which posting has ended.

@@ -21,7 +21,8 @@ use crate::abi::verbs::{
     Atomic, Rdma, Target, ibv_ah, ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp,
     ibv_qp_ex, ibv_qp_init_attr_ex, ibv_send_wr, ibv_sge,
 };
-use crate::entry::{Result, always, returns, sets};
+use crate::entry::data_path::{always, returns};
+use crate::entry::{Result, sets};
 use crate::object::Object;
 
 /// Operations that a queue pair can be created for. Some libraries always ask for a Send with immediate data, which is refused when it is posted.
