@@ -198,7 +198,7 @@ impl<S: Calls> Rings<S> {
         self.tell_receiver()
     }
 
-    /// Whether the driver is to be told of chunks soon: it asks for that, or has nothing to receive into, and was not told since some came.
+    /// Whether the driver is to be told of chunks soon. It was not told since some came, and asks for it or has nothing to receive into.
     /// Whoever polls the socket tells it, but a set that the socket is in does not. So a sleep must be short.
     pub(super) fn owes_wakeup(&self) -> bool {
         let lent = self.receiving.lent_and_spare().0;
