@@ -49,7 +49,7 @@ const UNNAMED: [(&str, &str); 5] = [
 ];
 
 /// Types that no later version extends, and why.
-const CLOSED: [(&str, &str); 23] = [
+const CLOSED: [(&str, &str); 24] = [
     ("xwarp::QpState", "the states of verbs draft §6.2"),
     ("xwarp::RemoteAddress", "STag and Tagged Offset (RFC 5041)"),
     ("xwarp::Sge", "STag, Tagged Offset and length"),
@@ -74,6 +74,7 @@ const CLOSED: [(&str, &str); 23] = [
         "xwarp::error::RefusedError",
         "a pair that programs take apart",
     ),
+    ("xwarp::error::User", "a process: its number and its name"),
     ("xwarp::memory::Addressing", "the two of verbs draft §7.6.1"),
     ("xwarp::memory::Bind", "modifiers of verbs draft figure 27"),
     (
