@@ -21,7 +21,8 @@
 //! | Ctrl-C | `tools/src/signals.rs` | signal that stays raised |
 //! | what a handler has dropped | `rdma/verbs/src/released.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
 //! | other atomics: credits, spinning, orders, counters | `credits.rs`, `spinning.rs`, `cq_orders.rs`, `siblings.rs`, `single.rs` | no wake-up: the reader asks by itself, and does not sleep for it |
-//! | kernel and engine | `driver/src/xsk/ring.rs` | the kernel's: poll of the socket; the flag that wants a wake-up is looked at in each turn |
+//! | kernel and engine | `driver/src/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |
+//! | tasks of tokio | `rdma/verbs/src/tokio/waiter.rs` | tokio's: a descriptor's readiness is cleared before the look |
 #![cfg(test)]
 #![allow(
     dead_code,
