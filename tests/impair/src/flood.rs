@@ -16,6 +16,8 @@ use crate::delay_line::link_address;
 
 /// Between two looks at what is due.
 const PAUSE: Duration = Duration::from_millis(1);
+/// What was due for longer than this is never sent: a sender that waited for a processor keeps its rate.
+const LATE: Duration = Duration::from_millis(10);
 /// Which of a seed's random streams the flood has.
 const STREAM: u64 = 2;
 /// Host numbers that the senders have in the target's network of 24 bits.
@@ -115,9 +117,13 @@ impl Sender {
     }
 
     fn run(&mut self, end: &AtomicBool) -> io::Result<Flooded> {
-        let (begin, mut sent) = (Instant::now(), Flooded::default());
+        let (mut begin, mut sent) = (Instant::now(), Flooded::default());
+        let mut last = begin;
         while !end.load(Ordering::Relaxed) {
-            let micros = begin.elapsed().as_micros();
+            let now = Instant::now();
+            begin += (now - last).saturating_sub(LATE);
+            last = now;
+            let micros = (now - begin).as_micros();
             let due = |rate: u32| u64::try_from(micros * u128::from(rate) / 1_000_000);
             let syns = due(self.hostile.syns).unwrap_or(u64::MAX);
             let acks = due(self.hostile.acks).unwrap_or(u64::MAX);
