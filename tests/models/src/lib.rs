@@ -14,7 +14,7 @@
 //! | threads that share an inline engine | `rdma/verbs/src/inline.rs` | mutex: who sleeps is counted within it; the descriptor is a doorbell, model `sleeping` |
 //! | calls of several steps | `rdma/dropin/src/verbs/turn.rs` | model `turn` |
 //! | lock of the data path | `rdma/dropin/src/lock_state.rs`, used by `lock.rs` | model `lock` |
-//! | events of the C interface | `rdma/dropin/src/verbs/event_queue.rs` | mutex and counting eventfd: an event is put before the descriptor counts it |
+//! | events of the C interface | `rdma/dropin/src/verbs/waiting.rs`, used by `event_queue.rs` | model `waiting` |
 //! | events, requests, channels | `rdma/rnic/src/queues/inbox.rs`, `events.rs`, `notices.rs` | mutex only: the signal is raised and cleared within it, exactly while there is something |
 //! | acknowledged events | `rdma/dropin/src/verbs/watched.rs`, `cm/id.rs` | mutex only: the count changes within it, and the condition variable looks at the count |
 //! | connection manager's thread | `rdma/dropin/src/backend/local/watcher.rs` | mutex and eventfd: a note is put before the write, and the thread reads the eventfd before it looks |
@@ -47,6 +47,8 @@ mod tests;
 mod turn;
 #[path = "../../../rdma/rnic/src/queues/waiters.rs"]
 mod waiters;
+#[path = "../../../rdma/dropin/src/verbs/waiting.rs"]
+mod waiting;
 
 /// The model checker's in place of the standard library's.
 mod sync {

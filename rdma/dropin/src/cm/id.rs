@@ -99,12 +99,12 @@ impl Taker {
         Self(Arc::clone(channel))
     }
 
-    /// Takes the oldest event, whose count was read. `None` if it was taken back, or its identifier is destroyed.
+    /// Takes the oldest event, whose count was read. `None` if it was taken back.
     pub(super) fn take(&self) -> Option<Note> {
         let channel = self.0.body();
         let note = channel.queue.take_counted(begun)?;
         lock(&channel.takers).last = Some(thread::current().id());
-        note
+        Some(note)
     }
 }
 
@@ -114,9 +114,11 @@ impl Drop for Taker {
     }
 }
 
-/// The note that a program takes, unless its identifier is destroyed. Who destroys the identifier waits for the event from now on.
-fn begun(note: Note) -> Option<Note> {
-    note.id.body().begin_event().then_some(note)
+/// The note that a program takes. A thread that destroys the identifier waits for the event from now
+/// on.
+fn begun(note: Note) -> Note {
+    note.id.body().begin_event();
+    note
 }
 
 /// How long destroying a channel waits for another thread to come back for the next event. rping frees next what that thread reads the channel's
@@ -161,11 +163,7 @@ impl Channel {
 
     /// Takes the oldest event of a synchronous identifier. It is there, or comes without the peer's help.
     pub(super) fn take(&self) -> Result<Note> {
-        loop {
-            if let Some(note) = self.queue.take(begun)? {
-                return Ok(note);
-            }
-        }
+        self.queue.take(begun)
     }
 
     /// What a thread sleeps on that takes an event. If it finds the channel destroyed and is late, it sleeps until the process ends. It would if
@@ -182,8 +180,10 @@ impl Channel {
         Err(Errno::EINVAL)
     }
 
+    /// Adds an event, unless its identifier is destroyed.
     pub(super) fn push(&self, note: Note) {
-        self.queue.push(note);
+        self.queue
+            .push_if(note, |note| !note.id.body().is_destroyed());
     }
 
     /// Destroys one. A thread that sleeps in `take` sleeps on.
@@ -361,13 +361,13 @@ impl CmId {
         lock(&self.state)
     }
 
-    /// A program takes an event. False if the identifier is destroyed, and the event with it.
-    pub(super) fn begin_event(&self) -> bool {
-        let mut outstanding = lock(&self.outstanding);
-        if !outstanding.destroyed {
-            outstanding.events += 1;
-        }
-        !outstanding.destroyed
+    /// A program takes an event.
+    fn begin_event(&self) {
+        lock(&self.outstanding).events += 1;
+    }
+
+    fn is_destroyed(&self) -> bool {
+        lock(&self.outstanding).destroyed
     }
 
     /// It has acknowledged one.
@@ -387,10 +387,9 @@ impl CmId {
         drop(acknowledged.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Waits until all events are acknowledged, and has no more delivered.
+    /// Has no more events put into a channel.
     pub(super) fn end_events(&self) {
         lock(&self.outstanding).destroyed = true;
-        self.await_acknowledged();
     }
 }
 

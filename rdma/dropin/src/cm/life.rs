@@ -94,9 +94,10 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
         // There is nothing to close if the peer has closed, or if the queue pair is destroyed.
         let _ = backend.get().and_then(|it| it.disconnect(qp));
     }
+    id.body().end_events();
     drop(channel.body().take_back(&id));
     release_event(&id);
-    id.body().end_events();
+    id.body().await_acknowledged();
     id.destroy()?;
     if synchronous {
         Channel::destroy(&channel)?;

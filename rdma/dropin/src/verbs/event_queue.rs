@@ -1,17 +1,18 @@
 //! Events that wait to be taken, and the descriptor that counts them. A program sleeps in `poll` on it, or in the call that takes one.
 //!
-//! The descriptor is the program's to set to non-blocking mode, so it is read exactly once for each event.
+//! The descriptor is the program's to set to non-blocking mode. So a thread that takes an event
+//! reads it once, and waits in that read or not as the program wants. Nothing else waits for it:
+//! [`Waiting`] says what becomes of counts.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::read;
 
+use super::waiting::Waiting;
 use crate::entry::{Result, lock};
 
 /// Descriptors of queues that ended while a thread slept on them.
@@ -26,7 +27,7 @@ pub(crate) fn slept_on() -> usize {
 
 /// A queue of events of any kind.
 pub(crate) struct EventQueue<T> {
-    waiting: Mutex<VecDeque<T>>,
+    waiting: Mutex<Waiting<T>>,
     /// Nothing once the queue has ended. A thread that sleeps on it has it until it wakes.
     descriptor: Mutex<Option<Arc<EventFd>>>,
 }
@@ -36,7 +37,7 @@ impl<T> EventQueue<T> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
         let descriptor = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         Ok(Self {
-            waiting: Mutex::new(VecDeque::new()),
+            waiting: Mutex::new(Waiting::new()),
             descriptor: Mutex::new(Some(descriptor)),
         })
     }
@@ -71,20 +72,33 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Adds an event and wakes who waits for one. Nobody waits if the queue has ended.
+    /// Adds an event and wakes a thread that waits for one. No thread waits if the queue has ended.
     pub(crate) fn push(&self, event: T) {
+        self.push_if(event, |_event| true);
+    }
+
+    /// Adds an event if its object `lives`. An object that dies before it takes back its events
+    /// leaves none here.
+    pub(crate) fn push_if(&self, event: T, lives: impl FnOnce(&T) -> bool) {
         let Ok(descriptor) = self.opened() else {
             return;
         };
-        lock(&self.waiting).push_back(event);
+        let mut waiting = lock(&self.waiting);
+        if !lives(&event) {
+            // What it has may wait for the engine when it is dropped.
+            drop(waiting);
+            return;
+        }
         // A count of 2^64 - 2 is never reached, so this does not block.
-        if let Err(errno) = descriptor.write(1) {
+        if waiting.push(event)
+            && let Err(errno) = descriptor.write(1)
+        {
             log::error!("an event was not told: {errno}");
         }
     }
 
-    /// Takes the oldest event, and notes that by `taken` before anybody can take it back. Waits for one, unless the program has set the
-    /// descriptor to non-blocking mode: then EAGAIN.
+    /// Takes the oldest event, and notes that by `taken` before it can be taken back. Waits for
+    /// one, unless the program has set the descriptor to non-blocking mode: then EAGAIN.
     pub(crate) fn take<R>(&self, taken: impl Fn(T) -> R) -> Result<R> {
         let descriptor = self.opened()?;
         loop {
@@ -98,8 +112,7 @@ impl<T> EventQueue<T> {
 
     /// Takes the oldest event, as [`take`](Self::take) does. The caller has read the count of one. `None` if the event was taken back since.
     pub(crate) fn take_counted<R>(&self, taken: impl Fn(T) -> R) -> Option<R> {
-        let mut waiting = lock(&self.waiting);
-        waiting.pop_front().map(taken)
+        lock(&self.waiting).take().map(taken)
     }
 
     /// Takes back events that wait, such as of an object that is no more.
@@ -108,42 +121,42 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes back events that wait, in their order, to be told elsewhere.
-    pub(crate) fn take_back(&self, mut which: impl FnMut(&T) -> bool) -> Vec<T> {
-        let mut waiting = lock(&self.waiting);
-        let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
-        for event in waiting.drain(..) {
-            if which(&event) {
-                taken.push(event);
-                self.uncount();
-            } else {
-                kept.push_back(event);
-            }
-        }
-        *waiting = kept;
-        taken
+    pub(crate) fn take_back(&self, which: impl FnMut(&T) -> bool) -> Vec<T> {
+        let descriptor = self.opened().ok();
+        let uncount = || descriptor.as_deref().is_some_and(uncount);
+        lock(&self.waiting).take_back(which, uncount)
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.waiting).is_empty()
+        lock(&self.waiting).len() == 0
     }
+}
 
-    /// Counts one event less. Whoever has just counted it down to take it finds no event, and goes on waiting.
-    fn uncount(&self) {
-        let Ok(descriptor) = self.opened() else {
-            return;
-        };
-        let mut descriptors = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut descriptors, PollTimeout::ZERO) == Ok(1) {
-            let taken = read(descriptor.as_fd(), &mut [0; 8]);
-            log::trace!("an event was taken back: {taken:?}");
-        }
-    }
+/// Counts one event less, without waiting. False if the count is 0.
+fn uncount(descriptor: &EventFd) -> bool {
+    let mut count = [0_u8; 8];
+    let place = libc::iovec {
+        iov_base: count.as_mut_ptr().cast(),
+        iov_len: count.len(),
+    };
+    let fd = descriptor.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open, and the place has the length that it says.
+    let read = unsafe { libc::preadv2(fd, &raw const place, 1, -1, libc::RWF_NOWAIT) };
+    read == 8
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+    use std::{hint, thread};
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    /// What ends a thread that takes.
+    const LAST: u32 = u32::MAX;
 
     fn same(event: u32) -> u32 {
         event
@@ -173,6 +186,62 @@ mod tests {
         queue.retain(|event| *event != 1);
         assert_eq!(queue.take(same), Ok(2));
         assert_eq!(queue.take(same), Err(Errno::EAGAIN));
+    }
+
+    #[test]
+    fn event_of_a_dead_object_is_not_added() {
+        let queue = non_blocking();
+        queue.push_if(1, |_| false);
+        queue.push_if(2, |event| *event == 2);
+        assert_eq!(queue.take(same), Ok(2));
+        assert_eq!(queue.take(same), Err(Errno::EAGAIN));
+    }
+
+    #[test]
+    fn descriptor_is_readable_exactly_while_events_wait() {
+        let queue = non_blocking();
+        let descriptor = queue.opened().expect("it is open");
+        let is_readable = || {
+            let mut polled = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+            poll(&mut polled, PollTimeout::ZERO) == Ok(1)
+        };
+        queue.push(1);
+        // A thread has read the count, and the event is taken back before it comes for it.
+        read(&descriptor, &mut [0; 8]).expect("a count");
+        assert_eq!(queue.take_back(|_| true), [1]);
+        // The thread takes this event, so no other thread is woken for it.
+        queue.push(2);
+        assert!(!is_readable());
+        assert_eq!(lock(&queue.waiting).take(), Some(2));
+        queue.push(3);
+        assert!(is_readable());
+        assert_eq!(queue.take(same), Ok(3));
+        assert!(!is_readable());
+    }
+
+    /// Taking back used to wait for a count that a taker had read: within 20,000 of these rounds.
+    #[test]
+    fn taking_back_never_waits_for_a_thread_that_takes() {
+        const ROUNDS: u32 = 100_000;
+        let queue = Arc::new(EventQueue::new().expect("a descriptor"));
+        let (done, is_done) = mpsc::channel();
+        for _ in 0..2 {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || while queue.take(same) != Ok(LAST) {});
+        }
+        let takes_back = Arc::clone(&queue);
+        thread::spawn(move || {
+            for round in 0..ROUNDS {
+                takes_back.push(round);
+                (0..round % 64).for_each(|_| hint::spin_loop());
+                takes_back.retain(|_| false);
+            }
+            takes_back.push(LAST);
+            takes_back.push(LAST);
+            done.send(()).expect("the test waits");
+        });
+        let ended = is_done.recv_timeout(Duration::from_secs(20));
+        assert_eq!(ended, Ok(()), "it waits for ever");
     }
 
     #[test]

@@ -27,5 +27,6 @@ pub mod testbed;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod waiting;
 mod watched;
 pub mod words;

@@ -32,6 +32,8 @@ pub(crate) struct Watched {
     tells_last_receive: bool,
     /// And it has told that, since it was reset last.
     has_told_last_receive: AtomicBool,
+    /// The object is going to be no more.
+    has_ended: AtomicBool,
     unacknowledged: Unacknowledged,
 }
 
@@ -43,6 +45,7 @@ impl Watched {
             events: Arc::clone(events),
             tells_last_receive,
             has_told_last_receive: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             unacknowledged: Unacknowledged::default(),
         })
     }
@@ -68,6 +71,8 @@ impl Watched {
 
     /// The object is going to be no more: its events are taken back, and those that the program has are waited for.
     pub(crate) fn end(&self) {
+        // Whoever tells with the queue's lock after `retain` sees this.
+        self.has_ended.store(true, Ordering::Relaxed);
         self.events
             .retain(|event| !std::ptr::eq(Arc::as_ptr(&event.object), self));
         self.unacknowledged.wait();
@@ -75,7 +80,8 @@ impl Watched {
 
     fn tell(&self, kind: u32) {
         if let Some(object) = self.this.upgrade() {
-            self.events.push(Event { object, kind });
+            let lives = |it: &Event| !it.object.has_ended.load(Ordering::Relaxed);
+            self.events.push_if(Event { object, kind }, lives);
         }
     }
 
@@ -96,7 +102,9 @@ impl Target for Watched {
     fn told(&self, happening: Happening) {
         let kind = match happening {
             // The connection manager tells that; the kernel's iWARP has no asynchronous event for it either.
-            Happening::Closed | Happening::Lost => return self.tell_last_receive(),
+            Happening::Closed | Happening::Lost => {
+                return self.tell_last_receive();
+            }
             // Identifiers are told.
             Happening::DeviceGone => return,
             Happening::QpFatal => IBV_EVENT_QP_FATAL,
@@ -167,6 +175,16 @@ mod tests {
             assert!(!end.is_finished());
             watched.unacknowledged().remove(1);
         });
+    }
+
+    /// The engine may have found whom to tell just before.
+    #[test]
+    fn object_that_has_ended_has_no_event() {
+        let events = Arc::new(Events::new().expect("a descriptor"));
+        let watched = Watched::new(&events, true);
+        watched.end();
+        watched.told(Happening::QpFatal);
+        assert!(events.is_empty());
     }
 
     #[test]

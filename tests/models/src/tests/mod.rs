@@ -8,6 +8,7 @@ mod ready_set;
 mod sleeping;
 mod turn;
 mod waiters;
+mod waiting;
 
 /// Threads that are interrupted so often at most, where a model has three of them.
 const INTERRUPTIONS: usize = 3;

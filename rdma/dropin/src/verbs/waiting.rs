@@ -1,0 +1,69 @@
+//! Events that wait, and what their descriptor counts: the protocol of
+//! [`EventQueue`](super::event_queue::EventQueue), which knows no descriptor and no lock.
+//! `tests/models` explores it.
+//!
+//! A thread reads the descriptor without the queue's lock, as the read may sleep. That read counts
+//! one event down. Then the thread takes an event with the lock. In between, another thread may
+//! take the event back. It finds nothing to count down then, and must not wait for that.
+
+use std::collections::VecDeque;
+
+/// See the module.
+pub(crate) struct Waiting<T> {
+    events: VecDeque<T>,
+    /// What the descriptor counts, with what threads have read of it and not brought to
+    /// [`take`](Self::take).
+    counted: usize,
+}
+
+impl<T> Waiting<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            events: VecDeque::new(),
+            counted: 0,
+        }
+    }
+
+    /// Adds an event. True if the descriptor must count it, before the lock is released. False if a
+    /// thread is on its way that has read the count of an event which was taken back: that thread
+    /// takes this one.
+    #[must_use]
+    pub(crate) fn push(&mut self, event: T) -> bool {
+        self.events.push_back(event);
+        let must_count = self.counted < self.events.len();
+        self.counted += usize::from(must_count);
+        must_count
+    }
+
+    /// The oldest event, for a thread that has read a count of one. `None` if all were taken back
+    /// meanwhile.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.counted = self.counted.saturating_sub(1);
+        self.events.pop_front()
+    }
+
+    /// Takes back the events that are meant, in their order. `uncount` reads a count of one unless
+    /// the descriptor's is 0, and does not wait.
+    pub(crate) fn take_back(
+        &mut self,
+        mut which: impl FnMut(&T) -> bool,
+        mut uncount: impl FnMut() -> bool,
+    ) -> Vec<T> {
+        let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
+        for event in self.events.drain(..) {
+            if which(&event) {
+                taken.push(event);
+                self.counted -= usize::from(uncount());
+            } else {
+                kept.push_back(event);
+            }
+        }
+        self.events = kept;
+        taken
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+}
