@@ -134,6 +134,7 @@ impl QueuePair {
             access: config.access(),
             start_up: config.start_up(),
             extensions: config.rfc7306,
+            report_ends: config.report_ends,
             sge: config.payload_limits(),
             sq,
             send_cq,

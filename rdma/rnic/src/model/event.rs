@@ -64,6 +64,10 @@ pub enum AsyncEventKind {
         /// What was wrong.
         reason: String,
     },
+    /// The connection has ended, and no other event says so: a completion says why, the application
+    /// has asked for it, or the RNIC fails. All work was flushed. Only where
+    /// [`QpConfig::report_ends`](crate::model::QpConfig::report_ends) asks for it.
+    Ended,
     /// LLP Connection Reset: the peer has reset the connection.
     ConnectionReset,
     /// LLP Connection Lost: the peer no longer answers, or did not close its side, or the connection broke during a close.

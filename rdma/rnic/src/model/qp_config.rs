@@ -62,6 +62,11 @@ pub struct QpConfig {
     /// that are posted in Closing. False by default: the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept such work. Their
     /// programs post a last request to learn that all before it have completed, and may post a buffer while the peer closes.
     pub flush_late_posts: bool,
+    /// Whether each end of a connection is reported: where no other event says it,
+    /// [`Ended`](crate::model::AsyncEventKind::Ended) does. False by default, as the verbs draft
+    /// has no event for what a completion says, nor for what the application has asked for
+    /// (§8.3.3).
+    pub report_ends: bool,
 }
 
 crate::setters!(QpConfig {
@@ -81,6 +86,7 @@ crate::setters!(QpConfig {
     bind_windows: bool,
     privileged: bool,
     flush_late_posts: bool,
+    report_ends: bool,
 });
 
 impl Default for QpConfig {
@@ -102,6 +108,7 @@ impl Default for QpConfig {
             bind_windows: true,
             privileged: false,
             flush_late_posts: false,
+            report_ends: false,
         }
     }
 }

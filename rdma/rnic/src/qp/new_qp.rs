@@ -34,6 +34,8 @@ pub struct NewQp {
     pub start_up: StartUpParameters,
     /// Immediate Data and Atomic Operations are known (RFC 7306).
     pub extensions: bool,
+    /// Each end of a connection is reported.
+    pub report_ends: bool,
     /// The longest scatter/gather lists.
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.

@@ -14,7 +14,7 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::CloseReason;
 
-use super::{ConnStage, Phase, QpContext, RdmaDevice};
+use super::{ConnStage, Ends, Phase, QpContext, RdmaDevice};
 use crate::model::{
     AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpAccess, QpState,
     TerminateInfo,
@@ -243,7 +243,19 @@ impl QpContext {
     /// To Error from any state, as the application asks: resets, flushes (verbs draft §6.2.2.4).
     pub(crate) fn abort(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
+        let was = self.state();
         self.reset(device);
+        if matches!(was, QpState::Rts | QpState::Closing) {
+            self.report_end(device);
+        }
+    }
+
+    /// Reports the end of a connection that no other event reports, to an application that wants
+    /// each.
+    fn report_end(&self, device: &RdmaDevice) {
+        if self.ends == Ends::Each {
+            self.report(AsyncEventKind::Ended, device);
+        }
     }
 
     /// Resets the connection and fails.
@@ -298,6 +310,7 @@ impl QpContext {
     ) {
         self.unreported = true;
         self.enter_terminate(Some(terminate), culprit, device);
+        self.report_end(device);
     }
 
     /// RTS to Terminate as the application asks: the peer is told no more than that (verbs draft §6.2.2.3, figure 12).
@@ -315,14 +328,16 @@ impl QpContext {
     /// The RNIC fails as a whole, and tells the peer if it may.
     pub(crate) fn end_with_rnic(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
-        match self.state() {
-            QpState::Rts | QpState::Closing if self.may_send() => {
-                let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
-                self.enter_terminate(Some(terminate), None, device);
-            }
-            QpState::Rts | QpState::Closing => self.reset(device),
-            QpState::Idle | QpState::Terminate | QpState::Error => {}
+        if !matches!(self.state(), QpState::Rts | QpState::Closing) {
+            return;
         }
+        if self.may_send() {
+            let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
+            self.enter_terminate(Some(terminate), None, device);
+        } else {
+            self.reset(device);
+        }
+        self.report_end(device);
     }
 
     /// Destroy QP, whatever is bound to it. Its connection ends by a reset.

@@ -168,6 +168,14 @@ enum Past {
     Active,
 }
 
+/// Which ends of its connections raise an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Those that no completion reports, and that the application has not asked for.
+    Unexpected,
+    Each,
+}
+
 /// A queue pair. Events, verbs and deadlines go in by its methods. What it wants of the engine, it leaves in the [`RdmaDevice`].
 pub(crate) struct QpContext {
     id: QpId,
@@ -189,6 +197,7 @@ pub(crate) struct QpContext {
     terminate: Option<Box<TerminateInfo>>,
     /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
     unreported: bool,
+    ends: Ends,
     past: Past,
     #[cfg(feature = "fault-injection")]
     injected: super::fault::Injected,
@@ -213,6 +222,11 @@ impl QpContext {
             armed: None,
             terminate: None,
             unreported: false,
+            ends: if new.report_ends {
+                Ends::Each
+            } else {
+                Ends::Unexpected
+            },
             past: Past::Idle,
             #[cfg(feature = "fault-injection")]
             injected: super::fault::Injected::default(),

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod broken;
+mod ends;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
