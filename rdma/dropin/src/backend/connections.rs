@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::{QpHandle, handles};
+use super::{Key, QpHandle, handles};
 use crate::entry::Result;
 
 handles! {

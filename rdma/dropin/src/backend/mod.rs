@@ -1,4 +1,5 @@
-//! RNIC behind the C interface, in plain data: handles are numbers, attributes are small structs, errors are error numbers.
+//! RNIC behind the C interface, in plain data: handles are keys, attributes are small structs,
+//! errors are error numbers.
 //!
 //! `local` has the RNIC in this process. A service process can stand behind the same trait later, so nothing here names a type of xwarp.
 //! Posting and polling do not go through [`Backend`] but through the ports of a queue, by one call for a list.
@@ -22,12 +23,25 @@ pub(crate) use local::{limits, open, times_are_wanted};
 use connections::Connections;
 use single::Single;
 
-/// Numbers that name the objects of a backend.
+/// Names one object. No later object gets the same key, so whatever keeps one over the object's end
+/// finds nothing by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) u64);
+
+impl Key {
+    /// What structs of C show as the object's handle. No function takes it.
+    pub(crate) fn shown(self) -> u32 {
+        let [a, b, c, d, ..] = self.0.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+}
+
+/// Keys of the objects of a backend, by their kinds.
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident,)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub(crate) struct $name(pub(crate) u32);
+        pub(crate) struct $name(pub(crate) Key);
     )* };
 }
 
@@ -176,6 +190,9 @@ pub(crate) enum Source {
 pub(crate) enum Happening {
     /// The connection of a queue pair was closed by both sides.
     Closed,
+    /// The connection of a queue pair has ended by an error that a completion reports, or by a verb
+    /// of this side.
+    Ended,
     /// The connection of a queue pair is lost: the peer has reset it, or no longer answers.
     Lost,
     /// A queue pair has failed.

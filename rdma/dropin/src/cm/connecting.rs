@@ -75,7 +75,7 @@ fn hear(id: &Arc<Id>, news: News) {
             depths,
         } => {
             state.phase = Phase::Connected;
-            qp::show_state(id, IBV_QPS_RTS);
+            show_state(id, &state, IBV_QPS_RTS);
             Note {
                 depths,
                 private_data,
@@ -89,12 +89,19 @@ fn hear(id: &Arc<Id>, news: News) {
         }
         News::Disconnected => {
             state.phase = Phase::Ended;
-            qp::show_state(id, IBV_QPS_ERR);
+            show_state(id, &state, IBV_QPS_ERR);
             Note::new(id, EventKind::Disconnected)
         }
         News::Request(_) => return,
     };
     push_with_end_of_timewait(&state, note);
+}
+
+/// Shows a state of the connection's queue pair.
+fn show_state(id: &Arc<Id>, state: &State, shown: u32) {
+    if let Some((_, qp)) = &state.connection {
+        qp::show_state(id, *qp, shown);
+    }
 }
 
 /// InfiniBand's connection manager says last that no packet is on its way any more. Programs of that transport wait for it.
@@ -235,7 +242,7 @@ fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     backend.accept(request, qp, wanted, &private_data, told(id))?;
     state.phase = Phase::Connected;
     state.connection = Some((BackendRef::new(&backend), qp));
-    qp::show_state(id, IBV_QPS_RTS);
+    qp::show_state(id, qp, IBV_QPS_RTS);
     let note = Note {
         depths: wanted,
         ..Note::new(id, EventKind::Established)

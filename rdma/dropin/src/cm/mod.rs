@@ -26,4 +26,6 @@ pub mod options;
 pub mod qp;
 pub mod resolving;
 #[cfg(test)]
+mod testbed;
+#[cfg(test)]
 mod tests;

@@ -33,10 +33,12 @@ pub(super) fn handle(qp: *mut ibv_qp) -> Result<QpHandle> {
     Ok(Object::<Qp>::find(qp)?.body().handle())
 }
 
-/// Shows a state in the struct that programs look into.
-pub(super) fn show_state(id: &Arc<Id>, state: u32) {
-    // The program may have destroyed the queue pair.
-    if let Ok(qp) = Object::<Qp>::find(get!(id, qp)) {
+/// Shows a state in the struct of a connection's queue pair, which programs look into.
+pub(super) fn show_state(id: &Arc<Id>, connected: QpHandle, state: u32) {
+    // The program may have destroyed it, and have another one at its address.
+    if let Ok(qp) = Object::<Qp>::find(get!(id, qp))
+        && qp.body().handle() == connected
+    {
         qp.with_abi(|abi| abi.qp_base.state = state);
     }
 }

@@ -26,21 +26,30 @@ pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
     if local.ip().is_unspecified() {
         bind_to_any(id, &mut state, local)?;
     } else {
-        let Located { device, address } = address::device_with(local)?;
-        let mut wanted = local;
-        wanted.set_ip(address);
-        state.bind(id, &device)?;
-        let backend = state.backend()?;
-        let (handle, bound) = backend.bind(wanted)?;
-        state.ports.push(Port {
-            device,
-            backend: BackendRef::new(&backend),
-            handle,
-        });
-        let port = bound.first().map_or(0, SocketAddr::port);
-        state.set_source(id, address::with_port(wanted, port));
+        bind_at(id, &mut state, address::device_with(local)?, local)?;
     }
     state.phase = Phase::Bound;
+    Ok(())
+}
+
+/// Takes a port at the device that has the address.
+pub(super) fn bind_at(
+    id: &Arc<Id>,
+    state: &mut State,
+    Located { device, address }: Located,
+    mut local: SocketAddr,
+) -> Result<()> {
+    local.set_ip(address);
+    state.bind(id, &device)?;
+    let backend = state.backend()?;
+    let (handle, bound) = backend.bind(local)?;
+    state.ports.push(Port {
+        device,
+        backend: BackendRef::new(&backend),
+        handle,
+    });
+    let port = bound.first().map_or(0, SocketAddr::port);
+    state.set_source(id, address::with_port(local, port));
     Ok(())
 }
 

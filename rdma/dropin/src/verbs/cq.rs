@@ -82,7 +82,7 @@ pub(crate) fn create(
     let watched = Watched::new(context.body().events(), false);
     let notice = on.as_ref().map(|on| notice(on, &watched));
     let (handle, port) = backend.create_cq(entries as usize, notice)?;
-    abi.cq.handle = handle.0;
+    abi.cq.handle = handle.0.shown();
     let body = Cq {
         context,
         backend: BackendRef::new(&backend),

@@ -67,10 +67,10 @@ impl Targets {
 impl EventSink for Targets {
     fn event(&self, source: Source, happening: Happening) {
         let told: Vec<_> = {
-            let mut targets = lock(&self.0);
-            let of_source = targets.entry(source).or_default();
-            of_source.retain(|target| target.strong_count() > 0);
-            of_source.iter().filter_map(Weak::upgrade).collect()
+            let targets = lock(&self.0);
+            // None if the object is no more: its key means no other.
+            let of_source = targets.get(&source).into_iter().flatten();
+            of_source.filter_map(Weak::upgrade).collect()
         };
         for target in told {
             target.told(happening);

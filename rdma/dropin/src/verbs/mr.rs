@@ -114,7 +114,7 @@ pub(crate) fn register(
         pd: Object::handle(&pd),
         addr,
         length,
-        handle: handle.0,
+        handle: handle.0.shown(),
         lkey: stag,
         rkey: stag,
     };

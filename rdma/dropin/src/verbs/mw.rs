@@ -40,7 +40,7 @@ fn allocate(pd: *mut ibv_pd, kind: u32) -> Result<*mut ibv_mw> {
         context: Object::handle(pd.body().context()),
         pd: Object::handle(&pd),
         rkey,
-        handle: handle.0,
+        handle: handle.0.shown(),
         kind,
     };
     let is_bound = Mutex::new(false);

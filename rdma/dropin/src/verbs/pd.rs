@@ -51,7 +51,7 @@ pub(crate) fn allocate(context: *mut ibv_context) -> Result<*mut ibv_pd> {
     let handle = backend.alloc_pd()?;
     let abi = ibv_pd {
         context: Object::handle(&context),
-        handle: handle.0,
+        handle: handle.0.shown(),
     };
     let body = Pd {
         context,

@@ -153,7 +153,7 @@ pub(crate) fn create(
     let mut abi = abi_of(&wanted, &parts);
     fill(&mut abi);
     let made = parts.pd.body().backend()?.create_qp(&request)?;
-    (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0, made.number);
+    (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0.shown(), made.number);
     let attributes = QpAttributes::new(*wanted.cap, request.all_signaled);
     Ok(parts.publish(&abi, made, attributes))
 }

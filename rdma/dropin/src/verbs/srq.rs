@@ -79,7 +79,7 @@ pub(crate) fn create(
     abi.context = Object::handle(context);
     abi.srq_context = srq_context;
     abi.pd = Object::handle(&pd);
-    abi.handle = handle.0;
+    abi.handle = handle.0.shown();
     let body = Srq {
         pd,
         handle,

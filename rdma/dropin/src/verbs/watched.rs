@@ -102,7 +102,7 @@ impl Target for Watched {
     fn told(&self, happening: Happening) {
         let kind = match happening {
             // The connection manager tells that; the kernel's iWARP has no asynchronous event for it either.
-            Happening::Closed | Happening::Lost => {
+            Happening::Closed | Happening::Ended | Happening::Lost => {
                 return self.tell_last_receive();
             }
             // Identifiers are told.

@@ -5,13 +5,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use xwarp::QueuePair;
 use xwarp::cm::Connecting;
 use xwarp::error::ConnectError;
 
 use super::errors::Numbered;
-use super::queue_pairs::QueuePairs;
-use crate::backend::QpHandle;
 use crate::backend::connections::{ConnectOrder, Told};
+use crate::backend::{Key, QpHandle};
 use crate::entry::Result;
 
 /// How long an attempt may take, with the peer's program that has to answer.
@@ -23,16 +23,19 @@ pub(super) const PAUSE: Duration = Duration::from_millis(10);
 /// An order to connect a queue pair, whoever is told of its outcome, and since when it is tried.
 pub(super) struct Attempt {
     pub(super) qp: QpHandle,
+    /// What the connection is called, if it is made.
+    pub(super) connection: Key,
     told: Told,
     order: ConnectOrder,
     since: Instant,
 }
 
 impl Attempt {
-    pub(super) fn new(qp: QpHandle, order: ConnectOrder, told: Told) -> Self {
+    pub(super) fn new(qp: QpHandle, connection: Key, order: ConnectOrder, told: Told) -> Self {
         let since = Instant::now();
         Self {
             qp,
+            connection,
             told,
             order,
             since,
@@ -43,18 +46,48 @@ impl Attempt {
         Told::clone(&self.told)
     }
 
-    /// Begins it, or begins it again; where it comes from.
-    pub(super) fn begin(&self, qps: &QueuePairs) -> Result<(SocketAddr, Connecting)> {
+    /// Begins it with its queue pair; where it comes from.
+    pub(super) fn begin(&self, qp: &mut QueuePair) -> Result<(SocketAddr, Connecting)> {
         let order = &self.order;
-        qps.with(self.qp, |qp| {
-            let begun = qp.begin_connect(order.remote, &order.private_data, CONNECT_TIMEOUT);
-            let begun = begun.map_err(|error| error.errno())?;
-            Ok((begun.local(), begun))
-        })
+        let begun = qp.begin_connect(order.remote, &order.private_data, CONNECT_TIMEOUT);
+        let begun = begun.map_err(|error| error.errno())?;
+        Ok((begun.local(), begun))
     }
 
     /// Whether it is to be made again after this error, [`PAUSE`] later.
     pub(super) fn is_made_again(&self, error: &ConnectError) -> bool {
         matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::connections::Depths;
+    use std::sync::Arc;
+
+    fn attempt_since(since: Instant) -> Attempt {
+        let order = ConnectOrder {
+            remote: ([10, 0, 0, 2], 7471).into(),
+            depths: Depths::default(),
+            private_data: Vec::new(),
+        };
+        let (qp, connection) = (QpHandle(Key(1)), Key(2));
+        Attempt {
+            since,
+            ..Attempt::new(qp, connection, order, Arc::new(|_news| {}))
+        }
+    }
+
+    #[test]
+    fn only_a_refusal_is_tried_again_and_only_for_a_while() {
+        let peer = ([10, 0, 0, 2], 7471).into();
+        let refused = ConnectError::Refused(peer);
+        let now = Instant::now();
+        let attempt = attempt_since(now);
+        assert!(attempt.is_made_again(&refused));
+        assert!(!attempt.is_made_again(&ConnectError::PeerClosed(peer)));
+        let long_ago = now.checked_sub(PATIENCE).expect("the host runs for longer");
+        assert!(!attempt_since(long_ago).is_made_again(&refused));
     }
 }

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use xwarp::QpState;
 use xwarp::attr::QpChange;
-use xwarp::cm::BoundPort;
+use xwarp::cm::{BoundPort, ConnectionRequest};
+use xwarp::{QpState, QueuePair};
 
 use super::Local;
 use super::attempts::Attempt;
 use super::errors::Numbered;
-use crate::backend::QpHandle;
 use crate::backend::connections::{
     ConnectOrder, Connections, Depths, PortHandle, RequestHandle, Told,
 };
+use crate::backend::{Key, QpHandle};
 use crate::entry::Result;
 
 /// How long destroying a queue pair waits for a close that has begun.
@@ -24,7 +24,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub(super) enum Port {
     Bound(BoundPort),
     /// The watcher has its listener.
-    Listening(usize),
+    Listening(Key),
 }
 
 impl Local {
@@ -52,11 +52,18 @@ impl Local {
     }
 }
 
+/// Brings a queue pair without a connection into Idle, where it can begin one with these depths.
+fn make_idle(qp: &mut QueuePair, depths: Depths) -> Result<()> {
+    let change = QpChange::to(QpState::Idle).ird(depths.ird).ord(depths.ord);
+    let changed = qp.modify(change);
+    changed.map(|_depths| ()).map_err(|error| error.errno())
+}
+
 impl Connections for Local {
     fn bind(&self, local: SocketAddr) -> Result<(PortHandle, Vec<SocketAddr>)> {
         let bound = self.rnic.bind(local).map_err(|error| error.errno())?;
         let addresses = bound.addresses();
-        let port = self.ports.insert(Port::Bound(bound))?;
+        let port = self.ports.insert(Port::Bound(bound));
         Ok((PortHandle(port), addresses))
     }
 
@@ -83,15 +90,17 @@ impl Connections for Local {
     }
 
     fn connect(&self, qp: QpHandle, order: ConnectOrder, told: Told) -> Result<SocketAddr> {
-        self.qps.with(qp, |qp| {
-            let change = QpChange::to(QpState::Idle)
-                .ird(order.depths.ird)
-                .ord(order.depths.ord);
-            let changed = qp.modify(change);
-            changed.map(|_depths| ()).map_err(|error| error.errno())
+        let connected = self.watcher.connected();
+        let (attempt, local, connecting) = self.qps.with(qp, |it| {
+            make_idle(it, order.depths)?;
+            let connection = connected.begin(qp, Told::clone(&told))?;
+            let attempt = Attempt::new(qp, connection, order, told);
+            let begun = attempt.begin(it);
+            let (local, connecting) = begun.inspect_err(|_errno| {
+                connected.remove(connection, qp);
+            })?;
+            Ok((attempt, local, connecting))
         })?;
-        let attempt = Attempt::new(qp, order, told);
-        let (local, connecting) = attempt.begin(&self.qps)?;
         self.watcher.add_attempt(attempt, connecting)?;
         Ok(local)
     }
@@ -104,19 +113,19 @@ impl Connections for Local {
         private_data: &[u8],
         told: Told,
     ) -> Result<()> {
-        self.qps.with(qp, |qp| {
-            let change = QpChange::to(QpState::Idle).ird(depths.ird).ord(depths.ord);
-            let changed = qp.modify(change);
-            changed.map(|_depths| ()).map_err(|error| error.errno())
-        })?;
-        // It may end as soon as it is made.
-        self.watcher.add_connection(qp, told)?;
-        let accepted = self.qps.with(qp, |qp| {
-            self.requests
-                .answer(request, |request| request.accept(qp, private_data))
+        let connected = self.watcher.connected();
+        let accepted = self.qps.with(qp, |it| {
+            make_idle(it, depths)?;
+            // It may end as soon as it is made.
+            let connection = connected.make(qp, told)?;
+            let answer = |request: ConnectionRequest| request.accept(it, private_data);
+            let accepted = self.requests.answer(request, answer);
+            accepted.inspect_err(|_errno| {
+                connected.remove(connection, qp);
+            })
         });
         if accepted.is_err() {
-            self.watcher.forget(qp);
+            self.requests.discard(request);
         }
         accepted
     }

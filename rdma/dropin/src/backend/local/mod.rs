@@ -1,6 +1,7 @@
 //! The RNIC in this process. No other module names a type of xwarp.
 
 mod attempts;
+mod connected;
 mod connections;
 mod errors;
 mod link;
@@ -174,7 +175,8 @@ impl Local {
         verb(srq.0.lock().as_mut().ok_or(Errno::EINVAL)?)
     }
 
-    /// Lends the completion queues of a queue pair to be. Two are locked in the order of their numbers.
+    /// Lends the completion queues of a queue pair to be. Two are locked in the order of their
+    /// keys.
     fn with_cqs<R>(
         &self,
         request: &QpRequest,
@@ -246,7 +248,7 @@ impl Backend for Local {
 
     fn alloc_pd(&self) -> Result<PdHandle> {
         let pd = self.rnic.allocate_pd().map_err(|error| error.errno())?;
-        self.pds.insert(pd).map(PdHandle)
+        Ok(PdHandle(self.pds.insert(pd)))
     }
 
     fn dealloc_pd(&self, pd: PdHandle) -> Result<()> {
@@ -258,7 +260,7 @@ impl Backend for Local {
             .pds
             .with(pd.0, |pd| Region::register(pd, memory, rights))?;
         let stag = region.stag();
-        Ok((MrHandle(self.regions.insert(region)?), stag))
+        Ok((MrHandle(self.regions.insert(region)), stag))
     }
 
     fn rereg_mr(
@@ -288,7 +290,7 @@ impl Backend for Local {
             pd.allocate_window().map_err(|error| error.errno())
         })?;
         let stag = window.stag().0;
-        Ok((MwHandle(self.windows.insert(window)?), stag))
+        Ok((MwHandle(self.windows.insert(window)), stag))
     }
 
     fn dealloc_mw(&self, mw: MwHandle) -> Result<()> {
@@ -310,7 +312,7 @@ impl Backend for Local {
         let queue = made.map_err(|error| error.errno())?;
         let id = queue.id();
         let port = Arc::new(Cq::new(queue, &self.qps));
-        let cq = CqHandle(self.cqs.insert(Owned::new(&port))?);
+        let cq = CqHandle(self.cqs.insert(Owned::new(&port)));
         self.notices.add_cq(id, cq, notice);
         Ok((cq, Box::new(port)))
     }
@@ -342,7 +344,7 @@ impl Backend for Local {
         })?;
         let id = queue.id();
         let port = Arc::new(SrqPosts(Lock::new(Some(queue))));
-        let srq = SrqHandle(self.srqs.insert(Owned::new(&port))?);
+        let srq = SrqHandle(self.srqs.insert(Owned::new(&port)));
         self.notices.add_srq(id, srq);
         Ok((srq, port))
     }

@@ -63,7 +63,7 @@ impl Events {
             self.ends.note_failure();
         }
         if let Source::Qp(qp) = source {
-            log::debug!("queue pair {}: {:?}", qp.0, event.kind);
+            log::debug!("{:?}: {:?}", event.resource, event.kind);
             self.ends.note(qp, happening == Happening::Closed);
         }
     }
@@ -86,6 +86,7 @@ impl Events {
 fn happening(kind: &AsyncEventKind) -> Option<Happening> {
     Some(match kind {
         AsyncEventKind::Closed => Happening::Closed,
+        AsyncEventKind::Ended => Happening::Ended,
         AsyncEventKind::Terminated { code, .. } if is_protection(*code) => Happening::QpAccess,
         AsyncEventKind::Terminated { .. } => Happening::QpRequest,
         AsyncEventKind::ConnectionReset | AsyncEventKind::ConnectionLost { .. } => Happening::Lost,

@@ -1,4 +1,4 @@
-//! Queue pairs, by number and by identity.
+//! Queue pairs, by key and by identity.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +9,7 @@ use xwarp::cm::{PeerToPeer, RtrTypes};
 use xwarp::error::TermCode;
 use xwarp::{QpConfig, QpState, QueuePair};
 
+use super::connected::Connected;
 use super::errors::Numbered;
 use super::owned::Owned;
 use super::post::Posts;
@@ -47,6 +48,7 @@ pub(super) fn config(request: &QpRequest) -> QpConfig {
         .recv_sge(sizes.recv_sge)
         .max_inline(sizes.inline)
         .flush_late_posts(true)
+        .report_ends(true)
         .local_read_sinks(true)
         .peer_to_peer(Some(PeerToPeer {
             required: false,
@@ -70,7 +72,7 @@ impl QueuePairs {
         let port = Arc::new(Posts::new(sends, recvs, request.all_signaled));
         let cqs = [request.send_cq, request.recv_cq];
         let posts = Owned::new(&port);
-        let handle = QpHandle(self.table.insert(Entry { qp, posts, cqs })?);
+        let handle = QpHandle(self.table.insert(Entry { qp, posts, cqs }));
         lock(&self.handles).insert(id, handle);
         Ok(NewQp {
             handle,
@@ -114,8 +116,14 @@ impl QueuePairs {
     }
 
     /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.
-    pub(super) fn flush(&self, qp: QpHandle) {
-        let flushed = self.with(qp, |qp| qp.abort().map_err(|error| error.errno()));
+    /// Not one that has another connection by now.
+    pub(super) fn flush(&self, qp: QpHandle, connected: &Connected) {
+        let flushed = self.with(qp, |it| {
+            if connected.has(qp) {
+                return Ok(());
+            }
+            it.abort().map_err(|error| error.errno())
+        });
         if let Err(errno) = flushed {
             log::debug!("a queue pair is gone already: {errno}");
         }

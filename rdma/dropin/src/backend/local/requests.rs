@@ -15,26 +15,34 @@ use crate::entry::Result;
 pub(super) struct Requests(Table<ConnectionRequest>);
 
 impl Requests {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Table::new())
     }
 
-    /// Takes one in, to be told. `None`, and the peer is rejected, if there are too many.
-    pub(super) fn keep(&self, request: ConnectionRequest) -> Option<Request> {
+    /// Takes one in, to be told.
+    pub(super) fn keep(&self, request: ConnectionRequest) -> Request {
         let (local, remote) = (request.local(), request.remote());
         let private_data = request.private_data().to_vec();
         let depths = request.enhanced().map(|peer| Depths {
             ird: number(peer.ord),
             ord: number(peer.ird),
         });
-        let handle = self.0.insert(request).ok()?;
-        Some(Request {
-            handle: RequestHandle(handle),
+        Request {
+            handle: RequestHandle(self.0.insert(request)),
             local,
             remote,
             private_data,
             depths,
-        })
+        }
+    }
+
+    /// Drops one that was not answered, which rejects the peer.
+    pub(super) fn discard(&self, request: RequestHandle) {
+        // It may have been answered already.
+        let _ = self.0.destroy(request.0, |request| {
+            drop(request);
+            Ok(())
+        });
     }
 
     /// Takes one out, to be answered.

@@ -93,6 +93,11 @@ mod pair {
             [self.a.backend(), self.b.backend()]
         }
 
+        /// The RNIC of the first fails.
+        pub(crate) fn fail_first(&self) {
+            self.a.0.watcher.ends().note_failure();
+        }
+
         /// Connects a queue pair of the first to one of the second.
         pub(crate) fn connect(&self, a: QpHandle, b: QpHandle) {
             let to = SocketAddr::new(Side::B.address(), PORT);

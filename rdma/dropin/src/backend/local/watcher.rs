@@ -13,18 +13,18 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
-use rustc_hash::FxHashMap;
-use slab::Slab;
 use xwarp::Listener;
 use xwarp::cm::{Connecting, PrivateData};
 use xwarp::error::ConnectError;
 
 use super::attempts::{Attempt, PAUSE};
+use super::connected::{Connected, Ended};
 use super::link::Link;
 use super::queue_pairs::QueuePairs;
 use super::requests::{Requests, outcome};
+use super::table::Keyed;
 use crate::backend::connections::{Failure, News, Told};
-use crate::backend::{self, EventSink, Happening, QpHandle};
+use crate::backend::{self, EventSink, Happening, Key, QpHandle};
 use crate::entry::{Result, lock};
 
 /// The name of the descriptor that wakes the thread.
@@ -39,6 +39,7 @@ const END_PAUSE: Duration = Duration::from_micros(50);
 
 /// See the module.
 pub(super) struct Watcher {
+    connected: Arc<Connected>,
     /// Nothing once it has ended: the descriptors are closed then.
     shared: Mutex<Option<Arc<Shared>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -47,13 +48,10 @@ pub(super) struct Watcher {
 struct Shared {
     epoll: Epoll,
     wake: EventFd,
-    sources: Mutex<Slab<Source>>,
+    sources: Mutex<Keyed<Source>>,
     /// Attempts that are to be made again, and when.
     later: Mutex<Vec<(Instant, Attempt)>>,
-    /// Whom the end of a connection is told.
-    connections: Mutex<FxHashMap<QpHandle, Told>>,
-    /// Queue pairs whose connection has ended, and whether that was an orderly end.
-    ended: Mutex<Vec<(QpHandle, bool)>>,
+    connected: Arc<Connected>,
     /// The RNIC has failed, which nobody is told yet.
     has_failed: AtomicBool,
     over: Mutex<bool>,
@@ -76,11 +74,11 @@ pub(super) struct Ends(Weak<Shared>);
 impl Ends {
     /// The connection of a queue pair has ended.
     pub(super) fn note(&self, qp: QpHandle, orderly: bool) {
-        if let Some(shared) = self.0.upgrade() {
-            lock(&shared.ended).push((qp, orderly));
-            if shared.wake().is_err() {
-                Shared::tell_aside(shared);
-            }
+        if let Some(shared) = self.0.upgrade()
+            && shared.connected.note_end(qp, orderly)
+            && shared.wake().is_err()
+        {
+            Shared::tell_aside(shared);
         }
     }
 
@@ -109,13 +107,13 @@ impl Watcher {
         if let Some(link) = &link {
             epoll.add(link, EpollEvent::new(EpollFlags::EPOLLIN, LINK))?;
         }
+        let connected = Arc::new(Connected::default());
         let shared = Arc::new(Shared {
             epoll,
             wake,
             sources: Mutex::default(),
             later: Mutex::default(),
-            connections: Mutex::default(),
-            ended: Mutex::default(),
+            connected: Arc::clone(&connected),
             has_failed: AtomicBool::new(false),
             over: Mutex::new(false),
             qps: Arc::clone(qps),
@@ -124,11 +122,11 @@ impl Watcher {
             sink: Arc::clone(sink),
         });
         let its = Arc::clone(&shared);
-        let named = thread::Builder::new().name("xwarp-cm".to_owned());
-        let thread = named
+        let thread = (thread::Builder::new().name("xwarp-cm".to_owned()))
             .spawn(move || its.run())
             .map_err(|_none| Errno::EAGAIN)?;
         Ok(Self {
+            connected,
             shared: Mutex::new(Some(shared)),
             thread: Mutex::new(Some(thread)),
         })
@@ -147,57 +145,45 @@ impl Watcher {
     }
 
     /// Takes requests of a listener, until it is taken back.
-    pub(super) fn add_listener(&self, listener: Listener, told: Told) -> Result<usize> {
+    pub(super) fn add_listener(&self, listener: Listener, told: Told) -> Result<Key> {
         self.shared()?.add(Source::Listener(listener, told))
     }
 
     /// Takes the outcome of an attempt. The end of the connection is told the same.
     pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
-        let shared = self.shared()?;
-        lock(&shared.connections).insert(attempt.qp, attempt.told());
-        shared.add(Source::Attempt(attempt, connecting))?;
-        Ok(())
+        let (connection, qp) = (attempt.connection, attempt.qp);
+        let shared = self.shared();
+        let added = shared.and_then(|it| it.add(Source::Attempt(attempt, connecting)));
+        added.map(|_key| ()).inspect_err(|_errno| {
+            self.connected.remove(connection, qp);
+        })
     }
 
-    /// Tells the end of a queue pair's connection.
-    pub(super) fn add_connection(&self, qp: QpHandle, told: Told) -> Result<()> {
-        lock(&self.shared()?.connections).insert(qp, told);
-        Ok(())
+    /// The connections whose end is told.
+    pub(super) fn connected(&self) -> &Connected {
+        &self.connected
     }
 
     /// Takes no more requests of a listener, and ends it.
-    pub(super) fn remove_listener(&self, key: usize) {
+    pub(super) fn remove_listener(&self, key: Key) {
         // Dropped without the lock, as that waits for the engine.
         drop(self.shared().map(|shared| shared.remove(key)));
     }
 
-    /// Tells nothing more of a queue pair.
-    pub(super) fn forget(&self, qp: QpHandle) {
-        if let Ok(shared) = self.shared() {
-            lock(&shared.connections).remove(&qp);
-        }
-    }
-
-    /// An attempt to connect a queue pair is given up, and nothing told of it.
+    /// Gives up an attempt to connect a queue pair that is going to be destroyed.
     pub(super) fn give_up(&self, qp: QpHandle) {
         let Ok(shared) = self.shared() else {
             return;
         };
-        let key = shared.attempt_of(qp);
-        let waits = shared.take_later(|_, attempt| attempt.qp == qp);
-        if key.is_some() || !waits.is_empty() {
-            self.forget(qp);
-        }
+        let key = shared.find_attempt(|attempt| attempt.qp == qp);
         drop(key.and_then(|key| shared.remove(key)));
+        drop(shared.take_later(|_, attempt| attempt.qp == qp));
     }
 
-    /// Tells that the connection of a queue pair that is no more has ended, if nobody has.
+    /// Tells that the connection of a destroyed queue pair has ended, unless that was told before
+    /// or the connection was never made.
     pub(super) fn tell_end(&self, qp: QpHandle) {
-        let told = self
-            .shared()
-            .ok()
-            .and_then(|shared| lock(&shared.connections).remove(&qp));
-        if let Some(told) = told {
+        if let Some(told) = self.connected.remove_present(qp) {
             told(News::Disconnected);
         }
     }
@@ -262,28 +248,27 @@ impl Shared {
         }
     }
 
-    fn add(&self, source: Source) -> Result<usize> {
+    fn add(&self, source: Source) -> Result<Key> {
         let mut sources = lock(&self.sources);
-        let key = sources.vacant_key();
+        let key = sources.next_key();
         let descriptor = match &source {
             Source::Listener(listener, _) => listener.as_fd(),
             Source::Attempt(_, connecting) => connecting.as_fd(),
         };
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, key as u64);
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, key.0);
         self.epoll.add(descriptor, event)?;
-        sources.insert(source);
-        Ok(key)
+        Ok(sources.insert(source))
     }
 
-    fn remove(&self, key: usize) -> Option<Source> {
-        lock(&self.sources).try_remove(key)
+    fn remove(&self, key: Key) -> Option<Source> {
+        lock(&self.sources).remove(key)
     }
 
-    fn attempt_of(&self, qp: QpHandle) -> Option<usize> {
+    fn find_attempt(&self, wanted: impl Fn(&Attempt) -> bool) -> Option<Key> {
         let sources = lock(&self.sources);
         let mut all = sources.iter();
         all.find_map(|(key, source)| match source {
-            Source::Attempt(of, _) if of.qp == qp => Some(key),
+            Source::Attempt(attempt, _) if wanted(attempt) => Some(key),
             Source::Attempt(..) | Source::Listener(..) => None,
         })
     }
@@ -335,13 +320,13 @@ impl Shared {
     fn make_again(&self) {
         let now = Instant::now();
         for (_, attempt) in self.take_later(|due, _| due <= now) {
-            let (qp, told) = (attempt.qp, attempt.told());
-            let begun = attempt.begin(&self.qps);
+            let (qp, connection, told) = (attempt.qp, attempt.connection, attempt.told());
+            let begun = self.qps.with(qp, |qp| attempt.begin(qp));
             let added =
                 begun.and_then(|(_, connecting)| self.add(Source::Attempt(attempt, connecting)));
             // If it was given up meanwhile, nobody is to be told.
             if let Err(errno) = added
-                && lock(&self.connections).remove(&qp).is_some()
+                && self.connected.remove(connection, qp).is_some()
             {
                 told(News::NotConnected(Failure::Failed(errno)));
             }
@@ -354,13 +339,13 @@ impl Shared {
             let _ = self.wake.read();
         } else if name == LINK {
             self.link.iter().for_each(Link::look);
-        } else if let Ok(key) = usize::try_from(name) {
-            self.take(key);
+        } else {
+            self.take(Key(name));
         }
     }
 
     /// Takes what a listener or an attempt has, and tells it without any lock.
-    fn take(&self, key: usize) {
+    fn take(&self, key: Key) {
         let mut sources = lock(&self.sources);
         let Some(source) = sources.get_mut(key) else {
             return;
@@ -369,8 +354,8 @@ impl Shared {
             Source::Listener(listener, told) => match listener.try_accept() {
                 Ok(None) => return,
                 Ok(Some(request)) => {
-                    let news = self.requests.keep(request).map(News::Request);
-                    (Arc::clone(told), news, false)
+                    let news = News::Request(self.requests.keep(request));
+                    (Arc::clone(told), Some(news), false)
                 }
                 Err(_ended) => (Arc::clone(told), None, true),
             },
@@ -380,10 +365,10 @@ impl Shared {
                     self.put_off(&mut sources, key);
                     return;
                 }
-                Some(ended) => (attempt.told(), Some(self.news_of(attempt.qp, ended)), true),
+                Some(ended) => (attempt.told(), Some(self.news_of(attempt, ended)), true),
             },
         };
-        let gone = over.then(|| sources.try_remove(key));
+        let gone = over.then(|| sources.remove(key));
         drop(sources);
         if let Some(news) = news {
             told(news);
@@ -391,42 +376,49 @@ impl Shared {
         drop(gone);
     }
 
-    fn news_of(&self, qp: QpHandle, ended: std::result::Result<PrivateData, ConnectError>) -> News {
-        let news = outcome(ended, qp, &self.qps);
+    fn news_of(
+        &self,
+        attempt: &Attempt,
+        ended: std::result::Result<PrivateData, ConnectError>,
+    ) -> News {
+        let news = outcome(ended, attempt.qp, &self.qps);
         if matches!(news, News::NotConnected(_)) {
-            lock(&self.connections).remove(&qp);
+            self.connected.remove(attempt.connection, attempt.qp);
+        } else {
+            self.connected.note_made(attempt.connection);
         }
         news
     }
 
     /// Has an attempt be made again. With the lock, so that it can be given up at any time.
-    fn put_off(&self, sources: &mut Slab<Source>, key: usize) {
-        if let Some(Source::Attempt(attempt, _)) = sources.try_remove(key) {
+    fn put_off(&self, sources: &mut Keyed<Source>, key: Key) {
+        if let Some(Source::Attempt(attempt, _)) = sources.remove(key) {
             lock(&self.later).push((Instant::now() + PAUSE, attempt));
         }
     }
 
     /// Tells of connections that have ended. One that has only just been made is told to be first.
     fn tell_ends(&self) {
-        let ended = std::mem::take(&mut *lock(&self.ended));
-        for (qp, orderly) in ended {
-            if let Some(attempt) = self.attempt_of(qp) {
+        for Ended { key, qp, orderly } in self.connected.take_ended() {
+            if let Some(attempt) = self.find_attempt(|attempt| attempt.connection == key) {
                 self.take(attempt);
             }
-            let told = lock(&self.connections).remove(&qp);
-            let Some(told) = told else {
+            let Some(told) = self.connected.remove(key, qp) else {
                 continue;
             };
             if orderly {
-                self.qps.flush(qp);
+                self.qps.flush(qp, &self.connected);
             }
             told(News::Disconnected);
         }
     }
 
-    /// Tells that the device is gone, after the ends of its connections.
+    /// Tells that the device is gone, after the ends of all of its connections, which no other
+    /// event may tell of.
     fn tell_failure(&self) {
         if self.has_failed.swap(false, Ordering::AcqRel) {
+            self.connected.note_all();
+            self.tell_ends();
             self.sink
                 .event(backend::Source::Device, Happening::DeviceGone);
         }

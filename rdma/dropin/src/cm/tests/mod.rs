@@ -1,5 +1,9 @@
 //! Functions of librdmacm with what they cannot work on, and events of identifiers without a peer.
 
+mod ends;
+mod identity;
+mod life;
+
 use std::fs;
 use std::ptr::{self, null, null_mut};
 use std::sync::mpsc;
@@ -17,19 +21,12 @@ use super::events::{rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_e
 use super::events::{rdma_event_str, rdma_get_cm_event};
 use super::id::{Channel, CmId, Note};
 use super::life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
-use super::numbers::{EventKind, RDMA_PS_TCP};
+use super::numbers::EventKind;
 use super::qp::{rdma_create_qp, rdma_create_srq, rdma_init_qp_attr};
 use super::resolving::{rdma_bind_addr, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route};
-use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
+use super::testbed::new_id;
+use crate::abi::cm::rdma_cm_id;
 use crate::object::Object;
-
-/// An identifier and its channel; a null channel makes a synchronous one.
-fn new_id(channel: *mut rdma_event_channel) -> *mut rdma_cm_id {
-    let mut id = null_mut();
-    let made = rdma_create_id(channel, Some(&mut id), null_mut(), RDMA_PS_TCP);
-    assert!(made == 0 && !id.is_null());
-    id
-}
 
 fn refused_with(errno: Errno, returned: i32) {
     assert_eq!((returned, Errno::last()), (-1, errno));
@@ -107,10 +104,10 @@ fn steps_out_of_their_order_are_refused() {
     assert_eq!(rdma_destroy_id(id), 0);
 }
 
-/// Whether a thread of this process sleeps until a signal comes, by the number of its system call.
-fn pauses(thread: Pid) -> bool {
-    let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
-    call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_pause)))
+/// Whether a thread of this process sleeps in this system call.
+fn sleeps_in(thread: Pid, call: i64) -> bool {
+    let now = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    now.is_ok_and(|now| now.starts_with(&format!("{call} ")))
 }
 
 /// rping destroys the channel while its thread is between two events, and that thread ends the process if its call fails.
@@ -141,7 +138,9 @@ fn thread_that_comes_back_to_a_destroyed_channel_sleeps() {
         rdma_get_cm_event(channel, Some(&mut null_mut())),
     );
     go.send(()).expect("the thread waits");
-    eventually("the late thread sleeps", || pauses(late));
+    eventually("the late thread sleeps", || {
+        sleeps_in(late, libc::SYS_pause)
+    });
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Ends of connections: each is told once, at once, and when receives are flushed.
+
+use nix::errno::Errno;
+
+use super::refused_with;
+use crate::abi::numbers::{
+    IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+};
+use crate::cm::connecting::{rdma_accept, rdma_disconnect};
+use crate::cm::life::rdma_destroy_id;
+use crate::cm::numbers::EventKind::{DeviceRemoval, Disconnected, Established, Rejected};
+use crate::cm::qp::rdma_destroy_qp;
+use crate::cm::testbed::{
+    Bed, Connection, assert_flushed, await_state, modify, post_recv, post_with_wrong_key, send,
+    shown, state,
+};
+use crate::verbs::qp::ibv_destroy_qp;
+
+/// Receives that wait at each end. That of B has no memory.
+const AT_A: u64 = 10;
+const AT_B: u64 = 20;
+
+/// What ends a connection, and which of the receives its own completion reports.
+type Case = (&'static str, fn(Connection), Option<u64>);
+
+/// Work that fails at its own side, and what the program of A asks for.
+const CASES: [Case; 6] = [
+    ("orderly", |it| assert_eq!(rdma_disconnect(it.a), 0), None),
+    (
+        "wrong local key",
+        |it| post_with_wrong_key(it.a, IBV_WR_RDMA_WRITE),
+        None,
+    ),
+    (
+        "wrong key of a sink",
+        |it| post_with_wrong_key(it.a, IBV_WR_RDMA_READ),
+        None,
+    ),
+    (
+        "buffer of the peer too short",
+        |it| send(it.a, 8),
+        Some(AT_B),
+    ),
+    ("error by Modify QP", |it| modify(it.a, IBV_QPS_ERR), None),
+    (
+        "reset by Modify QP",
+        |it| modify(it.a, IBV_QPS_RESET),
+        Some(AT_A),
+    ),
+];
+
+#[test]
+fn every_end_is_told_both_programs_after_their_receives_are_flushed() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    for (case, end, not_flushed) in CASES {
+        println!("{case}");
+        let ends = bed.connect(listener);
+        post_recv(ends.a, AT_A);
+        post_recv(ends.b, AT_B);
+        end(ends);
+        for (host, id, wr_id) in [(&bed.a, ends.a, AT_A), (&bed.b, ends.b, AT_B)] {
+            host.expect(Disconnected, id);
+            if not_flushed != Some(wr_id) {
+                assert_flushed(id, wr_id);
+                assert_eq!(state(id), IBV_QPS_ERR);
+            }
+            assert_eq!(rdma_disconnect(id), 0, "as over the kernel's iWARP");
+            assert!(host.is_quiet(), "an end is told once");
+            rdma_destroy_qp(id);
+        }
+    }
+    assert!(bed.a.is_quiet() && bed.b.is_quiet());
+}
+
+/// Reads that were not agreed upon end it, too.
+#[test]
+fn read_beyond_the_depth_is_told_as_the_end() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let a = bed.a.connecting(0);
+    let b = bed.b.requested(listener);
+    bed.b.accept(b);
+    bed.a.expect(Established, a);
+    post_with_wrong_key(a, IBV_WR_RDMA_READ);
+    bed.a.expect(Disconnected, a);
+    bed.b.expect(Disconnected, b);
+}
+
+#[test]
+fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let ends = bed.connect(listener);
+    bed.fail_a();
+    bed.a.expect(Disconnected, ends.a);
+    bed.a.expect(DeviceRemoval, ends.a);
+    assert!(bed.a.is_quiet());
+}
+
+/// The thread that tells is held up until the connection has ended.
+#[test]
+fn connection_that_ends_at_once_is_told_to_be_established_first() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let held = bed.hold_up_a();
+    let a = bed.a.connecting(1);
+    let b = bed.b.requested(listener);
+    bed.b.accept(b);
+    await_state(a, IBV_QPS_RTS);
+    assert_eq!(ibv_destroy_qp(shown(b, |it| it.qp)), 0);
+    await_state(a, IBV_QPS_ERR);
+    drop(held);
+    bed.a.expect(Established, a);
+    bed.a.expect(Disconnected, a);
+}
+
+#[test]
+fn attempt_that_is_given_up_is_told_nothing() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let a = bed.a.connecting(1);
+    let b = bed.b.requested(listener);
+    rdma_destroy_qp(a);
+    assert!(bed.a.is_quiet(), "it was never connected");
+    // The next peer comes after the first has gone.
+    bed.connect(listener);
+    refused_with(Errno::ECONNRESET, rdma_accept(b, None));
+    rdma_destroy_qp(b);
+    assert!(
+        bed.b.is_quiet(),
+        "an accept that has failed is told by itself"
+    );
+}
+
+#[test]
+fn peer_that_is_not_answered_is_rejected() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let a = bed.a.connecting(1);
+    let b = bed.b.requested(listener);
+    rdma_destroy_qp(b);
+    assert_eq!(rdma_destroy_id(b), 0);
+    bed.a.expect(Rejected, a);
+    assert_eq!(rdma_destroy_id(listener), 0);
+}

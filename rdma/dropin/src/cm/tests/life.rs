@@ -1,0 +1,153 @@
+//! Lives of identifiers: their events, their places in the backlog, and their queues.
+
+use std::net::SocketAddr;
+use std::ptr;
+use std::sync::mpsc;
+use std::thread;
+
+use nix::errno::Errno;
+use xwarp_test_kit::{TIMEOUT, eventually};
+
+use super::refused_with;
+use crate::abi::Zeroed;
+use crate::abi::verbs::ibv_qp_init_attr;
+use crate::cm::connecting::rdma_connect;
+use crate::cm::events::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
+};
+use crate::cm::id::{Channel, Note};
+use crate::cm::life::{rdma_destroy_id, rdma_migrate_id};
+use crate::cm::numbers::EventKind::{AddressResolved, Disconnected, Established, RouteResolved};
+use crate::cm::qp::{rdma_create_qp, rdma_destroy_qp};
+use crate::cm::testbed::{Bed, at_b, found, new_id, read, shown};
+use crate::object::Object;
+use crate::verbs::channel;
+use crate::verbs::cq::Cq;
+use crate::verbs::testbed::is_readable;
+
+#[test]
+fn destroyed_identifier_has_no_event() {
+    let handle = rdma_create_event_channel();
+    let channel = Object::<Channel>::find(handle).expect("it lives");
+    let id = new_id(handle);
+    let known = found(id);
+    channel.body().push(Note::new(&known, AddressResolved));
+    assert_eq!(rdma_destroy_id(id), 0);
+    // A thread has looked the identifier up before, and tells it now.
+    channel.body().push(Note::new(&known, Disconnected));
+    // SAFETY: the channel lives.
+    assert!(!is_readable(unsafe { (*handle).fd }));
+    rdma_destroy_event_channel(handle);
+}
+
+#[test]
+fn destroying_waits_until_the_event_is_acknowledged() {
+    let handle = rdma_create_event_channel();
+    let channel = Object::<Channel>::find(handle).expect("it lives");
+    let id = new_id(handle);
+    channel.body().push(Note::new(&found(id), AddressResolved));
+    let mut event = ptr::null_mut();
+    assert_eq!(rdma_get_cm_event(handle, Some(&mut event)), 0);
+    let (begun, has_begun) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let address = id.expose_provenance();
+    thread::spawn(move || {
+        begun.send(nix::unistd::gettid()).expect("the test waits");
+        let destroyed = rdma_destroy_id(ptr::with_exposed_provenance_mut(address));
+        done.send(destroyed).expect("the test waits");
+    });
+    let destroyer = has_begun.recv().expect("a thread");
+    eventually("it waits", || super::sleeps_in(destroyer, libc::SYS_futex));
+    assert!(is_done.try_recv().is_err(), "the event is not acknowledged");
+    assert_eq!(rdma_ack_cm_event(event), 0);
+    assert_eq!(is_done.recv_timeout(TIMEOUT), Ok(0));
+    rdma_destroy_event_channel(handle);
+}
+
+#[test]
+fn events_move_with_their_identifier_in_their_order() {
+    let [from, to] = [(); 2].map(|()| rdma_create_event_channel());
+    let channel = Object::<Channel>::find(from).expect("it lives");
+    let (moved, stays) = (new_id(from), new_id(from));
+    for (id, kind) in [
+        (moved, AddressResolved),
+        (stays, AddressResolved),
+        (moved, RouteResolved),
+    ] {
+        channel.body().push(Note::new(&found(id), kind));
+    }
+    assert_eq!(rdma_migrate_id(moved, to), 0);
+    for (channel, id, kind) in [
+        (to, moved, AddressResolved),
+        (to, moved, RouteResolved),
+        (from, stays, AddressResolved),
+    ] {
+        // SAFETY: the channel lives.
+        assert!(is_readable(unsafe { (*channel).fd }), "{kind:?}");
+        let mut event = ptr::null_mut();
+        assert_eq!(rdma_get_cm_event(channel, Some(&mut event)), 0);
+        let is = read(event, |it| (it.event, it.id));
+        assert_eq!(is, (kind as u32, id));
+        assert_eq!(rdma_ack_cm_event(event), 0);
+    }
+    for (id, channel) in [(moved, to), (stays, from)] {
+        // SAFETY: the channel lives.
+        assert!(!is_readable(unsafe { (*channel).fd }));
+        assert_eq!(rdma_destroy_id(id), 0);
+        rdma_destroy_event_channel(channel);
+    }
+}
+
+#[test]
+fn place_in_the_backlog_comes_back_with_the_event() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(1);
+    // As many wait as may, one after the other: each is taken before the next one comes.
+    for _ in 0..3 {
+        let ends = bed.connect(listener);
+        assert_eq!(rdma_destroy_id(ends.b), 0);
+        bed.a.expect(Disconnected, ends.a);
+    }
+}
+
+#[test]
+fn connect_that_is_refused_can_be_called_again() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(1);
+    let a = bed.a.routed(at_b());
+    let right = found(a).body().state().destination;
+    let nowhere: SocketAddr = ([192, 0, 2, 1], 7).into();
+    let go = |to| {
+        let id = found(a);
+        id.body().state().set_destination(&id, to);
+        rdma_connect(a, None)
+    };
+    refused_with(Errno::EHOSTUNREACH, go(nowhere));
+    assert_eq!(go(right.expect("an address")), 0);
+    let b = bed.b.requested(listener);
+    bed.b.accept(b);
+    bed.a.expect(Established, a);
+}
+
+#[test]
+fn queues_that_were_made_for_an_identifier_end_with_its_queue_pair() {
+    let bed = Bed::new();
+    let a = bed.a.routed(at_b());
+    let queues = || shown(a, |it| [it.send_cq, it.recv_cq]);
+    let channels = || shown(a, |it| [it.send_cq_channel, it.recv_cq_channel]);
+    let (had, had_channels) = (queues(), channels());
+    assert!(had.iter().all(|cq| Object::<Cq>::find(*cq).is_ok()));
+    rdma_destroy_qp(a);
+    assert!(queues().iter().all(|cq| cq.is_null()));
+    assert!(channels().iter().all(|channel| channel.is_null()));
+    for (cq, channel) in had.into_iter().zip(had_channels) {
+        assert!(Object::<Cq>::find(cq).is_err());
+        assert_eq!(channel::destroy(channel), Err(Errno::EINVAL));
+    }
+    // A queue pair that cannot be made leaves none either.
+    let mut attr = ibv_qp_init_attr::zeroed();
+    attr.qp_type = u32::MAX;
+    let refused = rdma_create_qp(a, ptr::null_mut(), Some(&mut attr));
+    refused_with(Errno::EOPNOTSUPP, refused);
+    assert!(queues().iter().all(|cq| cq.is_null()));
+}
