@@ -1,8 +1,12 @@
 //! Programs of our own, for what no installed one does: several listeners and clients in one process.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{compile, end_by, finish, run_client, serve, start};
-use xwarp_system_tests::Hosts;
+use xwarp_dropin_tests::{
+    SERVER, compile, end_by, finish, finish_within, run_client, serve, start,
+};
+use xwarp_system_tests::{Hosts, TIMEOUT};
 use xwarp_test_kit::needs_root;
 
 /// A program of libibverbs and librdmacm.
@@ -90,4 +94,36 @@ fn wildcards_of_both_families_are_listened_on_side_by_side() {
         }
     }
     finish(&hosts.b, &program, server);
+}
+
+/// Runs `connections` from host A to host B, one after another. None may be refused, or told of an
+/// end that is another's.
+fn churn(connections: u64) {
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "churn");
+    let limit = TIMEOUT + Duration::from_millis(30) * u32::try_from(connections).expect("a number");
+    let serving = format!("{program} serve {connections}");
+    let server = serve(&hosts.b, &serving);
+    let client = format!("{program} connect {SERVER} {connections}");
+    let said = finish_within(&hosts.a, &client, start(&hosts.a, &client), limit).stdout;
+    let none = format!("{connections} connections, none refused, none told of an end of another");
+    assert!(said.starts_with(&none), "{said}");
+    println!("{said}");
+    let said = finish(&hosts.b, &serving, server).stdout;
+    assert_eq!(said, format!("{connections} connections have ended\n"));
+}
+
+#[test]
+fn connections_that_come_and_go_are_told_of_no_end_but_their_own() {
+    needs_root!();
+    churn(600);
+}
+
+#[test]
+#[ignore = "takes many minutes; tools/test --long runs it"]
+fn million_connections_come_and_go() {
+    needs_root!();
+    let wanted = std::env::var("XWARP_CHURN_CONNECTIONS").ok();
+    let wanted = wanted.map(|it| it.parse().expect("a number in XWARP_CHURN_CONNECTIONS"));
+    churn(wanted.unwrap_or(1_000_000));
 }
