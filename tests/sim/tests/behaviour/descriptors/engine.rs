@@ -15,13 +15,18 @@ use xwarp_driver::{Signal, Wire};
 use xwarp_sim_tests::Side;
 use xwarp_test_kit::{MemoryRnic, TIMEOUT, eventually};
 
-/// An RNIC whose engine has nothing to do, and an Idle queue pair.
-fn idle() -> (QueuePair, Rnic, Wire) {
+/// An RNIC whose engine those turn who call it.
+fn inline() -> (Rnic, Wire) {
     let config = RnicConfig::default()
         .progress(Progress::Inline)
         .wait_mode(WaitMode::Blocking);
     let rnic = MemoryRnic::at(Side::A).announced().config(config);
-    let (rnic, wire) = rnic.open();
+    rnic.open()
+}
+
+/// An RNIC whose engine has nothing to do, and an Idle queue pair.
+fn idle() -> (QueuePair, Rnic, Wire) {
+    let (rnic, wire) = inline();
     let (pd, cq) = (rnic.allocate_pd().unwrap(), rnic.create_cq(16).unwrap());
     let qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();
     settle(&rnic);
@@ -52,6 +57,37 @@ fn engine_is_readable_when_something_is_posted() {
         qp.post_send(request).unwrap();
         assert!(is_readable(&rnic));
         settle(&rnic);
+    }
+}
+
+/// A look for something that is not there.
+type Look<'a> = Box<dyn FnMut() -> bool + 'a>;
+
+/// No event loop waits, and no thread.
+#[test]
+fn engine_is_turned_by_whoever_looks_for_something_and_finds_nothing() {
+    let (rnic, wire) = inline();
+    let (channel, mut cq) = (
+        rnic.create_completion_channel().unwrap(),
+        rnic.create_cq(16).unwrap(),
+    );
+    let at = (Side::A.address(), 7471).into();
+    let mut listener = rnic.listen(at).unwrap();
+    let mut looks: [(&str, Look<'_>); 3] = [
+        (
+            "channel",
+            Box::new(|| channel.try_next().unwrap().is_none()),
+        ),
+        (
+            "listener",
+            Box::new(|| listener.try_accept().unwrap().is_none()),
+        ),
+        ("queue", Box::new(|| cq.poll().unwrap().is_none())),
+    ];
+    for (frames, (what, look)) in (1..).zip(&mut looks) {
+        wire.deliver(vec![0; 60]);
+        assert!(look(), "{what}");
+        assert_eq!(rnic.counters().unwrap().io.rx_frames, frames, "{what}");
     }
 }
 
@@ -116,4 +152,25 @@ fn caller_that_sleeps_is_woken_by_a_verb_that_sets_a_deadline() {
         });
         stop.raise();
     });
+}
+
+/// Its turns may have set other deadlines than those that the loop went to sleep with.
+#[test]
+fn engine_is_readable_when_a_caller_that_has_waited_turns_it_no_longer() {
+    let (_qp, rnic, wire) = idle();
+    let (stop, (tell, told)) = (Signal::new().unwrap(), channel());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            tell.send(gettid()).unwrap();
+            assert!(rnic.wait_readable(&[stop.as_fd()], TIMEOUT).unwrap());
+        });
+        let caller = told.recv().unwrap();
+        eventually("the caller sleeps", || sleeps(caller));
+        assert!(!is_readable(&rnic));
+        stop.raise();
+    });
+    assert!(is_readable(&rnic));
+    settle(&rnic);
+    wire.deliver(vec![0; 60]);
+    assert!(is_readable(&rnic), "frames are announced again");
 }
