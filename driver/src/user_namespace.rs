@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 const INITIAL: u64 = 0xEFFF_FFFD;
 
 /// What an error says of a process that is in another user namespace than the initial one.
-pub(crate) const NOT_INITIAL: &str = "xwarp needs privileges in the initial user namespace, and this process is in another one, as in \
+pub(crate) const NOT_INITIAL: &str = "an RNIC needs privileges in the initial user namespace, and this process is in another one, as in \
                                       a rootless container: run it as the host's root, or in a container that root has started";
 
 /// Whether this process is in the initial user namespace. Where /proc does not say, it is taken for that.

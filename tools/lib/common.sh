@@ -11,7 +11,7 @@ need_root() {
 }
 
 # What xwarp needs to be compiled. Debian packages are named as PACKAGE:FILE, FILE being what the package provides.
-compilers=(clang:/usr/bin/clang gcc:/usr/bin/gcc make:/usr/bin/make m4:/usr/bin/m4 pkg-config:/usr/bin/pkg-config
+compilers=(clang:/usr/bin/clang gcc:/usr/bin/gcc make:/usr/bin/make pkg-config:/usr/bin/pkg-config
     libelf-dev:/usr/include/libelf.h zlib1g-dev:/usr/include/zlib.h)
 
 # Prints those of the named Debian packages that are missing.

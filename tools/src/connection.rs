@@ -15,6 +15,7 @@ use xwarp::{
 };
 
 use crate::device::any_addresses;
+use crate::host::named;
 use crate::signals::Interrupted;
 
 /// How often a wait looks whether the other side is silent, which nothing tells.
@@ -426,7 +427,7 @@ impl<'a> Clients<'a> {
     /// Where they are waited for.
     pub(crate) fn addresses(&self) -> String {
         let all = self.listeners.iter().flat_map(Listener::addresses);
-        let texts: Vec<String> = all.map(ToString::to_string).collect();
+        let texts: Vec<String> = all.map(|address| named(*address)).collect();
         texts.join(", ")
     }
 

@@ -1,4 +1,4 @@
-//! A host on the command line: an IP address, with the interface where it needs one (`fe80::1%eth1`).
+//! A host on the command line: an IP address, with the interface where it needs one (`fe80::1%eth1`), and with a port as a server prints it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -7,21 +7,26 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use xwarp_driver::net;
 
+use crate::size::parse_port;
+
 /// Another host's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     address: IpAddr,
     /// The interface behind the `%`, by name or number (RFC 4007 §11).
     zone: Option<String>,
+    /// The port behind it.
+    port: Option<u16>,
 }
 
 impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (address, zone) = match text.split_once('%') {
+        let (host, port) = with_port(text)?;
+        let (address, zone) = match host.split_once('%') {
             Some((address, zone)) => (address, Some(zone)),
-            None => (text, None),
+            None => (host, None),
         };
         let address: IpAddr = address.parse().map_err(|_| {
             format!("{text:?} is no IP address; write for example 10.0.0.2 or fe80::1%eth1")
@@ -34,12 +39,55 @@ impl FromStr for Host {
             zone => Ok(Self {
                 address,
                 zone: zone.map(str::to_owned),
+                port,
             }),
         }
     }
 }
 
+/// Takes `10.0.0.2:7174` and `[fe80::1%eth1]:7174` apart.
+fn with_port(text: &str) -> Result<(&str, Option<u16>), String> {
+    let number = |port: &str| parse_port(port).map(Some);
+    if let Some(bracketed) = text.strip_prefix('[') {
+        let wrong = || format!("{text:?} is no address; write for example [fe80::1%eth1]:7174");
+        let (host, rest) = bracketed.split_once(']').ok_or_else(wrong)?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((host, number(port)?)),
+            None if rest.is_empty() => Ok((host, None)),
+            None => Err(wrong()),
+        };
+    }
+    match text.split_once(':') {
+        // More colons are those of IPv6.
+        Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
+        _ => Ok((text, None)),
+    }
+}
+
+/// An address as people write it: the interface of a link-local one by its name.
+pub(crate) fn named(address: SocketAddr) -> String {
+    let SocketAddr::V6(v6) = address else {
+        return address.to_string();
+    };
+    let interfaces = net::interfaces().unwrap_or_default();
+    let zone = interfaces.iter().find(|it| it.index == v6.scope_id());
+    match zone {
+        Some(zone) => format!("[{}%{}]:{}", v6.ip(), zone.name, v6.port()),
+        None => address.to_string(),
+    }
+}
+
 impl Host {
+    /// The server's port: the one behind the address, or that of `--port`, which is `default` unless it was given.
+    pub(crate) fn port_or(&self, option: u16, default: u16) -> anyhow::Result<u16> {
+        match self.port {
+            Some(port) if option != default && option != port => {
+                bail!("--port {option} and {self}:{port} name two ports; name one")
+            }
+            port => Ok(port.unwrap_or(option)),
+        }
+    }
+
     /// The interface to open towards a port of the host: `dev`, the one behind the %, or the one that the route leads over.
     pub(crate) fn interface(&self, dev: Option<&str>, port: u16) -> anyhow::Result<String> {
         match (dev, self.zone()?) {
@@ -150,6 +198,40 @@ mod tests {
         }
         for text in ["10.0.0.1", "fd00::1", "fe80::1"] {
             assert_eq!(text.parse::<Host>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn address_is_taken_as_a_server_prints_it() {
+        for (text, shown, port) in [
+            ("10.0.0.1:7174", "10.0.0.1", 7174),
+            ("[fe80::1%eth1]:7174", "fe80::1%eth1", 7174),
+            ("[fd00::1]:5", "fd00::1", 5),
+            ("[fd00::1]", "fd00::1", 18515),
+            ("fd00::1", "fd00::1", 18515),
+        ] {
+            let host: Host = text.parse().unwrap();
+            assert_eq!(host.to_string(), shown);
+            assert_eq!(host.port_or(18515, 18515).unwrap(), port, "{text}");
+        }
+        let host: Host = "10.0.0.1:7".parse().unwrap();
+        assert_eq!(host.port_or(7, 18515).unwrap(), 7);
+        let error = host.port_or(8, 18515).unwrap_err().to_string();
+        assert!(
+            error.contains("--port 8 and 10.0.0.1:7 name two"),
+            "{error}"
+        );
+        for wrong in ["10.0.0.1:ssh", "10.0.0.1:", "[fd00::1", "[fd00::1]7"] {
+            assert!(wrong.parse::<Host>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn address_names_its_interface() {
+        let loopback = SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0, 1);
+        assert_eq!(named(loopback.into()), "[fe80::1%lo]:7");
+        for text in ["[fd00::1]:7", "10.0.0.1:7", "[fe80::1%999999]:7"] {
+            assert_eq!(named(text.parse().unwrap()), text);
         }
     }
 

@@ -1,6 +1,7 @@
 //! `attach`, `detach`, `status` and `object`: the XDP program on an interface.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -47,7 +48,13 @@ pub(crate) struct AttachArgs {
     mode: Option<ModeArg>,
 }
 
+/// Exit code of `status` where xwarp's program is not attached.
+const NOT_OURS: u8 = 3;
+
 #[derive(Args)]
+#[command(
+    after_help = "Exit code: 0 if xwarp's program is attached, 3 if none or another one is, 1 if that cannot be known"
+)]
 pub(crate) struct StatusArgs {
     /// The network interface
     dev: String,
@@ -87,16 +94,21 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
+/// The exit code says whether xwarp's program is there.
+pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let interface = net::interface_by_name(&args.dev)?;
     let status = attach::status(interface.index)?;
     // A driver that cannot tell strips nothing.
     let stripped = net::strips_vlan_tags(interface.index).unwrap_or(false);
+    let code = match &status {
+        Status::Ours { .. } => ExitCode::SUCCESS,
+        Status::NotAttached | Status::Foreign { .. } => ExitCode::from(NOT_OURS),
+    };
     if args.json {
         let mut json = as_json(&interface.name, &status);
         json["vlan_tags_stripped"] = stripped.into();
         print_line!("{json}")?;
-        return Ok(());
+        return Ok(code);
     }
     print_status(&interface.name, &status)?;
     if let Status::Ours { asks_for_tags, .. } = status
@@ -104,19 +116,18 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     {
         print_line!("{}", stripped_note(&interface.name, asks_for_tags))?;
     }
-    Ok(())
+    Ok(code)
 }
 
 /// What the XDP program does not see, or not with every driver.
 fn stripped_note(dev: &str, asks: bool) -> String {
     let unless = if asks {
-        "unless the driver tells the program, which asks it, "
+        ", unless its driver tells them"
     } else {
         ""
     };
     format!(
-        "{dev} strips VLAN tags before XDP (rx-vlan-offload): {unless}frames of any VLAN look untagged; \
-         `ethtool -K {dev} rxvlan off` shows them, where the driver heeds it"
+        "{dev} strips VLAN tags before XDP{unless}: if its link carries VLANs, run `ethtool -K {dev} rxvlan off`"
     )
 }
 
@@ -135,7 +146,13 @@ fn print_status(dev: &str, status: &Status) -> Result<(), OutputError> {
             ..
         } => {
             print_line!("{dev}: XDP {mode}, program {program_id} (xwarp)")?;
-            for (verdict, packets) in counters.iter() {
+            let counted: Vec<_> = (counters.iter())
+                .filter(|(_, packets)| *packets > 0)
+                .collect();
+            if counted.is_empty() {
+                print_line!("it has seen no packet yet")?;
+            }
+            for (verdict, packets) in counted {
                 print_line!("{:>24} {packets:>12}", verdict.name())?;
             }
             Ok(())

@@ -9,6 +9,7 @@ mod doctor;
 mod guard;
 mod host;
 mod interface;
+mod interruption;
 mod launch;
 mod nic_args;
 mod output;
@@ -20,13 +21,20 @@ mod signals;
 mod size;
 mod stat;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What `--help` says of exit codes and of the environment.
+const AFTER_HELP: &str = "\
+Exit code: 0 if all went well, 1 if not, 2 for wrong arguments, 130 after Ctrl-C and 143 after `kill`. `run`, `status` and `doctor` have others, too.
+
+Environment: RUST_LOG=debug, or info, logs what happens to standard error.";
+
 /// A software RNIC: RDMA (iWARP) on any Linux network interface that can run XDP.
 #[derive(Parser)]
-#[command(name = "xwarp", version)]
+#[command(name = "xwarp", version, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -62,7 +70,10 @@ enum Command {
 const LOG_FILTER: &str = "warn,netlink_packet_route=error";
 
 fn main() -> ExitCode {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
+    let filter = env_logger::Env::default().default_filter_or(LOG_FILTER);
+    let mut builder = env_logger::Builder::from_env(filter);
+    builder.format(|line, record| writeln!(line, "{}", output::log_line(record)));
+    builder.init();
     match Cli::try_parse() {
         Ok(cli) => output::exit_code(run(&cli.command)),
         Err(said) => output::print_usage(&said),
@@ -74,12 +85,12 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
     signals::survive_file_limit()?;
     match command {
         Command::Doctor(args) => return doctor::run(args),
+        Command::Status(args) => return interface::status(args),
         Command::Perf(test) => perf::run(test),
         Command::Ping(args) => ping::run(args),
         Command::Run(args) => launch::run(args),
         Command::Attach(args) => interface::attach(args),
         Command::Detach(args) => interface::detach(args),
-        Command::Status(args) => interface::status(args),
         Command::Stat(args) => stat::run(args),
         Command::Guard(args) => guard::guard(args),
         Command::Object(args) => interface::object(args),

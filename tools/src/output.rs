@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use signal_hook::consts::SIGPIPE;
 
+use crate::interruption::Interruption;
+
 /// Exit code of a run that failed. Wrong arguments give 2.
 const FAILURE: u8 = 1;
-/// What a shell shows for a process that a signal has ended: this and the signal's number.
-const SIGNALLED: u8 = 128;
 
 /// Why nothing can be printed any more.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,15 @@ impl From<io::Error> for OutputError {
     }
 }
 
+/// A failure that has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct FailedWith {
+    pub(crate) code: u8,
+    /// One sentence.
+    pub(crate) text: String,
+}
+
 /// Prints a line.
 pub(crate) fn write_line(line: fmt::Arguments<'_>) -> Result<(), OutputError> {
     let mut stdout = io::stdout().lock();
@@ -43,6 +52,17 @@ macro_rules! print_line {
     ($($words:tt)*) => { $crate::output::write_line(format_args!($($words)*)) };
 }
 pub(crate) use print_line;
+
+/// A line of the log: a sentence, as every other one on standard error. What only a developer asks for also has its place in the source.
+pub(crate) fn log_line(record: &log::Record<'_>) -> String {
+    let text = record.args();
+    if record.level() <= log::Level::Warn {
+        format!("xwarp: {text}")
+    } else {
+        let level = record.level().as_str().to_ascii_lowercase();
+        format!("xwarp: {level}: {}: {text}", record.target())
+    }
+}
 
 /// Tells the user why a run failed. Without anybody who reads that there is nobody to tell.
 pub(crate) fn complain(line: fmt::Arguments<'_>) {
@@ -69,17 +89,25 @@ pub(crate) fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     if matches!(error.downcast_ref(), Some(OutputError::Closed)) {
         // It returns only if the signal is blocked.
         let _ = signal_hook::low_level::emulate_default_handler(SIGPIPE);
-        return ExitCode::from(SIGNALLED + u8::try_from(SIGPIPE).unwrap_or_default());
+        return ExitCode::from(Interruption { signal: SIGPIPE }.exit_code());
     }
     complain(format_args!("{}", sentence(&error)));
-    ExitCode::from(FAILURE)
+    ExitCode::from(code_of(&error))
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    if let Some(failed) = error.downcast_ref::<FailedWith>() {
+        return failed.code;
+    }
+    let interruption = error.downcast_ref::<Interruption>();
+    interruption.map_or(FAILURE, |interruption| interruption.exit_code())
 }
 
 /// Ends the process at once, from any thread, as [`exit_code`] would. Allocates nothing: while another thread registers memory, that
 /// would wait for it.
-pub(crate) fn end_at_once(why: &str) -> ! {
+pub(crate) fn end_at_once(why: Interruption) -> ! {
     complain(format_args!("{why}"));
-    signal_hook::low_level::exit(FAILURE.into())
+    signal_hook::low_level::exit(why.exit_code().into())
 }
 
 /// An error with its causes, and what to do where only the kernel's words for it are known.
@@ -107,6 +135,28 @@ mod tests {
         );
         let known = anyhow!("Too many open files; raise `ulimit -n`");
         assert_eq!(sentence(&known), known.to_string(), "said once");
+    }
+
+    #[test]
+    fn exit_code_is_that_of_the_failure() {
+        let interrupted = Interruption { signal: 2 };
+        let of = |error: anyhow::Error| code_of(&error.context("ping 3 failed"));
+        assert_eq!(of(interrupted.into()), 130);
+        let text = "no program".to_owned();
+        assert_eq!(of(FailedWith { code: 127, text }.into()), 127);
+        assert_eq!(of(anyhow!("another")), 1);
+    }
+
+    #[test]
+    fn warning_is_a_sentence() {
+        let line = |level| {
+            let mut record = log::Record::builder();
+            record.level(level).target("xwarp_tcp::device");
+            log_line(&record.args(format_args!("a frame was dropped")).build())
+        };
+        assert_eq!(line(log::Level::Warn), "xwarp: a frame was dropped");
+        let debug = "xwarp: debug: xwarp_tcp::device: a frame was dropped";
+        assert_eq!(line(log::Level::Debug), debug);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -12,14 +12,11 @@ use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use signal_hook::consts::SIGXFSZ;
 
+use crate::interruption::Interruption;
 use crate::output;
 
-const INTERRUPTED: &str = "interrupted";
-
-/// The user has asked the program to end.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("{INTERRUPTED}")]
-pub(crate) struct Interruption;
+/// No signal has this number.
+const NONE: i32 = 0;
 
 /// How long after the first signal another one is still the same wish: `timeout` sends two.
 const SAME_WISH: Duration = Duration::from_millis(500);
@@ -29,8 +26,8 @@ const SAME_WISH: Duration = Duration::from_millis(500);
 pub(crate) struct Interrupted(Arc<Flags>);
 
 struct Flags {
-    /// A signal has come.
-    asked: AtomicBool,
+    /// The number of the signal that has come first, or [`NONE`].
+    asked: AtomicI32,
     /// When it came.
     asked_at: OnceLock<Instant>,
     /// Whoever works has heard of it.
@@ -44,7 +41,7 @@ struct Flags {
 impl Interrupted {
     fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Flags {
-            asked: AtomicBool::new(false),
+            asked: AtomicI32::new(NONE),
             asked_at: OnceLock::new(),
             heard: AtomicBool::new(false),
             woken: xwarp_driver::Signal::new()?,
@@ -76,26 +73,30 @@ impl Interrupted {
     }
 
     fn take(&self, signal: Signal, is_repeated: bool) {
-        self.ask();
+        let signal = signal as i32;
+        self.ask(signal);
         if is_repeated {
-            signal_hook::low_level::exit(128 + signal as i32);
+            signal_hook::low_level::exit(Interruption { signal }.exit_code().into());
         }
         if self.0.at_once.load(Ordering::SeqCst) {
-            output::end_at_once(INTERRUPTED);
+            output::end_at_once(Interruption { signal });
         }
     }
 
-    fn ask(&self) {
+    fn ask(&self, signal: i32) {
         let _the_first_counts = self.0.asked_at.set(Instant::now());
-        self.0.asked.store(true, Ordering::SeqCst);
+        let asked = &self.0.asked;
+        let _the_first_counts =
+            asked.compare_exchange(NONE, signal, Ordering::SeqCst, Ordering::SeqCst);
         self.0.woken.raise();
     }
 
     /// Fails once a signal has come.
     pub(crate) fn check(&self) -> Result<(), Interruption> {
-        if self.0.asked.load(Ordering::SeqCst) {
+        let signal = self.0.asked.load(Ordering::SeqCst);
+        if signal != NONE {
             self.0.note_heard();
-            return Err(Interruption);
+            return Err(Interruption { signal });
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Interrupted {
     #[cfg(test)]
     pub(crate) fn asked() -> Self {
         let interrupted = Self::never();
-        interrupted.ask();
+        interrupted.ask(Signal::SIGINT as i32);
         interrupted
     }
 }

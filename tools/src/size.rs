@@ -21,11 +21,21 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "K" => 10,
         "M" => 20,
         "G" => 30,
-        _ => return Err(format!("{unit:?} is no unit of size; use none, K, M or G")),
+        _ => {
+            return Err(format!(
+                "{unit:?} is no unit of size; use none, K, M or G (KB and KiB are K, 1024 bytes)"
+            ));
+        }
     };
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("{text} is more than this machine can count"))
+}
+
+/// Reads a TCP port.
+pub(crate) fn parse_port(text: &str) -> Result<u16, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no port; write a number from 0 to 65535"))
 }
 
 /// Reads how many there are to be of something.
@@ -36,8 +46,11 @@ pub(crate) fn parse_count<T: FromStr>(text: &str) -> Result<T, String> {
 
 /// Reads `500ms`, `5s` or `5` (seconds) as a duration longer than zero.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("{text:?} is not a duration longer than zero; write for example 500ms or 5s");
+    let wrong = || {
+        format!(
+            "{text:?} is not a duration longer than zero; write for example 500ms, 5s, or 5 for seconds"
+        )
+    };
     let (digits, scale) = match text.strip_suffix("ms") {
         Some(digits) => (digits, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
@@ -70,6 +83,25 @@ mod tests {
         ] {
             assert!(parse_bytes(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn texts_say_what_is_taken() {
+        assert_eq!(parse_port("18515"), Ok(18515));
+        for wrong in ["ssh", "65536", "-1", ""] {
+            let said = parse_port(wrong).unwrap_err();
+            assert!(said.ends_with("write a number from 0 to 65535"), "{said}");
+        }
+        for same in ["64K", "64KB", "64KiB", "64kb"] {
+            assert_eq!(parse_bytes(same), Ok(65536));
+        }
+        let said = parse_bytes("64Q").unwrap_err();
+        assert!(said.contains("\"Q\" is no unit of size; use none, K, M or G (KB and KiB"));
+        assert!(
+            parse_duration("5m")
+                .unwrap_err()
+                .contains("or 5 for seconds")
+        );
     }
 
     #[test]

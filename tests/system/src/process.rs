@@ -279,21 +279,28 @@ impl Finished {
     /// Fails unless it refused as `xwarp` does: exit code 1, and exactly one line on stderr, with all of `parts` in this order.
     /// Returns the line.
     pub fn refused(self, parts: &[&str]) -> String {
-        let finished = self.exited(1);
-        assert_eq!(
-            finished.stderr.lines().count(),
-            1,
-            "one line is wanted: {finished}"
-        );
-        assert!(finished.stderr.starts_with("xwarp: "), "{finished}");
-        let mut rest = finished.stderr.as_str();
+        self.exited(1).one_line(parts)
+    }
+
+    /// Fails unless it ended in order because of a signal: the exit code that shells show for it, and one line that says so.
+    pub fn interrupted_by(self, signal: Signal) {
+        self.exited(128 + signal as i32)
+            .one_line(&["xwarp: interrupted"]);
+    }
+
+    /// The only line on stderr, which is `xwarp`'s and has all of `parts` in this order.
+    fn one_line(self, parts: &[&str]) -> String {
+        let lines = self.stderr.lines().count();
+        assert_eq!(lines, 1, "one line is wanted: {self}");
+        assert!(self.stderr.starts_with("xwarp: "), "{self}");
+        let mut rest = self.stderr.as_str();
         for part in parts {
             let at = rest
                 .find(part)
-                .unwrap_or_else(|| panic!("{part:?} is not in it: {finished}"));
+                .unwrap_or_else(|| panic!("{part:?} is not in it: {self}"));
             rest = &rest[at + part.len()..];
         }
-        finished.stderr.trim_end().to_owned()
+        self.stderr.trim_end().to_owned()
     }
 
     /// Fails unless a signal that it does not handle ended it.

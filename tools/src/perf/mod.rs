@@ -26,7 +26,7 @@ use crate::host::Host;
 use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
-use crate::size::{parse_bytes, parse_count, parse_duration};
+use crate::size::{parse_bytes, parse_count, parse_duration, parse_port};
 use hello::{Count, DEPTH_LIMIT, Hello, Kind, Places, QPS_LIMIT, Style, Verb};
 
 /// Where a server listens unless told otherwise, as perftest does.
@@ -63,13 +63,13 @@ pub(crate) enum Test {
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
-    /// The server's address, link-local ones with the interface (`fe80::1%eth1`); without it this is the server
+    /// The server's address, with or without its port, link-local ones with the interface (`fe80::1%eth1`). Without it this is the server
     host: Option<Host>,
     /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
     #[arg(long)]
     dev: Option<String>,
     /// TCP port of the server; 0 has the server take a free one, which it prints
-    #[arg(long, default_value_t = DEFAULT_PORT, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port, allow_negative_numbers = true)]
     port: u16,
     /// Bytes of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
@@ -77,7 +77,7 @@ pub(crate) struct PerfArgs {
     /// Messages to send on each connection [default: 10000]
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
-    /// Time to send for, for example 5s, instead of a number of messages; what is under way then may take 5 s more
+    /// Time to send for, for example 5s (or 5), instead of a number of messages; what is under way then may take 5 s more
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
     /// Messages outstanding at once on each connection (bandwidth)
@@ -210,9 +210,10 @@ fn run_client(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let hello = args.hello(kind, args.verify)?;
-    let device = host.interface(args.dev.as_deref(), args.port)?;
+    let port = host.port_or(args.port, DEFAULT_PORT)?;
+    let device = host.interface(args.dev.as_deref(), port)?;
     device::check_carrier(&device)?;
-    let server = host.port(args.port, &device)?;
+    let server = host.port(port, &device)?;
     let config = args.config(hello.region_bytes());
     args.nic.prepare(&device)?;
     with_rnic(&device, &config, interrupted, |rnic| {
@@ -389,7 +390,7 @@ mod tests {
             ("--iterations", "-1", "is not a possible count"),
             ("--depth", "-1", "is not a possible count"),
             ("--qps", "-1", "is not a possible count"),
-            ("--port", "-1", "is not in 0..=65535"),
+            ("--port", "-1", "is no port"),
         ] {
             let error = parse(&[option, value]).err().unwrap().to_string();
             let value = format!("error: invalid value '{value}' for '{option} ");

@@ -8,6 +8,7 @@ use xwarp::{QueuePair, Rnic};
 
 use super::hello::{Hello, Kind, Style};
 use super::{PerfArgs, bandwidth, latency};
+use crate::host::named;
 use crate::output::{OutputError, print_line};
 
 /// What was measured.
@@ -73,6 +74,7 @@ pub(crate) fn print_client(
     if args.json {
         return Ok(());
     }
+    let client = named(client);
     print_line!("client {client}  {}  {}", hello.connections, mpa_text(qp))
 }
 
@@ -168,6 +170,13 @@ const PERCENTILES: [(&str, f64); 5] = [
     ("p99.99", 99.99),
 ];
 
+/// Whether so many samples tell a percentile: at least one of them lies beyond it.
+#[expect(clippy::cast_precision_loss, reason = "2^53 messages are years")]
+fn is_known(percentile: f64, samples: u64) -> bool {
+    // Percentiles are decimal fractions, so that the product may be a little less than 1.
+    samples as f64 * (100.0 - percentile) / 100.0 > 0.999
+}
+
 fn print_latency(hello: &Hello, run: &latency::Run, data: &str) -> Result<(), OutputError> {
     let names: String = PERCENTILES.map(|(name, _)| format!(" {name:>9}")).concat();
     print_line!(
@@ -178,10 +187,16 @@ fn print_latency(hello: &Hello, run: &latency::Run, data: &str) -> Result<(), Ou
         "max"
     )?;
     let micros = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() * 1e6;
-    let value = |percentile| micros(run.histogram.value_at_percentile(percentile));
-    let values: String = PERCENTILES
-        .map(|(_, percentile)| format!(" {:>9.2}", value(percentile)))
-        .concat();
+    let value = |percentile| {
+        let nanos = run.histogram.value_at_percentile(percentile);
+        if is_known(percentile, run.histogram.len()) {
+            format!("{:.2}", micros(nanos))
+        } else {
+            "-".to_owned()
+        }
+    };
+    let values = PERCENTILES.map(|(_, percentile)| format!(" {:>9}", value(percentile)));
+    let values = values.concat();
     print_line!(
         "{:>10} {:>12} {:>9.2}{values} {:>9.2}  {data}",
         hello.size,
@@ -224,6 +239,7 @@ fn result_json(hello: &Hello, measured: &Measured) -> serde_json::Value {
         Measured::Latency(run) => {
             let percentiles: serde_json::Map<String, serde_json::Value> = PERCENTILES
                 .iter()
+                .filter(|(_, percentile)| is_known(*percentile, run.histogram.len()))
                 .map(|&(name, p)| (name.to_owned(), json!(run.histogram.value_at_percentile(p))))
                 .collect();
             json!({
@@ -233,6 +249,30 @@ fn result_json(hello: &Hello, measured: &Measured) -> serde_json::Value {
                 "max_nanoseconds": run.histogram.max(),
                 "percentiles_nanoseconds": percentiles,
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentile_is_known_by_a_sample_beyond_it() {
+        for (samples, known) in [
+            (0, 0),
+            (9, 0),
+            (10, 2),
+            (100, 3),
+            (999, 3),
+            (1000, 4),
+            (10_000, 5),
+        ] {
+            let told = PERCENTILES.map(|(_, percentile)| is_known(percentile, samples));
+            let told = told.iter().filter(|known| **known).count();
+            // Two samples tell a median.
+            let median = usize::from((2..10).contains(&samples));
+            assert_eq!(told, known + median, "{samples}");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
 use super::{COMPARE_TIMEOUT, PerfArgs, bandwidth, data, latency, report};
 use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN, fpdus_heard};
+use crate::host::named;
 use crate::output::OutputError;
 use crate::signals::Interrupted;
 
@@ -36,7 +37,7 @@ pub(crate) fn run(
         match serve(rnic, &mut clients, request, &hello, args, interrupted) {
             Err(error) if !error.is::<OutputError>() && fpdus_heard(rnic)? == heard => {
                 interrupted.check()?;
-                log::warn!("{client} has not begun its test: {error:#}");
+                log::warn!("{} has not begun its test: {error:#}", named(client));
             }
             outcome => return outcome,
         }
@@ -44,7 +45,7 @@ pub(crate) fn run(
 }
 
 fn turn_away(request: ConnectionRequest, why: &anyhow::Error) {
-    log::warn!("{} is turned away: {why:#}", request.remote());
+    log::warn!("{} is turned away: {why:#}", named(request.remote()));
     if let Err(error) = request.reject(why.to_string().as_bytes()) {
         log::info!("it has not waited for the answer: {error}");
     }

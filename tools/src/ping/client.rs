@@ -10,6 +10,7 @@ use super::ends::End;
 use super::place::Place;
 use super::{PingArgs, text};
 use crate::connection::ONLY;
+use crate::host::named;
 use crate::output::{OutputError, print_line};
 use crate::signals::Interrupted;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(
     let mut end = End::new(rnic, interrupted)?;
     end.connections.connect(ONLY, server, &[])?;
     if !args.quiet {
-        print_line!("ping {server}  {} B  {rnic}", args.size)?;
+        print_line!("ping {}  {} B  {rnic}", named(server), args.size)?;
     }
     let mut times = Vec::new();
     let outcome = ping_all(&mut end, server, args, &mut times);
@@ -102,7 +103,8 @@ fn print_summary(server: SocketAddr, times: &[Duration]) -> Result<(), OutputErr
     let edge = |time: Option<&Duration>| time.copied().map_or(0.0, micros);
     let (min, max) = (edge(times.iter().min()), edge(times.iter().max()));
     print_line!(
-        "{server}: {} pings, all verified, min {min:.1} us, mean {mean:.1} us, max {max:.1} us",
+        "{}: {} pings, all verified, min {min:.1} us, mean {mean:.1} us, max {max:.1} us",
+        named(server),
         times.len()
     )
 }

@@ -22,7 +22,7 @@ use crate::host::Host;
 use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
 use crate::signals::Interrupted;
-use crate::size::{parse_bytes, parse_count, parse_duration};
+use crate::size::{parse_bytes, parse_count, parse_duration, parse_port};
 
 /// Where a server listens unless told otherwise, as rping does.
 const DEFAULT_PORT: u16 = 7174;
@@ -37,13 +37,13 @@ const REGION_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct PingArgs {
-    /// The server's address, link-local ones with the interface (`fe80::1%eth1`); without it this is the server, which serves one client and ends
+    /// The server's address, with or without its port, link-local ones with the interface (`fe80::1%eth1`). Without it this is the server, which serves one client and ends
     host: Option<Host>,
     /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
     #[arg(long)]
     dev: Option<String>,
     /// TCP port of the server; 0 has the server take a free one, which it prints
-    #[arg(long, default_value_t = DEFAULT_PORT, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port, allow_negative_numbers = true)]
     port: u16,
     /// Bytes of a message (client)
     #[arg(long, default_value = "64", value_parser = parse_bytes, allow_hyphen_values = true)]
@@ -75,9 +75,10 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
         });
     };
     args.check()?;
-    let device = host.interface(args.dev.as_deref(), args.port)?;
+    let port = host.port_or(args.port, DEFAULT_PORT)?;
+    let device = host.interface(args.dev.as_deref(), port)?;
     device::check_carrier(&device)?;
-    let server = host.port(args.port, &device)?;
+    let server = host.port(port, &device)?;
     args.nic.prepare(&device)?;
     with_rnic(&device, &config, &interrupted, |rnic| {
         client::run(rnic, server, args, &interrupted)
@@ -124,7 +125,7 @@ mod tests {
             ("--interval", "-1s", "is not a duration longer than zero"),
             ("--size", "-1", "is not a size"),
             ("--count", "-1", "is not a possible count"),
-            ("--port", "-1", "is not in 0..=65535"),
+            ("--port", "-1", "is no port"),
         ] {
             let line = Line::try_parse_from(["ping", option, value]);
             let error = line.err().unwrap().to_string();

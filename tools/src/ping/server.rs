@@ -10,6 +10,7 @@ use super::ends::End;
 use super::place::Place;
 use super::{LARGEST, PingArgs};
 use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN};
+use crate::host::named;
 use crate::output::{OutputError, print_line};
 use crate::peer_text;
 use crate::signals::Interrupted;
@@ -43,7 +44,7 @@ pub(crate) fn run(
             Err(error) if error.is::<OutputError>() => return Err(error),
             // Whoever has not pinged was no client.
             outcome if pings > 0 && !args.persistent => return outcome,
-            Err(error) => log::warn!("{client}: {error:#}"),
+            Err(error) => log::warn!("{}: {error:#}", named(client)),
             Ok(()) => {}
         }
     }
@@ -74,12 +75,12 @@ impl Service<'_, '_> {
                 .with_context(|| format!("ping {} of {client} failed", self.pings))?;
             self.pings += 1;
             if !self.args.quiet {
-                print_line!("{client}  {message}")?;
+                print_line!("{}  {message}", named(client))?;
             }
         }
         end.connections.wait_closed(CLOSE_TIMEOUT)?;
         ensure!(self.pings > 0, "connected, and closed without a ping");
-        Ok(print_line!("{client}: {} pings", self.pings)?)
+        Ok(print_line!("{}: {} pings", named(client), self.pings)?)
     }
 
     /// Where the client's next message is; `None` when it has closed in order.

@@ -4,7 +4,7 @@ mod reading;
 mod table;
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
@@ -31,10 +31,10 @@ pub(crate) struct StatArgs {
 /// Prints tables until the RNIC ends, which is an error as where there is none.
 pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
     let interface = net::interface_by_name(&args.dev)?;
-    let mut earlier: Option<Vec<Reading>> = None;
+    let mut earlier: Option<(Instant, Vec<Reading>)> = None;
     let mut tables = 0;
     loop {
-        let now = reading::of(&interface)?;
+        let (at, now) = (Instant::now(), reading::of(&interface)?);
         ensure!(
             !now.is_empty(),
             "no RNIC runs on {}: start a program that opens one there, for instance with `xwarp run`",
@@ -44,14 +44,14 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
             print_line!("{}", table::json(&args.dev, &now))?;
         } else if args.once {
             table::print_all(&now)?;
-        } else if let Some(earlier) = &earlier {
-            table::print_change(earlier, &now, tables)?;
+        } else if let Some((before, earlier)) = &earlier {
+            table::print_change(earlier, &now, at - *before, tables)?;
             tables += 1;
         }
         if args.once {
             return Ok(());
         }
-        earlier = Some(now);
+        earlier = Some((at, now));
         thread::sleep(INTERVAL);
     }
 }

@@ -1,5 +1,7 @@
 //! Tables and JSON of readings.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::reading::{Named, Reading};
@@ -8,8 +10,10 @@ use crate::output::{OutputError, print_line};
 /// Tables between two headings.
 const HEADING_EVERY: usize = 20;
 
-/// What a column shows of two readings, one second apart.
+/// What a column shows of two readings.
 enum Column {
+    /// How much a counter rises in a second.
+    Rate(&'static str),
     /// How much a counter rose.
     Rise(&'static str),
     /// Where a level is.
@@ -20,10 +24,10 @@ enum Column {
 
 /// Heading and contents of the columns behind the queue's.
 const COLUMNS: [(&str, Column); 14] = [
-    ("rx/s", Column::Rise("rx_frames")),
-    ("tx/s", Column::Rise("tx_frames")),
-    ("rxB/s", Column::Rise("rx_bytes")),
-    ("txB/s", Column::Rise("tx_bytes")),
+    ("rx/s", Column::Rate("rx_frames")),
+    ("tx/s", Column::Rate("tx_frames")),
+    ("rxB/s", Column::Rate("rx_bytes")),
+    ("txB/s", Column::Rate("tx_bytes")),
     ("fill", Column::Level("fill_ring")),
     ("rx", Column::Level("rx_ring")),
     ("tx", Column::Level("tx_ring")),
@@ -37,13 +41,21 @@ const COLUMNS: [(&str, Column); 14] = [
 ];
 
 impl Column {
-    fn between(&self, earlier: &Reading, now: &Reading) -> u64 {
+    fn between(&self, earlier: &Reading, now: &Reading, time: Duration) -> u64 {
+        let rise = |name| now.value(name).saturating_sub(earlier.value(name));
         match self {
-            Self::Rise(name) => now.value(name).saturating_sub(earlier.value(name)),
+            Self::Rate(name) => per_second(rise(name), time),
+            Self::Rise(name) => rise(name),
             Self::Level(name) => now.value(name),
             Self::Drops => risen_drops(earlier, now).map(|(_, rise)| rise).sum(),
         }
     }
+}
+
+/// How often something happens in a second that has happened so often in this time.
+fn per_second(count: u64, time: Duration) -> u64 {
+    let nanos = time.as_nanos().max(1);
+    u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
 }
 
 /// Drops that came since an earlier reading.
@@ -57,6 +69,7 @@ fn risen_drops(earlier: &Reading, now: &Reading) -> impl Iterator<Item = Named> 
 pub(super) fn print_change(
     earlier: &[Reading],
     now: &[Reading],
+    time: Duration,
     tables: usize,
 ) -> Result<(), OutputError> {
     if tables.is_multiple_of(HEADING_EVERY) {
@@ -66,7 +79,7 @@ pub(super) fn print_change(
         let Some(earlier) = earlier.iter().find(|it| it.queue == now.queue) else {
             continue;
         };
-        print_line!("{}", line(earlier, now))?;
+        print_line!("{}", line(earlier, now, time))?;
         for (name, rise) in risen_drops(earlier, now) {
             print_line!("      {name} +{rise}")?;
         }
@@ -79,16 +92,31 @@ fn heading() -> String {
     "queue".to_owned() + &columns.collect::<String>()
 }
 
-fn line(earlier: &Reading, now: &Reading) -> String {
+fn line(earlier: &Reading, now: &Reading, time: Duration) -> String {
     let values = COLUMNS
         .iter()
-        .map(|(_, column)| cell(&column.between(earlier, now).to_string()));
+        .map(|(_, column)| cell(&short(column.between(earlier, now, time))));
     format!("{:>5}", now.queue) + &values.collect::<String>()
 }
 
+/// Characters of a cell.
+const WIDTH: usize = 7;
+
 fn cell(text: &str) -> String {
-    let width = 7;
-    format!(" {text:>width$}")
+    format!(" {text:>WIDTH$}")
+}
+
+/// A number that fits into a cell: above 9,999,999 with its first digits and a decimal unit.
+fn short(number: u64) -> String {
+    let units = [("M", 6_u32), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+    let fits = |power: u32| number / 10_u64.pow(power) < 10_000;
+    match units.into_iter().find(|(_, power)| fits(*power)) {
+        Some((unit, power)) if number > 9_999_999 => {
+            let tenths = number / 10_u64.pow(power - 1);
+            format!("{}.{}{unit}", tenths / 10, tenths % 10)
+        }
+        _ => number.to_string(),
+    }
 }
 
 /// Every name with its value, one a line.
@@ -145,15 +173,32 @@ mod tests {
     }
 
     #[test]
-    fn line_has_rises_and_levels_below_their_headings() {
-        let line = line(&reading(100, 5, 70), &reading(250, 7, 60));
+    fn line_has_rates_and_levels_below_their_headings() {
+        let time = Duration::from_millis(1500);
+        let line = line(&reading(100, 5, 70), &reading(250, 7, 60), time);
         let names = heading();
         let mut cells = names.split_whitespace().zip(line.split_whitespace());
         let mut shown = |wanted| cells.find(|(name, _)| *name == wanted).unwrap().1;
         assert_eq!(shown("queue"), "3");
-        assert_eq!(shown("rx/s"), "150");
+        assert_eq!(shown("rx/s"), "100");
         assert_eq!(shown("free"), "60");
         assert_eq!(shown("drops"), "2");
+    }
+
+    #[test]
+    fn number_fits_into_its_cell() {
+        for (number, shown) in [
+            (0, "0"),
+            (9_999_999, "9999999"),
+            (10_000_000, "10.0M"),
+            (281_625_642, "281.6M"),
+            (9_999_999_999, "9999.9M"),
+            (10_000_000_000, "10.0G"),
+            (u64::MAX, "18.4E"),
+        ] {
+            assert_eq!(short(number), shown);
+            assert!(shown.len() <= WIDTH);
+        }
     }
 
     #[test]
@@ -166,7 +211,7 @@ mod tests {
     fn every_column_is_of_a_name_that_is_shown() {
         let names: Vec<_> = xwarp_rnic::model::ShownState::names().collect();
         for (heading, column) in &COLUMNS {
-            if let Column::Rise(name) | Column::Level(name) = column {
+            if let Column::Rate(name) | Column::Rise(name) | Column::Level(name) = column {
                 assert!(names.contains(name), "{heading}: {name}");
             }
         }

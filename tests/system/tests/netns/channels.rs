@@ -159,7 +159,7 @@ fn change_of_the_queues_is_said_and_traffic_goes_on() {
     }
     assert!(server.complained().contains("`ethtool -L eth1 rx 2`"));
     client.signal(Signal::SIGINT);
-    client.finish().exited(1);
+    client.finish().exited(130);
     server.signal(Signal::SIGINT);
-    server.finish().exited(1);
+    server.finish().exited(130);
 }

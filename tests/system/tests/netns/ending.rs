@@ -65,9 +65,7 @@ fn signal_ends_a_waiting_server_in_order() {
             for signal in [Signal::SIGINT, Signal::SIGTERM] {
                 let mut server = hosts.b.serve(&format!("write-bw --engine {engine}"));
                 server.signal(signal);
-                server
-                    .finish_within(END_LIMIT)
-                    .refused(&["xwarp: interrupted"]);
+                server.finish_within(END_LIMIT).interrupted_by(signal);
                 setup.check_as_found();
             }
         }
@@ -84,9 +82,7 @@ fn signal_ends_a_client_in_the_middle_of_a_run() {
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let (server, mut client) = setup.begin(&endless(test));
             client.signal(signal);
-            client
-                .finish_within(END_LIMIT)
-                .refused(&["xwarp: interrupted"]);
+            client.finish_within(END_LIMIT).interrupted_by(signal);
             assert_eq!(hosts.a.program(), None);
             says_that_the_other_has_gone(test, &server.finish_within(END_LIMIT).refused(&[]));
             setup.check_as_found();
@@ -105,7 +101,7 @@ fn signal_ends_a_server_in_the_middle_of_a_run() {
         server.signal(Signal::SIGTERM);
         server
             .finish_within(END_LIMIT)
-            .refused(&["xwarp: interrupted"]);
+            .interrupted_by(Signal::SIGTERM);
         says_that_the_other_has_gone(test, &client.finish_within(END_LIMIT).refused(&[]));
         setup.check_as_found();
     }

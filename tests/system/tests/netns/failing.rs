@@ -209,7 +209,7 @@ fn server_that_is_never_asked_ends_on_request() {
         server.signal(signal);
         server
             .finish_within(Duration::from_secs(2))
-            .refused(&["interrupted"]);
+            .interrupted_by(signal);
         assert_eq!(hosts.b.program(), None);
     }
 }

@@ -218,7 +218,7 @@ fn link_that_is_down_for_three_seconds_costs_only_time() {
     notices(&server, "eth1 is up again");
     ping(&hosts, "10.77.0.2").succeeded();
     server.signal(Signal::SIGINT);
-    server.finish_within(END).exited(1);
+    server.finish_within(END).exited(130);
     // During a transfer that is verified. The user timeout of `perf` is 10 s.
     let setup = Setup::new(&hosts, Way::Itself, Mode::Native);
     for down in [&hosts.a, &hosts.b] {

@@ -38,7 +38,8 @@ fn logging_command(host: &Host) -> Command {
 /// Sends a run that was begun by [`start`] a signal. It says that it was interrupted, and ends.
 fn interrupt(mut run: Running, signal: Signal, timeout: Duration) -> Vec<String> {
     run.signal(signal);
-    let finished = run.finish_within(timeout).exited(1);
+    let finished = run.finish_within(timeout);
+    let finished = finished.exited(128 + signal as i32);
     let mut lines: Vec<String> = finished.stderr.lines().map(str::to_owned).collect();
     let last = lines.pop();
     assert_eq!(last.as_deref(), Some("xwarp: interrupted"), "{finished}");
@@ -240,7 +241,9 @@ fn two_signals_at_once_end_a_run_in_order() {
         let mut server = hosts.b.serve(test);
         server.signal(Signal::SIGTERM);
         server.signal(Signal::SIGTERM);
-        server.finish_within(END_LIMIT).refused(&["interrupted"]);
+        server
+            .finish_within(END_LIMIT)
+            .interrupted_by(Signal::SIGTERM);
         setup.check_as_found();
     }
 }

@@ -54,14 +54,14 @@ fn persistent_server_serves_one_client_after_another_also_after_a_wrong_one() {
     let mut endless = hosts.a.start("ping 10.77.0.2 --count 1000000");
     endless.line("ping     9  verified ");
     endless.signal(Signal::SIGINT);
-    endless.finish().refused(&["interrupted"]);
+    endless.finish().interrupted_by(Signal::SIGINT);
     hosts
         .a
         .xwarp("ping 10.77.0.2 --count 1 --quiet")
         .succeeded();
     server.still_runs();
     server.signal(Signal::SIGTERM);
-    let server = server.finish().exited(1);
+    let server = server.finish().exited(143);
     assert_eq!(server.stdout.matches(": 4 pings\n").count(), 4, "{server}");
     assert!(server.stderr.ends_with("xwarp: interrupted\n"), "{server}");
     assert_eq!(hosts.b.program(), None);
@@ -160,4 +160,42 @@ fn ping_goes_the_way_that_a_rule_has_for_its_port() {
         ping(&format!("{dev} --port 7175")).refused(&["there is no route to 10.99.0.2"]);
     }
     server.still_runs();
+}
+
+/// What the server prints is what the client takes.
+#[test]
+fn address_that_the_server_prints_is_taken_with_its_port() {
+    needs_root!();
+    let hosts = Hosts::new();
+    for host in [&hosts.a, &hosts.b] {
+        eventually("addresses can be used", || {
+            !host.ip("addr show").contains("tentative")
+        });
+    }
+    for command in ["ping", "perf write-lat"] {
+        let short = if command == "ping" {
+            "--count"
+        } else {
+            "--iterations"
+        };
+        let mut server = hosts.b.start(&format!("{command} --port 0 --dev {DEV}"));
+        let line = server.line("waiting for a client at ");
+        let (_, addresses) = line.split_once(" at ").expect("addresses");
+        let link_local = addresses.split(", ").find(|it| it.contains("fe80"));
+        let link_local = link_local.expect("a link-local address");
+        // The interface has the same name on both hosts, and not always the same number.
+        assert!(link_local.contains(&format!("%{DEV}]:")), "{line}");
+        hosts
+            .a
+            .xwarp(&format!("{command} {short} 2 {link_local}"))
+            .succeeded();
+        server.finish().succeeded();
+    }
+    let mut server = hosts.b.start(&format!("ping --port 0 --dev {DEV}"));
+    let line = server.line("waiting for a client at ");
+    let (_, addresses) = line.split_once(" at ").expect("addresses");
+    let first = addresses.split(", ").find(|it| it.starts_with("10.77"));
+    let client = format!("ping {} --count 1", first.expect("an IPv4 address"));
+    hosts.a.xwarp(&client).succeeded();
+    server.finish().succeeded();
 }

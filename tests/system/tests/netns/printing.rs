@@ -205,7 +205,7 @@ fn run_that_fails_tells_of_its_capture_as_well() {
     hosts.a.xwarp("ping 10.77.0.2 --count 1").succeeded();
     eventually("the ping is told", || server.printed().contains("1 pings"));
     server.signal(Signal::SIGTERM);
-    let server = server.finish().exited(1);
+    let server = server.finish().exited(143);
     for words in [
         "the capture /dev/full is not complete",
         "xwarp: interrupted",

@@ -127,7 +127,7 @@ fn foreign_program_is_named_and_left_alone() {
             refuses(&hosts.a, &format!("{command} {DEV}"), &words);
         }
         refuses(&hosts.a, "perf write-bw 10.77.0.2", &words);
-        let status = hosts.a.xwarp(&format!("status {DEV}")).succeeded().stdout;
+        let status = hosts.a.xwarp(&format!("status {DEV}")).exited(3).stdout;
         assert!(
             status.contains(&id) && status.contains("not xwarp's"),
             "{status}"
@@ -245,7 +245,8 @@ fn wrong_arguments_are_refused() {
         "perf write-bw --mode zero-copy 10.77.0.2",
         "native, generic",
     );
-    usage("perf write-bw --port 65536 10.77.0.2", "65536");
+    usage("perf write-bw --port 65536 10.77.0.2", "0 to 65535");
+    usage("ping --port ssh 10.77.0.2", "\"ssh\" is no port");
     usage("perf copy-bw 10.77.0.2", "copy-bw");
     for (arguments, word) in [
         ("write-bw --iterations 0", "--iterations must be at least 1"),

@@ -81,7 +81,9 @@ fn running_rnic_shows_its_counters_rings_and_verdicts() {
         assert!(number(&told, "verdicts", "redirected") > 0, "{told}");
         adds_up(&told);
         server.signal(Signal::SIGTERM);
-        server.finish_within(END_LIMIT).refused(&["interrupted"]);
+        server
+            .finish_within(END_LIMIT)
+            .interrupted_by(Signal::SIGTERM);
         client.finish_within(END_LIMIT).refused(&[]);
         has_none(&hosts);
     }
@@ -127,7 +129,9 @@ fn tables_come_until_the_rnic_ends() {
     assert!(rate > 0, "{heading}\n{line}");
     server.signal(Signal::SIGTERM);
     stat.finish_within(END_LIMIT).refused(&[NONE]);
-    server.finish_within(END_LIMIT).refused(&["interrupted"]);
+    server
+        .finish_within(END_LIMIT)
+        .interrupted_by(Signal::SIGTERM);
     client.finish_within(END_LIMIT).refused(&[]);
 }
 

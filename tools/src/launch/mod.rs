@@ -2,20 +2,25 @@
 //!
 //! The program takes this process's place, so signals and the exit code are its own.
 
+mod elf;
+mod library;
+mod obstacle;
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Args;
 use xwarp_driver::net;
 
 use crate::guard;
-use crate::output::complain;
+use crate::output::{FailedWith, complain};
 
 /// Names the interfaces to the library.
 const DEVICES: &str = "XWARP_DEV";
@@ -25,12 +30,21 @@ const STATS: &str = "XWARP_STATS";
 const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
 /// Where the loader looks for libraries first.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-/// The library, and one of the names that programs ask for it by.
-const FILES: [&str; 2] = ["libxwarp-rdma.so.1", "librdmacm.so.1"];
-/// Where the library may be, as seen from the folder of this command.
-const PLACES: [&str; 4] = [".", "dropin", "../dropin", "../lib/xwarp"];
+/// Exit codes of a program that could not be started, as shells, env(1) and timeout(1) have them.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTED: u8 = 126;
+
+/// What `--help` says of exit codes and of the environment.
+const AFTER_HELP: &str = "\
+Exit code: that of the program; 127 if it is not there, 126 if it cannot be executed, 1 if it was not tried.
+
+Environment:
+  XWARP_DEV  names the interfaces, where --dev does not
+  XWARP_LIB  names the folder of the library that `tools/dropin` has built, where it is not beside xwarp or in PREFIX/lib
+  XWARP_LOG  has the library log to standard error: error, warn, info, debug or trace";
 
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
     /// The network interface that is the program's RDMA device; several are separated by commas. Without it the
     /// environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are up are devices, and the program chooses
@@ -39,9 +53,8 @@ pub(crate) struct RunArgs {
     /// Switch offloads of the named interfaces off that leave frames unfinished, until the program ends, however it does
     #[arg(long)]
     fix_offloads: bool,
-    /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
-    #[arg(long)]
-    stats: bool,
+    #[command(flatten)]
+    print: PrintArgs,
     /// Have completions of the later kind tell when the NIC received them (`ibv_wc_read_completion_ts`), where its driver tells that
     #[arg(long)]
     timestamps: bool,
@@ -50,10 +63,21 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
+/// What is printed beside what the program prints.
+#[derive(Args)]
+struct PrintArgs {
+    /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
+    #[arg(long)]
+    stats: bool,
+    /// Do not print which devices the program finds
+    #[arg(long)]
+    quiet: bool,
+}
+
 /// Returns only if the program could not be started.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let (program, arguments) = args.command.split_first().context("no program is named")?;
-    let library = library()?;
+    let library = library::folder()?;
     let mut command = Command::new(program);
     command.args(arguments);
     command.env(LIBRARY_PATH, path_with(&library)?);
@@ -61,15 +85,21 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(named) = &named {
         command.env(DEVICES, named);
     }
-    let asked = [(args.stats, STATS), (args.timestamps, TIMESTAMPS)];
+    let asked = [(args.print.stats, STATS), (args.timestamps, TIMESTAMPS)];
     for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
         command.env(variable, "1");
     }
-    complain(format_args!("{}", devices(named.as_deref())?));
+    let devices = devices(named.as_deref())?;
+    if !args.print.quiet {
+        complain(format_args!("{devices}"));
+    }
+    if let Some(obstacle) = found_in_path(program).and_then(|file| obstacle::of(&file)) {
+        complain(format_args!("{obstacle}"));
+    }
     if args.fix_offloads {
         fix_offloads(named.as_deref())?;
     }
-    Err(why_not_started(program, &command.exec()))
+    Err(why_not_started(program, &command.exec()).into())
 }
 
 /// The program takes this process's place, so that the guards wait for its end.
@@ -88,19 +118,18 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
     each.filter(|name| !name.is_empty())
 }
 
-/// The folder of the library.
-fn library() -> anyhow::Result<PathBuf> {
-    let own = env::current_exe().context("cannot find out where xwarp is")?;
-    let beside = own.parent().unwrap_or(Path::new("/"));
-    let folders = PLACES.map(|place| beside.join(place));
-    let has_it = |folder: &&PathBuf| FILES.iter().all(|file| folder.join(file).exists());
-    match folders.iter().find(has_it) {
-        Some(folder) => Ok(folder.canonicalize()?),
-        None => bail!(
-            "the library for unmodified programs is not built; `tools/dropin` builds it into {}",
-            folders[2].display()
-        ),
+/// The file that is executed for a program's name, as execvp(3) looks for it.
+fn found_in_path(program: &OsStr) -> Option<PathBuf> {
+    let named = Path::new(program);
+    if named.components().count() > 1 || named.is_absolute() {
+        return Some(named.to_owned());
     }
+    let folders = env::var_os("PATH")?;
+    let mut files = env::split_paths(&folders).map(|folder| folder.join(named));
+    files.find(|file| {
+        let metadata = file.metadata();
+        metadata.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    })
 }
 
 /// Where the loader is to look: for the library first.
@@ -122,6 +151,7 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
     let mut told = Vec::new();
     for name in names(named) {
         let interface = net::interface_by_name(name)?;
+        interface.check_frames()?;
         if !interface.up {
             bail!("{name} is down; set it up with `ip link set {name} up`");
         }
@@ -141,7 +171,7 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
 fn usable() -> anyhow::Result<Vec<String>> {
     let usable: Vec<String> = net::interfaces()?
         .into_iter()
-        .filter(|it| it.up && !it.is_loopback() && !it.addresses.is_empty())
+        .filter(|it| it.up && it.check_frames().is_ok() && !it.addresses.is_empty())
         .map(|it| it.name)
         .collect();
     if usable.is_empty() {
@@ -150,13 +180,25 @@ fn usable() -> anyhow::Result<Vec<String>> {
     Ok(usable)
 }
 
-fn why_not_started(program: &OsStr, error: &io::Error) -> anyhow::Error {
-    let program = program.display();
+fn why_not_started(program: &OsStr, error: &io::Error) -> FailedWith {
+    let name = program.display();
+    let is_there = found_in_path(program).is_some_and(|file| file.exists());
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            anyhow!("no program is named {program:?} here; install it, or give its path")
-        }
-        io::ErrorKind::PermissionDenied => anyhow!("{program} may not be executed"),
-        _ => anyhow!("{program} cannot be started: {error}"),
+        io::ErrorKind::NotFound if is_there => FailedWith {
+            code: NOT_EXECUTED,
+            text: format!("{name} cannot be executed: the interpreter that it names is not here"),
+        },
+        io::ErrorKind::NotFound => FailedWith {
+            code: NOT_FOUND,
+            text: format!("no program is named {name:?} here; install it, or give its path"),
+        },
+        io::ErrorKind::PermissionDenied => FailedWith {
+            code: NOT_EXECUTED,
+            text: format!("{name} may not be executed"),
+        },
+        _ => FailedWith {
+            code: NOT_EXECUTED,
+            text: format!("{name} cannot be started: {error}"),
+        },
     }
 }
