@@ -18,7 +18,7 @@ use xwarp::cm::ConnectionRequest;
 use xwarp::event::AsyncEventKind;
 use xwarp::{
     Access, CompletionQueue, CompletionStatus, MemoryRegion, ProtectionDomain, QpConfig, QpState,
-    QueuePair, RemoteAddress, Rnic, RnicConfig, SendRequest, Stag, WrId,
+    QueuePair, RemoteAddress, Rnic, RnicConfig, SendRequest, WrId,
 };
 
 /// How long a Read or a connection may take.
@@ -148,8 +148,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
         table.put(key, value)?;
     }
     // Clients are told where the table is when they are accepted: STag and Tagged Offset.
-    let RemoteAddress { stag, to } = table.0.remote(0);
-    let place = [&stag.0.to_be_bytes()[..], &to.to_be_bytes()].concat();
+    let place = table.0.remote(0).to_bytes();
     // No work of this side completes, so that the smallest queue will do.
     let cq = rnic.create_cq(1)?;
     let (began, mut clients) = (Instant::now(), Vec::<QueuePair>::new());
@@ -186,12 +185,10 @@ fn sleep(sources: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
     }
 }
 
-/// Where the table is, by the server's answer.
-fn place_in(answer: &[u8]) -> Option<RemoteAddress> {
-    let (stag, rest) = answer.split_first_chunk()?;
-    let to = u64::from_be_bytes(*rest.first_chunk()?);
-    let stag = Stag(u32::from_be_bytes(*stag));
-    Some(RemoteAddress { stag, to })
+/// What has ended a queue pair's connection, as far as it has ended.
+fn why(qp: &QueuePair) -> String {
+    let ended = qp.why_ended();
+    ended.map_or_else(String::new, |why| format!(", as {why}"))
 }
 
 /// A client's view of the table.
@@ -210,7 +207,8 @@ impl Remote {
         // In iWARP the answer to a Read is written by the peer. Registered for this queue pair alone, no other's peer can do so.
         let sink = qp.allocate(SLOT, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let answer = qp.connect((server, port).into(), b"", TIMEOUT)?;
-        let table = place_in(&answer).context("what listens there is no key_value server")?;
+        let table = RemoteAddress::from_bytes(&answer)
+            .context("what listens there is no key_value server")?;
         Ok(Self {
             qp,
             cq,
@@ -230,7 +228,8 @@ impl Remote {
         let status = read.context("the server does not answer")?.status;
         ensure!(
             status == CompletionStatus::Success,
-            "reading slot {slot} failed: {status}"
+            "reading slot {slot} failed: {status}{}",
+            why(&self.qp)
         );
         let mut copy = [0; SLOT];
         self.sink.bytes().read(0, &mut copy)?;

@@ -13,6 +13,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use xwarp::buffers::{Buffer, BufferRequest, PostedBuffers};
 use xwarp::config::Progress;
+use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::{
     CompletionQueue, CompletionStatus, Opcode, QpConfig, QueuePair, Rnic, RnicConfig,
     WorkCompletion, WrId,
@@ -113,8 +114,11 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
         let (completion, message) = end.next(TIMEOUT)?;
         match completion.status {
             CompletionStatus::Success => {}
-            // The client has closed, and nothing will come into the buffer any more.
+            // Nothing will come into the buffer any more. It is well if the client has closed.
             CompletionStatus::Flushed => {
+                let why = end.qp.why_ended().context("a flush has a cause")?;
+                let closed = ConnectionEnd::Event(AsyncEventKind::Closed);
+                ensure!(why == closed, "the connection has ended: {why}");
                 println!("{round} messages sent back");
                 return Ok(());
             }

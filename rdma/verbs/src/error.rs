@@ -19,8 +19,8 @@ pub use xwarp_iwarp::mpa::StartupError;
 pub use xwarp_rnic::model::{
     AcceptError, CapabilityError, ConnectError, CreateError, DeallocateError, DestroyError,
     HandlerError, HostError, InboundError, ListenError, ModifyError, OutOfMemory, PostError,
-    ProtectionError, QueryError, RegisterError, ResizeError, RnicUnavailable, SpecError,
-    StreamError,
+    ProtectionError, QueryError, RegisterError, RemoteAddressError, ResizeError, RnicUnavailable,
+    SpecError, StreamError,
 };
 
 /// Why an RNIC could not be opened.

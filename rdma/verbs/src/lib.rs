@@ -25,7 +25,11 @@
 //! qp.connect("10.0.0.2:7471".parse()?, b"", Duration::from_secs(5))?;
 //! qp.post_send(SendRequest::send(WrId(1), region.local(0, 5)))?;
 //! let completion = cq.wait(Duration::from_secs(5))?.ok_or("nothing completed")?;
-//! assert!(completion.is_success());
+//! if !completion.is_success() {
+//!     // "Flushed" says only that the connection ended first.
+//!     let why = qp.why_ended().map(|why| format!(", as {why}"));
+//!     return Err(format!("{}{}", completion.status, why.unwrap_or_default()).into());
+//! }
 //! # Ok(()) }
 //! ```
 //!
@@ -63,7 +67,7 @@
 //! | [`completion`] | completion channels, arming, the poller |
 //! | [`cm`] | connection manager: MPA's settings, requests of peers, connections that are being made |
 //! | [`stream`] | TCP connections in streaming mode |
-//! | [`event`] | asynchronous events and their handlers |
+//! | [`event`] | asynchronous events and their handlers, why a connection has ended |
 //! | [`attr`] | attributes, identifiers and counters: what queries return and Modify QP takes |
 //! | [`config`] | the parts of [`RnicConfig`]: interface, XDP mode, progress, congestion control |
 //! | [`error`] | what each verb can fail with, and Terminate codes |

@@ -19,6 +19,7 @@ impl From<PrivateData> for Vec<u8> {
     }
 }
 
+/// As with a vector: most applications parse these bytes, and so want the methods of slices.
 impl Deref for PrivateData {
     type Target = [u8];
 

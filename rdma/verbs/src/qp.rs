@@ -23,10 +23,10 @@ use crate::state_changes::StateChanges;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::ModifyQp;
 use xwarp_rnic::model::{
-    Access, CapabilityError, ConnectError, ConnectionInfo, CqId, CreateError, Depths, DestroyError,
-    MAX_DEPTH, ModifyError, OutOfMemory, PdId, PostError, QpAccess, QpConfig, QpId, QpIdentity,
-    QpInfo, QpState, RecvRequest, RegionMemory, RegionSpec, RegisterError, RnicUnavailable,
-    SendRequest, SrqId, StagScope,
+    Access, CapabilityError, ConnectError, ConnectionEnd, ConnectionInfo, CqId, CreateError,
+    Depths, DestroyError, MAX_DEPTH, ModifyError, OutOfMemory, PdId, PostError, QpAccess, QpConfig,
+    QpId, QpIdentity, QpInfo, QpState, RecvRequest, RegionMemory, RegionSpec, RegisterError,
+    RnicUnavailable, SendRequest, SrqId, StagScope,
 };
 use xwarp_rnic::qp::{NewQp, NewReceives};
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
@@ -387,6 +387,13 @@ impl QueuePair {
         };
         let place = (self.id, self.shared.engine());
         Connecting::begin(place, wanted, &self.control)
+    }
+
+    /// Why the last connection has ended, or is ending: what is behind completions that are
+    /// [`Flushed`](crate::CompletionStatus::Flushed). It is known before they can be polled. `None` if none has ended, and again once the queue
+    /// pair is connected anew.
+    pub fn why_ended(&self) -> Option<ConnectionEnd> {
+        self.shared.end()
     }
 
     /// Closes gracefully, as RFC 5041 §6.2.1 has it: everything posted is sent first, and the peer may go on sending until it closes,

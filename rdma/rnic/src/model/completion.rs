@@ -60,7 +60,7 @@ impl Opcode {
 pub enum CompletionStatus {
     /// The work request is done.
     Success,
-    /// Not done, because the queue pair left RTS before.
+    /// Not done, because the connection ended before. `QueuePair::why_ended` says why it did.
     Flushed,
     /// This side has lost track of what it did, by a defect of this library. The queue pair should be destroyed.
     LocalCatastrophic,

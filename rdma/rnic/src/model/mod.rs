@@ -3,6 +3,7 @@
 mod attributes;
 mod completion;
 mod counters;
+mod end;
 mod error;
 mod event;
 mod host;
@@ -25,6 +26,7 @@ pub use attributes::{DequeuingModel, RnicAttributes};
 pub(crate) use completion::Detail;
 pub use completion::{CompletionStatus, Opcode, WorkCompletion};
 pub use counters::{EngineCounters, RnicCounters};
+pub use end::ConnectionEnd;
 pub use error::{
     AcceptError, CapabilityError, ConnectError, CreateError, DeallocateError, DestroyError,
     HandlerError, ListenError, ModifyError, OutOfMemory, PostError, QueryError, RegisterError,
@@ -51,7 +53,7 @@ pub use qp_config::QpConfig;
 pub use qp_identity::{QpAccess, QpIdentity, StagScope};
 pub use qp_info::{QpInfo, RqLimit, TerminateInfo, TerminateOrigin};
 pub use qp_state::QpState;
-pub use sge::{MAX_SGE, RemoteAddress, Sge, Sgl, total};
+pub use sge::{MAX_SGE, RemoteAddress, RemoteAddressError, Sge, Sgl, total};
 pub use shown_state::ShownState;
 pub use stream::{Framing, StreamState};
 pub use work::{

@@ -80,6 +80,45 @@ pub struct RemoteAddress {
     pub to: u64,
 }
 
+/// Bytes that are no [`RemoteAddress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a remote address has {expected} bytes, not {len}", expected = RemoteAddress::BYTES)]
+#[non_exhaustive]
+pub struct RemoteAddressError {
+    /// Bytes that there were.
+    pub len: usize,
+}
+
+impl RemoteAddress {
+    /// Bytes of [`to_bytes`](Self::to_bytes).
+    pub const BYTES: usize = 12;
+
+    /// The address for a message or private data: the `STag` in 4 bytes, then the Tagged Offset in 8. Both are in network byte order, as in the
+    /// headers of DDP (RFC 5041 §4.2).
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (stag, to) = bytes.split_at_mut(size_of::<u32>());
+        stag.copy_from_slice(&self.stag.0.to_be_bytes());
+        to.copy_from_slice(&self.to.to_be_bytes());
+        bytes
+    }
+
+    /// The address that [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteAddressError`]: there are more or fewer bytes than [`BYTES`](Self::BYTES).
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RemoteAddressError> {
+        let wrong = RemoteAddressError { len: bytes.len() };
+        let (stag, to) = bytes.split_first_chunk().ok_or(wrong)?;
+        let to = to.try_into().map_err(|_| wrong)?;
+        Ok(Self {
+            stag: Stag(u32::from_be_bytes(*stag)),
+            to: u64::from_be_bytes(to),
+        })
+    }
+}
+
 /// Bytes of all elements.
 #[inline]
 pub fn total(sgl: &[Sge]) -> Option<u32> {
@@ -88,4 +127,25 @@ pub fn total(sgl: &[Sge]) -> Option<u32> {
     }
     sgl.iter()
         .try_fold(0_u32, |sum, sge| sum.checked_add(sge.len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remote_address_goes_by_twelve_bytes_in_network_order() {
+        let address = RemoteAddress {
+            stag: Stag(0x1122_3344),
+            to: 0x0102_0304_0506_0708,
+        };
+        let bytes = [0x11, 0x22, 0x33, 0x44, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(address.to_bytes(), bytes);
+        assert_eq!(RemoteAddress::from_bytes(&bytes), Ok(address));
+        for len in [0, 3, 11, 13] {
+            let wrong = [&bytes[..], &[0]].concat();
+            let refused = RemoteAddress::from_bytes(&wrong[..len]);
+            assert_eq!(refused, Err(RemoteAddressError { len }));
+        }
+    }
 }

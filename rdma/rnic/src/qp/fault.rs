@@ -57,7 +57,10 @@ pub(crate) enum ReceiveFault {
     Buffer(CompletionStatus),
     Terminated(ReceivedTerminate),
     /// What should have been done with the response to a work request of ours could not be; its outcome says so.
-    Sink(&'static str),
+    Sink {
+        status: CompletionStatus,
+        what: &'static str,
+    },
     /// The peer asks for a response, and we have sent our FIN.
     RequestAfterClose,
     Overflow(CqOverflow),

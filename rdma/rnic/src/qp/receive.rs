@@ -385,7 +385,10 @@ impl FullOperation<'_> {
         });
         read.set_arrival(tables.cqs.arrival());
         read.end(invalidated.err().unwrap_or(CompletionStatus::Success));
-        invalidated.map_err(|_| ReceiveFault::Sink("the sink of a Read cannot be invalidated"))?;
+        invalidated.map_err(|status| ReceiveFault::Sink {
+            status,
+            what: "the sink of a Read cannot be invalidated",
+        })?;
         self.work.complete_sends(tables.cqs)?;
         Ok(())
     }
@@ -410,7 +413,10 @@ impl FullOperation<'_> {
                 .map_err(|_| CompletionStatus::BaseBounds)
         });
         atomic.end(placed.err().unwrap_or(CompletionStatus::Success));
-        placed.map_err(|_| ReceiveFault::Sink("the sink of an Atomic Operation cannot be used"))?;
+        placed.map_err(|status| ReceiveFault::Sink {
+            status,
+            what: "the sink of an Atomic Operation cannot be used",
+        })?;
         self.work.complete_sends(cqs)?;
         Ok(())
     }

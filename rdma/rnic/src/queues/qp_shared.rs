@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use xwarp_driver::Signal;
 
 use super::waiters::Waiters;
-use crate::model::{ConnectionInfo, QpState, StartUpParameters};
+use crate::model::{AsyncEventKind, ConnectionEnd, ConnectionInfo, QpState, StartUpParameters};
 
 /// Copies of what start-up asks for, and of what it has settled.
 struct StartUp {
@@ -20,6 +20,8 @@ pub struct QpShared {
     destroyed: AtomicBool,
     engine: AtomicUsize,
     start_up: Mutex<StartUp>,
+    /// Why the last connection has ended, or is ending.
+    end: Mutex<Option<ConnectionEnd>>,
     /// Raised by every new state.
     watchers: Waiters<Weak<Signal>>,
 }
@@ -33,6 +35,7 @@ impl QpShared {
             destroyed: AtomicBool::new(false),
             engine: AtomicUsize::new(engine),
             start_up: Mutex::new(StartUp { wanted, settled }),
+            end: Mutex::new(None),
             watchers: Waiters::default(),
         }
     }
@@ -80,6 +83,29 @@ impl QpShared {
     /// True once there is no such queue pair any more.
     pub fn is_destroyed(&self) -> bool {
         self.destroyed.load(Ordering::Acquire)
+    }
+
+    fn shown_end(&self) -> MutexGuard<'_, Option<ConnectionEnd>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows why the connection ends, before the state and the completions that follow from it. The first failure counts; a close that has
+    /// begun well may still fail.
+    pub(crate) fn set_end(&self, end: ConnectionEnd) {
+        let mut shown = self.shown_end();
+        if let None | Some(ConnectionEnd::Event(AsyncEventKind::Closed)) = *shown {
+            *shown = Some(end);
+        }
+    }
+
+    /// There is a new connection.
+    pub(crate) fn clear_end(&self) {
+        *self.shown_end() = None;
+    }
+
+    /// Why the last connection has ended, or is ending.
+    pub fn end(&self) -> Option<ConnectionEnd> {
+        self.shown_end().clone()
     }
 
     fn shown_start_up(&self) -> MutexGuard<'_, StartUp> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xwarp::attr::QpChange;
 use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::DisconnectError;
-use xwarp::event::AsyncEventKind;
+use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Untagged};
@@ -26,11 +26,23 @@ fn assert_closed(a: &SimEnd, b: &SimEnd) {
         (vec![AsyncEventKind::Closed], vec![AsyncEventKind::Closed])
     );
     assert_eq!((a.state(), b.state()), (QpState::Idle, QpState::Idle));
+    for end in [a, b] {
+        assert_eq!(why_ended(end), Some(AsyncEventKind::Closed));
+    }
+}
+
+/// The event that the queue pair names as its connection's end.
+fn why_ended(end: &SimEnd) -> Option<AsyncEventKind> {
+    match end.qp.why_ended() {
+        Some(ConnectionEnd::Event(event)) => Some(event),
+        _ => None,
+    }
 }
 
 fn assert_reset(end: &SimEnd) {
     assert_eq!(end.events(), [AsyncEventKind::ConnectionReset]);
     assert_eq!(end.state(), QpState::Error);
+    assert_eq!(why_ended(end), Some(AsyncEventKind::ConnectionReset));
 }
 
 fn assert_lost(end: &SimEnd) {
@@ -40,6 +52,7 @@ fn assert_lost(end: &SimEnd) {
         "{events:?}"
     );
     assert_eq!(end.state(), QpState::Error);
+    assert_eq!(why_ended(end).as_ref(), events.first());
 }
 
 #[test]

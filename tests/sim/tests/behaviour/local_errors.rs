@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xwarp::error::{PostError, TermCode};
-use xwarp::event::AsyncEventKind;
+use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::work::Sgl;
 use xwarp::{
     Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, RemoteAddress, SendRequest,
@@ -25,6 +25,11 @@ fn assert_ended(at_fault: &SimEnd, peer: &SimEnd) {
         (at_fault.state(), peer.state()),
         (QpState::Error, QpState::Error)
     );
+    let why = at_fault.qp.why_ended();
+    assert!(matches!(why, Some(ConnectionEnd::WorkFailed(_))), "{why:?}");
+    let [terminated] = told;
+    let end = ConnectionEnd::Event(terminated);
+    assert_eq!(peer.qp.why_ended(), Some(end));
 }
 
 #[test]
@@ -391,4 +396,34 @@ fn failed_queue_pair_takes_no_work() {
     let failed = Err(PostError::InvalidState(QpState::Error));
     assert_eq!(a.qp.post_send(SendRequest::send(WrId(1), source)), failed);
     assert_eq!(a.qp.post_recv(RecvRequest::new(WrId(1), source)), failed);
+}
+
+/// What a newcomer forgets: the peer's response to a Read names the sink, and so needs its remote right.
+#[test]
+fn read_into_a_sink_without_its_right_leads_to_the_cause() {
+    let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);
+    let (mut a, b) = sim.connected_pair();
+    let (sink, source) = (a.region(100, Access::LOCAL_WRITE), b.target(100));
+    a.post_read(1, sink.local(0, 100), source.remote(0));
+    sim.run_until_idle();
+    let [read] = &a.sends()[..] else {
+        panic!("one completion");
+    };
+    assert_ne!(*read, Done::read(1, 100));
+    let why = a.qp.why_ended().expect("it has ended").to_string();
+    assert!(why.contains("access right"), "{why}");
+}
+
+#[test]
+fn end_that_the_application_asked_for_is_told_until_the_next_connection() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (mut a, b) = sim.connected_pair();
+    assert_eq!((a.qp.why_ended(), b.qp.why_ended()), (None, None));
+    a.post_recv(1, 100);
+    a.qp.abort().unwrap();
+    assert_eq!(a.receives(), [Done::flushed(1, Opcode::Receive)]);
+    assert_eq!(a.qp.why_ended(), Some(ConnectionEnd::Application));
+    sim.run_until_idle();
+    let reset = ConnectionEnd::Event(AsyncEventKind::ConnectionReset);
+    assert_eq!(b.qp.why_ended(), Some(reset));
 }

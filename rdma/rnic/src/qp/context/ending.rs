@@ -16,8 +16,8 @@ use xwarp_tcp::CloseReason;
 
 use super::{ConnStage, Ends, Phase, QpContext, RdmaDevice};
 use crate::model::{
-    AsyncEvent, AsyncEventKind, CompletionStatus, EventResource, InboundError, QpAccess, QpState,
-    TerminateInfo,
+    AsyncEvent, AsyncEventKind, CompletionStatus, ConnectionEnd, EventResource, InboundError,
+    QpAccess, QpState, TerminateInfo,
 };
 use crate::qp::fault::{CqOverflow, Inconsistency, ReceiveFault, SendFault, Unavailable};
 use crate::qp::stream::Stream;
@@ -54,6 +54,7 @@ impl QpContext {
             let disconnected = phase.state() == QpState::Closing;
             self.drain(disconnected, device);
         } else {
+            self.note_end(&AsyncEventKind::Closed);
             self.work.flush(&mut device.cqs, None);
         }
     }
@@ -69,16 +70,14 @@ impl QpContext {
             (QpState::Terminate, reason) => self.fail_terminating(describe(reason), device),
             (QpState::Idle | QpState::Error, _) => {}
             (QpState::Rts | QpState::Closing, CloseReason::Reset) if self.begins_work() => {
-                self.fail(device);
-                self.report(AsyncEventKind::ConnectionReset, device);
+                self.fail_as(AsyncEventKind::ConnectionReset, device);
             }
             (QpState::Closing, CloseReason::Graceful) if !self.begins_work() => {
                 self.finish_close(device);
             }
             (QpState::Rts | QpState::Closing, reason) => {
-                self.fail(device);
                 let reason = describe(reason);
-                self.report(AsyncEventKind::ConnectionLost { reason }, device);
+                self.fail_as(AsyncEventKind::ConnectionLost { reason }, device);
             }
         }
     }
@@ -119,6 +118,7 @@ impl QpContext {
         stream.close(&mut device.stack, device.now);
         self.enter_phase(Phase::Closing { progress });
         if peer_closed {
+            self.note_end(&AsyncEventKind::Closed);
             self.work.flush(&mut device.cqs, None);
         }
     }
@@ -139,6 +139,7 @@ impl QpContext {
             return;
         }
         stream.close(&mut device.stack, device.now);
+        self.note_end(&AsyncEventKind::Closed);
         self.work.flush_receives(&mut device.cqs);
     }
 
@@ -156,6 +157,7 @@ impl QpContext {
         if self.work.has_posted() {
             self.fail_close(POSTED_IN_CLOSING, device);
         } else {
+            self.note_end(&AsyncEventKind::Closed);
             self.work.flush_receives(&mut device.cqs);
         }
     }
@@ -167,6 +169,7 @@ impl QpContext {
             self.fail_close(POSTED_IN_CLOSING, device);
             return;
         }
+        self.note_end(&AsyncEventKind::Closed);
         self.work.flush_receives(&mut device.cqs);
         let closed = AsyncEvent {
             resource: EventResource::Qp(self.id),
@@ -244,6 +247,7 @@ impl QpContext {
     pub(crate) fn abort(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         let was = self.state();
+        self.shared.set_end(ConnectionEnd::Application);
         self.reset(device);
         if matches!(was, QpState::Rts | QpState::Closing) {
             self.report_end(device);
@@ -272,16 +276,27 @@ impl QpContext {
         self.work.flush(&mut device.cqs, None);
     }
 
+    /// Fails without a connection, and says why.
+    fn fail_as(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
+        self.note_end(&kind);
+        self.fail(device);
+        self.report(kind, device);
+    }
+
     /// Resets the connection and fails, as no graceful close is possible; then says so (verbs draft §6.2.5).
     pub(crate) fn fail_close(&mut self, reason: &'static str, device: &mut RdmaDevice) {
+        let kind = AsyncEventKind::BadClose { reason };
+        self.note_end(&kind);
         self.reset(device);
-        self.report(AsyncEventKind::BadClose { reason }, device);
+        self.report(kind, device);
     }
 
     /// Resets the connection, which the peer has left alone, and fails; then says so.
     fn fail_lost(&mut self, reason: &'static str, device: &mut RdmaDevice) {
+        let kind = AsyncEventKind::ConnectionLost { reason };
+        self.note_end(&kind);
         self.reset(device);
-        self.report(AsyncEventKind::ConnectionLost { reason }, device);
+        self.report(kind, device);
     }
 
     /// The connection fails while it is closed after a Terminate. Where no event has said why the queue pair fails, this one says
@@ -296,8 +311,14 @@ impl QpContext {
 
     /// Work is left that the peer, which has closed its side, can no longer complete (wire.md D21).
     fn fail_cut_off(&mut self, reason: &'static str, device: &mut RdmaDevice) {
+        self.terminate_as(AsyncEventKind::BadPeerClose { reason }, device);
+    }
+
+    /// To Terminate for an error of ours that concerns this stream alone, and says why.
+    fn terminate_as(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
+        self.note_end(&kind);
         self.enter_terminate(Some(catastrophic()), None, device);
-        self.report(AsyncEventKind::BadPeerClose { reason }, device);
+        self.report(kind, device);
     }
 
     /// The queue pair fails, and no event says so. A completion does (verbs draft §8.3.2), or the application has asked for it. If there is
@@ -309,12 +330,16 @@ impl QpContext {
         device: &mut RdmaDevice,
     ) {
         self.unreported = true;
+        if let Some(status) = culprit {
+            self.shared.set_end(ConnectionEnd::WorkFailed(status));
+        }
         self.enter_terminate(Some(terminate), culprit, device);
         self.report_end(device);
     }
 
     /// RTS to Terminate as the application asks: the peer is told no more than that (verbs draft §6.2.2.3, figure 12).
     pub(super) fn terminate_for_ulp(&mut self, device: &mut RdmaDevice) {
+        self.shared.set_end(ConnectionEnd::Application);
         self.fail_unreported(Terminate::local(), None, device);
     }
 
@@ -331,6 +356,7 @@ impl QpContext {
         if !matches!(self.state(), QpState::Rts | QpState::Closing) {
             return;
         }
+        self.shared.set_end(ConnectionEnd::Rnic);
         if self.may_send() {
             let terminate = Terminate::with_code(CATASTROPHIC_GLOBAL);
             self.enter_terminate(Some(terminate), None, device);
@@ -392,17 +418,15 @@ impl QpContext {
     /// A completion queue of ours is full (verbs draft §8.2.4, verbs.md A3).
     fn fail_overflow(&mut self, overflow: CqOverflow, device: &mut RdmaDevice) {
         device.counters.drop_cq_overflow += 1;
-        self.enter_terminate(Some(catastrophic()), None, device);
         let kind = match overflow {
             CqOverflow::Send => AsyncEventKind::SendCqError,
             CqOverflow::Receive => AsyncEventKind::RecvCqError,
         };
-        self.report(kind, device);
+        self.terminate_as(kind, device);
     }
 
     fn fail_catastrophic(&mut self, reason: &'static str, device: &mut RdmaDevice) {
-        self.enter_terminate(Some(catastrophic()), None, device);
-        self.report(AsyncEventKind::QpCatastrophic { reason }, device);
+        self.terminate_as(AsyncEventKind::QpCatastrophic { reason }, device);
     }
 }
 
@@ -420,8 +444,9 @@ impl QpContext {
                 self.complete_receive(status, device);
                 self.fail_unreported(Terminate::local(), None, device);
             }
-            ReceiveFault::Sink(what) => {
+            ReceiveFault::Sink { status, what } => {
                 log::debug!("queue pair {}: {what}", self.id);
+                self.shared.set_end(ConnectionEnd::WorkFailed(status));
                 self.fail_unreported(Terminate::local(), None, device);
             }
             ReceiveFault::Terminated(terminate) => self.on_terminate_received(&terminate, device),
@@ -440,8 +465,10 @@ impl QpContext {
         if let ConnStage::Connected(connection, _) = &self.stage {
             self.work.attribute(terminate, connection.stream());
         }
+        let kind = AsyncEventKind::TerminateReceived(terminate.code);
+        self.note_end(&kind);
         self.enter_terminate(None, None, device);
-        self.report(AsyncEventKind::TerminateReceived(terminate.code), device);
+        self.report(kind, device);
     }
 
     fn on_violation(&mut self, violation: &Violation, device: &mut RdmaDevice) {
@@ -477,18 +504,18 @@ impl QpContext {
         reason: String,
         device: &mut RdmaDevice,
     ) {
-        let code = terminate.code();
+        let kind = AsyncEventKind::Terminated {
+            error,
+            code: terminate.code(),
+            reason,
+        };
+        self.note_end(&kind);
         if self.may_send() {
             self.enter_terminate(Some(terminate), None, device);
         } else {
             // The connection just ends: no FPDU may be sent before one was received (wire.md D1), nor after the FIN.
             self.reset(device);
         }
-        let kind = AsyncEventKind::Terminated {
-            error,
-            code,
-            reason,
-        };
         self.report(kind, device);
     }
 
@@ -497,8 +524,7 @@ impl QpContext {
         match why {
             Unavailable::Malformed(broken) => self.fail_broken_receive(broken, device),
             Unavailable::SrqFailed => {
-                self.enter_terminate(Some(catastrophic()), None, device);
-                self.report(AsyncEventKind::SrqError, device);
+                self.terminate_as(AsyncEventKind::SrqError, device);
             }
         }
     }
@@ -519,6 +545,7 @@ impl QpContext {
     }
 
     fn complete_receive(&mut self, status: CompletionStatus, device: &mut RdmaDevice) {
+        self.shared.set_end(ConnectionEnd::WorkFailed(status));
         let completed = (self.work).complete_receive(&mut device.cqs, |completion| {
             completion.status = status;
         });

@@ -29,8 +29,8 @@ use super::stream::{Connection, Stream};
 use super::transmit::Sent;
 use super::work_queues::WorkQueues;
 use crate::model::{
-    AsyncEventKind, CqId, EventResource, PayloadLimits, QpId, QpIdentity, QpState, SrqId,
-    StartUpParameters, TerminateInfo,
+    AsyncEventKind, ConnectionEnd, CqId, EventResource, PayloadLimits, QpId, QpIdentity, QpState,
+    SrqId, StartUpParameters, TerminateInfo,
 };
 use crate::queues::{Identity, QpShared};
 use crate::tables::Srq;
@@ -347,6 +347,9 @@ impl QpContext {
         debug_assert!(was.leads_to(is), "{from:?} does not lead to {to:?}");
         if from != to {
             self.past = Past::Active;
+            if (from, to) == (QpState::Idle, QpState::Rts) {
+                self.shared.clear_end();
+            }
             self.shared.set(to);
         }
         let (id, was, is) = (self.id, was.stage, is.stage);
@@ -497,6 +500,11 @@ impl QpContext {
             | ConnStage::Starting(_)
             | ConnStage::Failed => None,
         }
+    }
+
+    /// Shows why the connection ends, ahead of the completions that are flushed then.
+    fn note_end(&self, event: &AsyncEventKind) {
+        self.shared.set_end(ConnectionEnd::Event(event.clone()));
     }
 
     fn report(&self, kind: AsyncEventKind, device: &RdmaDevice) {

@@ -2,7 +2,7 @@
 //! Terminate, then in Error.
 
 use xwarp::error::{InboundError, ProtectionError, TermCode};
-use xwarp::event::AsyncEventKind;
+use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::{Access, Opcode, QpConfig, QpState, RemoteAddress, Stag};
 use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{Tagged, Untagged, fpdu, read_request};
@@ -42,6 +42,8 @@ fn assert_reported(
     dut.sim.run_until_idle();
     assert_eq!(dut.end.state(), QpState::Error, "{what}");
     assert_eq!(dut.end.events(), [], "{what}");
+    let why = events.into_iter().next().map(ConnectionEnd::Event);
+    assert_eq!(dut.end.qp.why_ended(), why, "{what}");
 }
 
 fn reported(
