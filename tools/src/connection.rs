@@ -14,8 +14,9 @@ use xwarp::{
     SendRequest, WorkCompletion,
 };
 
-use crate::device::any_addresses;
+use crate::device::{addresses_on_loopback, any_addresses};
 use crate::host::named;
+use crate::output::complain;
 use crate::signals::Interrupted;
 
 /// How often a wait looks whether the other side is silent, which nothing tells.
@@ -415,6 +416,11 @@ impl<'a> Clients<'a> {
             let listener = listen(rnic, any, port)?;
             port = listener.addresses().first().map_or(port, SocketAddr::port);
             listeners.push(listener);
+        }
+        for address in addresses_on_loopback()? {
+            complain(format_args!(
+                "{address} lies on loopback and is not served; add it to {device} with `ip addr add {address} dev {device}`"
+            ));
         }
         Ok(Self {
             rnic,

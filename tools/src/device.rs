@@ -42,6 +42,14 @@ pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Addresses of the host on loopback that other hosts may use, as where BGP announces them. Packets to them come over another interface, and
+/// no RNIC serves them.
+pub(crate) fn addresses_on_loopback() -> anyhow::Result<Vec<IpAddr>> {
+    let loopback = net::interfaces()?.into_iter().filter(|it| it.is_loopback());
+    let addresses = loopback.flat_map(|it| it.addresses);
+    Ok(addresses.filter(|address| !address.is_loopback()).collect())
+}
+
 /// The unspecified addresses of the families that the interface has addresses of.
 pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
     let addresses = net::interface_by_name(device)?.addresses;

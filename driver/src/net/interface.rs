@@ -3,7 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use netlink_packet_core::{DecodeError, NlaBuffer, NlasIterator, Parseable, ParseableParametrized};
+use netlink_packet_core::{
+    DecodeError, DefaultNla, NlaBuffer, NlasIterator, Parseable, ParseableParametrized,
+};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressMessageBuffer,
 };
@@ -33,6 +35,8 @@ const TAKEN: [u16; 6] = [
     libc::IFLA_XDP,
 ];
 
+/// The attribute of an alternative name (`linux/if_link.h`).
+const IFLA_ALT_IFNAME: u16 = 53;
 /// Attributes of IPv6 within `IFLA_AF_SPEC` (`linux/if_link.h`): IPv6, its settings.
 const AF_INET6: u16 = 10;
 const IFLA_INET6_CONF: u16 = 2;
@@ -139,7 +143,7 @@ pub enum InterfaceError {
     Netlink(#[from] NetlinkError),
 }
 
-/// The interface `name`.
+/// The interface `name`. That may be an alternative name of it (`ip link property add ... altname`).
 ///
 /// # Errors
 ///
@@ -147,12 +151,31 @@ pub enum InterfaceError {
 /// - [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
 pub fn interface_by_name(name: &str) -> Result<Interface, InterfaceError> {
     let mut list = list()?;
-    match list.iter().position(|interface| interface.name == name) {
+    let mut found = list.iter().position(|interface| interface.name == name);
+    if found.is_none() {
+        let index = index_by_alternative_name(name)?;
+        found = list.iter().position(|it| Some(it.index) == index);
+    }
+    match found {
         Some(position) => Ok(with_queues_in_use(list.swap_remove(position))),
         None => Err(InterfaceError::Unknown {
             name: name.to_owned(),
             known: list.into_iter().map(|interface| interface.name).collect(),
         }),
+    }
+}
+
+/// The interface that has an alternative name, if any has it. A kernel that knows of no such names refuses the question, as do all if the name
+/// is longer than any can be.
+fn index_by_alternative_name(name: &str) -> Result<Option<u32>, NetlinkError> {
+    let mut question = interface_question();
+    let bytes = name.bytes().chain([0]).collect();
+    let wanted = LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, bytes));
+    question.attributes.push(wanted);
+    match Netlink::open()?.get(RouteNetlinkMessage::GetLink(question)) {
+        Ok(answer) => Ok(parse_interface(&answer.payload).map(|interface| interface.index)),
+        Err(error) if error.refusal().is_some() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -17,6 +17,8 @@ mod route;
 mod state;
 // They need network namespaces, of which Miri has none.
 #[cfg(all(test, not(miri)))]
+mod route_metrics;
+#[cfg(all(test, not(miri)))]
 mod several_ways;
 #[cfg(all(test, not(miri)))]
 mod testbed;

@@ -271,6 +271,18 @@ fn interface_that_is_named_and_does_not_exist_is_told_once() {
 }
 
 #[test]
+fn interface_can_be_named_by_an_alternative_name() {
+    if !is_root_or_skipped() || !Path::new("/usr/bin/ibv_devinfo").exists() {
+        return;
+    }
+    let name = "rdma-of-a-rather-long-name";
+    let printed = in_namespace(&format!(
+        "ip link property add dev dropin0 altname {name} && XWARP_DEV={name} ibv_devinfo 2>&1"
+    ));
+    assert!(printed.contains("hca_id:\tdropin0"), "{printed}");
+}
+
+#[test]
 fn program_of_c_is_refused_what_iwarp_does_not_have() {
     let Some(said) = run_on_an_interface("refused") else {
         return;

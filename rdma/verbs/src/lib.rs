@@ -151,7 +151,7 @@ pub use memory::region::MemoryRegion;
 pub use memory::window::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
-pub use rnic::Rnic;
+pub use rnic::{Rnic, interface_name};
 pub use rnic_config::RnicConfig;
 pub use srq::{SharedReceiveQueue, SrqConfig};
 pub use xwarp_iwarp::Stag;

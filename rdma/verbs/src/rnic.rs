@@ -46,6 +46,13 @@ use xwarp_rnic::queues::{Door, Ending, EventTarget, InCommon};
 use xwarp_rnic::stags::StagTable;
 use xwarp_rnic::tables::{Commons, Handler};
 
+/// The name of the interface that has `name`, which may be an alternative one (`ip link property add ... altname`). `None` if none has it, or
+/// the kernel could not be asked. [`Rnic::open`] takes either name.
+pub fn interface_name(name: &str) -> Option<String> {
+    let found = xwarp_driver::net::interface_by_name(name);
+    found.ok().map(|interface| interface.name)
+}
+
 /// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
 pub struct Rnic {
     control: Arc<Control>,

@@ -159,7 +159,7 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
         if addresses.is_empty() {
             bail!("{name} has no IP address; give it one with `ip addr add`");
         }
-        told.push(format!("{name} ({})", addresses.join(", ")));
+        told.push(format!("{} ({})", interface.name, addresses.join(", ")));
     }
     if told.is_empty() {
         bail!("no device is named; name a network interface with --dev");

@@ -38,10 +38,10 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
         ensure!(
             !now.is_empty(),
             "no RNIC runs on {}: start a program that opens one there, for instance with `xwarp run`",
-            args.dev
+            interface.name
         );
         if args.json {
-            print_line!("{}", table::json(&args.dev, &now))?;
+            print_line!("{}", table::json(&interface.name, &now))?;
         } else if args.once {
             table::print_all(&now)?;
         } else if let Some((before, earlier)) = &earlier {

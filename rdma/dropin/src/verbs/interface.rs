@@ -46,7 +46,7 @@ pub(crate) fn devices() -> Result<Vec<Interface>> {
         return Ok(all.into_iter().filter(usable).collect());
     };
     let find = |name: &String| {
-        let found = all.iter().find(|it| it.name == *name).cloned();
+        let found = with_name(&all, name).cloned();
         if found.is_none() {
             say_once(format_args!(
                 "there is no interface {name}, though XWARP_DEV or the configuration file names it; `ip link` lists what there is"
@@ -59,8 +59,15 @@ pub(crate) fn devices() -> Result<Vec<Interface>> {
 
 /// The interface with that name, as it is now.
 pub(crate) fn interface(name: &str) -> Result<Interface> {
-    let found = interfaces()?.into_iter().find(|it| it.name == name);
-    found.ok_or(Errno::ENODEV)
+    with_name(&interfaces()?, name)
+        .cloned()
+        .ok_or(Errno::ENODEV)
+}
+
+/// The interface with that name, or with that alternative name.
+fn with_name<'a>(all: &'a [Interface], name: &str) -> Option<&'a Interface> {
+    let find = |wanted: &str| all.iter().find(|it| it.name == wanted);
+    find(name).or_else(|| find(&xwarp::interface_name(name)?))
 }
 
 /// Names from the environment or the configuration file, `None` if neither is there. What cannot be read names no interface: the user has

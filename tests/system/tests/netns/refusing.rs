@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use xwarp_system_tests::{DEV, Finished, Host, Hosts, Mode, PERF_PORT, Running, Shape, output_of};
+use xwarp_system_tests::{
+    DEV, Finished, Host, Hosts, Mode, PERF_PORT, Running, Shape, eventually, output_of,
+};
 use xwarp_test_kit::needs_root;
 
 /// Fails unless `xwarp` refused with these words and has left nothing attached.
@@ -64,6 +66,38 @@ fn link_whose_other_end_is_down_is_refused_at_once() {
         assert!(client.took < Duration::from_secs(2), "{:?}", client.took);
         client.refused(&["eth1 has no carrier", "set its peer up"]);
     }
+}
+
+/// The kernel's RST by IPv6 has no checksum of its own here.
+#[test]
+fn port_where_nobody_listens_is_refused_at_once_by_ipv4_and_ipv6() {
+    needs_root!();
+    let hosts = Hosts::new();
+    for server in ["10.77.0.2", "fd77::2"] {
+        let ended = hosts.a.xwarp(&format!("ping {server}"));
+        let said = ended.refused(&["connection refused"]);
+        assert!(!said.contains("checksum"), "{said}");
+    }
+}
+
+/// Hosts whose address BGP announces have it on loopback. What the server advises helps.
+#[test]
+fn address_on_loopback_is_named_with_what_has_it_served() {
+    needs_root!();
+    let hosts = Hosts::new();
+    hosts.b.ip("addr add 10.92.9.2/32 dev lo");
+    hosts.a.ip("route add 10.92.9.2 via 10.77.0.2");
+    let serving = hosts.b.start(&format!("ping --dev {DEV}"));
+    let advice = format!("ip addr add 10.92.9.2 dev {DEV}");
+    eventually("it is said", || {
+        let said = serving.complained();
+        said.contains("10.92.9.2 lies on loopback and is not served") && said.contains(&advice)
+    });
+    drop(serving);
+    hosts.b.sh(&advice);
+    let _serving = hosts.b.serve("write-bw");
+    let client = "perf write-bw --iterations 10 10.92.9.2";
+    hosts.a.xwarp(client).succeeded();
 }
 
 #[test]
