@@ -10,4 +10,4 @@ pub use xwarp_driver::{
     SentFrame, StateBoard, TxFrame, Wire,
 };
 pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch, PresentWay, Way};
-pub use xwarp_tcp::{Instant, StackConfig};
+pub use xwarp_tcp::{Instant, RouteMetrics, StackConfig};
