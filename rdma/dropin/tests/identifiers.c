@@ -52,6 +52,7 @@ static int addresses(void)
     struct sockaddr_in *of;
 
     MINUS(rdma_getaddrinfo(NULL, NULL, NULL, &info), EINVAL);
+    CHECK(rdma_getaddrinfo("10.99.0.2", "1", &(struct rdma_addrinfo){ .ai_flags = 0x10 }, &info) == EAI_BADFLAGS);
     MINUS(rdma_getaddrinfo("10.99.0.2", "1", NULL, NULL), EINVAL);
     CHECK(rdma_getaddrinfo("localhost", "7471", &hints, &info) == EAI_NONAME);
     CHECK(rdma_getaddrinfo("10.99.0.2", "no service", &hints, &info) == EAI_SERVICE);
@@ -80,12 +81,16 @@ static int addresses(void)
 
 static int options(struct rdma_cm_id *id)
 {
-    uint8_t byte = 16;
-    int yes = 1;
+    uint8_t byte = 16, none = 0;
+    int yes = 1, no = 0;
 
-    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, sizeof byte) == 0);
-    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, sizeof byte) == 0);
+    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &none, sizeof none) == 0);
+    MINUS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, sizeof byte), ENOSYS);
+    MINUS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &yes, sizeof yes), EINVAL);
+    MINUS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, sizeof byte), ENOSYS);
+    MINUS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, sizeof byte), EINVAL);
     CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes) == 0);
+    CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &no, sizeof no) == 0);
     CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes) == 0);
     MINUS(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &byte, sizeof byte), EINVAL);
     MINUS(rdma_set_option(id, RDMA_OPTION_ID, 99, &yes, sizeof yes), ENOSYS);
@@ -111,6 +116,51 @@ static int ports(struct rdma_event_channel *channel)
     MINUS(rdma_get_request(first, &second), EINVAL);
     CHECK(rdma_destroy_id(first) == 0);
     CHECK(rdma_bind_addr(second, address("10.99.0.1", port)) == 0 && rdma_destroy_id(second) == 0);
+    return 0;
+}
+
+// Two identifiers share a port if both say so, until one listens alone.
+static int shared_port(struct rdma_event_channel *channel)
+{
+    struct rdma_cm_id *ids[3];
+    int port, yes = 1;
+
+    for (int i = 0; i < 3; i++)
+        CHECK(rdma_create_id(channel, &ids[i], NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_set_option(ids[0], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes) == 0);
+    CHECK(rdma_bind_addr(ids[0], address("10.99.0.1", 0)) == 0);
+    port = ntohs(rdma_get_src_port(ids[0]));
+    MINUS(rdma_bind_addr(ids[1], address("10.99.0.1", port)), EADDRINUSE);
+    CHECK(rdma_set_option(ids[1], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes) == 0);
+    CHECK(rdma_bind_addr(ids[1], address("10.99.0.1", port)) == 0);
+    CHECK(ntohs(rdma_get_src_port(ids[1])) == port);
+    MINUS(rdma_set_option(ids[1], RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes), EINVAL);
+    MINUS(rdma_listen(ids[0], 1), EADDRINUSE);
+    CHECK(rdma_destroy_id(ids[1]) == 0 && rdma_listen(ids[0], 1) == 0);
+    MINUS(rdma_set_option(ids[0], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes), EINVAL);
+    CHECK(rdma_set_option(ids[2], RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof yes) == 0);
+    MINUS(rdma_bind_addr(ids[2], address("10.99.0.1", port)), EADDRINUSE);
+    CHECK(rdma_destroy_id(ids[0]) == 0 && rdma_destroy_id(ids[2]) == 0);
+    return 0;
+}
+
+// A source port that is named is taken when the address is resolved.
+static int source_ports(struct rdma_event_channel *channel)
+{
+    struct sockaddr_in own = *(struct sockaddr_in *)address("10.99.0.1", 5000), any = own;
+    struct rdma_cm_id *first, *second;
+
+    any.sin_addr.s_addr = INADDR_ANY;
+    CHECK(rdma_create_id(channel, &first, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_create_id(channel, &second, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(first, (struct sockaddr *)&own, address("10.99.0.2", 7471), 1) == 0);
+    CHECK(ntohs(rdma_get_src_port(first)) == 5000);
+    MINUS(rdma_resolve_addr(second, (struct sockaddr *)&any, address("10.99.0.2", 7471), 1), EADDRINUSE);
+    CHECK(rdma_get_src_port(second) == 0 && rdma_destroy_id(first) == 0);
+    CHECK(rdma_resolve_addr(second, (struct sockaddr *)&any, address("10.99.0.2", 7471), 1) == 0);
+    own = *(struct sockaddr_in *)rdma_get_local_addr(second);
+    CHECK(own.sin_port == htons(5000) && own.sin_addr.s_addr == inet_addr("10.99.0.1"));
+    CHECK(rdma_destroy_id(second) == 0);
     return 0;
 }
 
@@ -202,7 +252,7 @@ static int all(void)
     struct rdma_event_channel *channel = rdma_create_event_channel();
 
     CHECK(channel && fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
-    if (devices() || names() || addresses() || ports(channel) || resolving(channel) || queue_pairs())
+    if (devices() || names() || addresses() || ports(channel) || shared_port(channel) || source_ports(channel) || resolving(channel) || queue_pairs())
         return 1;
     if (is_dead_in_a_child(channel))
         return 1;

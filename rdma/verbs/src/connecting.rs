@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use xwarp_driver::net::PortError;
 use xwarp_iwarp::mpa::{Initiator, StartupParams};
-use xwarp_rnic::model::{ConnectError, QpId};
+use xwarp_rnic::model::{ConnectError, HostError, LocalPort, QpId};
 use xwarp_rnic::qp::ConnectOrder;
 
 use crate::attempt::{Attempt, no_descriptor};
@@ -30,11 +31,61 @@ pub struct Connecting {
 
 /// A connection that is wanted, whatever the path.
 pub(crate) struct Wanted {
+    /// Where it comes from. An unspecified address or port 0 is the host's to choose.
+    pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) params: StartupParams,
     pub(crate) private_data: Vec<u8>,
     /// How long all of it may take.
     pub(crate) timeout: Duration,
+}
+
+/// Where a connection is to come from.
+struct Source {
+    address: IpAddr,
+    /// 0: any.
+    port: u16,
+    remote: SocketAddr,
+}
+
+impl Source {
+    /// The address that the application names, which has to be one of the interface, or the one that the host's routes choose.
+    fn of(wanted: &Wanted, control: &Control) -> Result<Self, HostError> {
+        let (named, remote) = (wanted.local.ip(), wanted.remote);
+        let address = if named.is_unspecified() {
+            control.host().source_to(remote)?
+        } else if control.host().addresses()?.contains(&named) {
+            named
+        } else {
+            return Err(PortError::AddressNotLocal { addr: named }.into());
+        };
+        let port = wanted.local.port();
+        Ok(Self {
+            address,
+            port,
+            remote,
+        })
+    }
+
+    /// The port that the application names, or one that is free and leads to this engine.
+    fn open_port(&self, control: &Control, engine: usize) -> Result<LocalPort, HostError> {
+        match self.port {
+            0 => control.open_port(self.address, self.remote, engine),
+            port => control.open_named_port(self.address, port),
+        }
+    }
+
+    /// The port of a second try, by MPA revision 1, if there may be one.
+    fn open_spare(
+        &self,
+        params: StartupParams,
+        control: &Control,
+        engine: usize,
+    ) -> Result<Option<LocalPort>, HostError> {
+        let may_retry = Initiator::new(params).retry().is_some();
+        let spare = may_retry.then(|| self.open_port(control, engine));
+        spare.transpose()
+    }
 }
 
 impl Connecting {
@@ -46,20 +97,19 @@ impl Connecting {
         control: &Arc<Control>,
     ) -> Result<Self, ConnectError> {
         control.check_open()?;
-        let source = control.host().source_to(wanted.remote)?;
+        let source = Source::of(&wanted, control)?;
         let outcome = control.inbox().map_err(no_descriptor)?;
-        let port = control.open_port(source, wanted.remote, engine)?;
+        let port = source.open_port(control, engine)?;
+        let spare = source.open_spare(wanted.params, control, engine)?;
         let local = port.local();
         let port_number = Arc::new(AtomicU16::new(local.port()));
         let way = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
-        // A second try, by MPA revision 1, has its port at hand.
-        let may_retry = Initiator::new(wanted.params).retry().is_some();
-        let spare = may_retry.then(|| control.open_port(source, wanted.remote, engine));
         let order = ConnectOrder {
             qp,
             port,
+            port_is_named: source.port != 0,
             shown_port: Arc::clone(&port_number),
-            spare: spare.transpose()?,
+            spare,
             remote: wanted.remote,
             metrics: way.metrics,
             params: wanted.params,

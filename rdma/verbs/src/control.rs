@@ -245,6 +245,15 @@ impl Control {
         self.with_descriptors(|| self.host.open_port_towards(address, remote, engine))
     }
 
+    /// This port of the host, to connect from; another part of it if the RNIC has it already.
+    pub(crate) fn open_named_port(
+        &self,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<LocalPort, HostError> {
+        self.with_descriptors(|| self.host.open_port(address, port))
+    }
+
     /// A port of the host that nobody else listens on, likewise.
     pub(crate) fn claim_port(
         &self,

@@ -1,7 +1,7 @@
 //! Queue pairs as an application holds them (verbs draft §6).
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -369,6 +369,29 @@ impl QueuePair {
         private_data: &[u8],
         timeout: Duration,
     ) -> Result<Connecting, ConnectError> {
+        let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        self.begin_connect_from(any, remote, private_data, timeout)
+    }
+
+    /// Begins to connect from an address and a port of this host, as firewalls and servers that know their clients by these want it. An
+    /// unspecified address stands for the one that routes choose, port 0 for any free port.
+    ///
+    /// The port may be one that this RNIC has already, by [`Rnic::bind`](crate::Rnic::bind) for instance. A second connection to the same
+    /// peer cannot have it.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin_connect`](Self::begin_connect), and:
+    ///
+    /// - [`ConnectError::Host`]: the port is in use or privileged, or the address is not one of the interface. If another connection of the
+    ///   RNIC leads from that port to that peer, [`Connecting::wait`] returns it.
+    pub fn begin_connect_from(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        private_data: &[u8],
+        timeout: Duration,
+    ) -> Result<Connecting, ConnectError> {
         if self.state() != QpState::Idle {
             return Err(ConnectError::InvalidState(self.state()));
         }
@@ -380,6 +403,7 @@ impl QueuePair {
             return Err(ConnectError::PrivateDataTooLong { len, limit });
         }
         let wanted = Wanted {
+            local,
             remote,
             params: mpa.params(Some(self.shared.start_up().offer())),
             private_data: private_data.to_vec(),

@@ -51,6 +51,8 @@ pub(crate) enum News {
     Request(Request),
     /// The connection is made.
     Connected {
+        /// Where it comes from.
+        local: SocketAddr,
         private_data: Vec<u8>,
         depths: Depths,
     },
@@ -66,6 +68,8 @@ pub(crate) type Told = Arc<dyn Fn(News) + Send + Sync>;
 /// What an attempt to connect is made with.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOrder {
+    /// Where it comes from, as far as the program has said: an unspecified address and port 0 stand for any.
+    pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) depths: Depths,
     pub(crate) private_data: Vec<u8>,
@@ -73,8 +77,11 @@ pub(crate) struct ConnectOrder {
 
 /// Connections of an RNIC.
 pub(crate) trait Connections {
-    /// Takes a port of one address, or of all addresses of a family; with what it is bound to.
-    fn bind(&self, local: SocketAddr) -> Result<(PortHandle, Vec<SocketAddr>)>;
+    /// Takes a port of one address, or of all addresses of a family; with what it is bound to. If `reusable`, the port may be bound already, as
+    /// far as it was made reusable.
+    fn bind(&self, local: SocketAddr, reusable: bool) -> Result<(PortHandle, Vec<SocketAddr>)>;
+    /// Has further calls of `bind` share a port.
+    fn make_reusable(&self, port: PortHandle) -> Result<()>;
     /// Listens on a port. Requests are told until it is unbound.
     fn listen(&self, port: PortHandle, told: Told) -> Result<()>;
     /// Ends listening and gives the port back, before it returns.

@@ -7,7 +7,7 @@ use std::slice;
 use libc::{addrinfo, sockaddr};
 use nix::errno::Errno;
 
-use super::numbers::{RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP};
+use super::numbers::{RAI_FAMILY, RAI_NOROUTE, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP};
 use crate::abi::Zeroed;
 use crate::abi::cm::rdma_addrinfo;
 use crate::abi::numbers::IBV_QPT_RC;
@@ -142,6 +142,9 @@ fn look_up(
     Ok(())
 }
 
+/// Flags of hints. Finding a route takes no time, so none is left out.
+const KNOWN_FLAGS: i32 = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY;
+
 /// `rdma_getaddrinfo(3)`: returns a code of getaddrinfo, or sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_getaddrinfo(
@@ -154,6 +157,9 @@ pub extern "C" fn rdma_getaddrinfo(
         let place = info.ok_or(Errno::EINVAL)?;
         if node.is_null() && service.is_null() && hints.is_none() {
             return Err(Errno::EINVAL);
+        }
+        if hints.is_some_and(|hints| hints.ai_flags & !KNOWN_FLAGS != 0) {
+            return Ok(libc::EAI_BADFLAGS);
         }
         let mut building = Building::new(hints);
         if !(node.is_null() && service.is_null())

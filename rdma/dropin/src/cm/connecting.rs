@@ -22,6 +22,7 @@ use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
 use crate::verbs::device::{self, Device};
+use crate::verbs::query;
 
 /// What tells an identifier of its connection, for as long as it lives.
 fn told(id: &Arc<Id>) -> Told {
@@ -71,10 +72,12 @@ fn hear(id: &Arc<Id>, news: News) {
     let mut state = id.body().state();
     let note = match news {
         News::Connected {
+            local,
             private_data,
             depths,
         } => {
             state.phase = Phase::Connected;
+            state.set_source(id, local);
             show_state(id, &state, IBV_QPS_RTS);
             Note {
                 depths,
@@ -147,6 +150,16 @@ fn depth(wanted: u8) -> u16 {
     }
 }
 
+/// Refuses depths that are more than the device reports, as librdmacm does.
+fn check(param: Option<&rdma_conn_param>) -> Result<()> {
+    let is_possible =
+        |depth: u8| depth == RDMA_MAX_DEPTH || usize::from(depth) <= query::reads_told();
+    let are_possible = param.is_none_or(|param| {
+        is_possible(param.responder_resources) && is_possible(param.initiator_depth)
+    });
+    are_possible.then_some(()).ok_or(Errno::EINVAL)
+}
+
 fn depths(param: &rdma_conn_param) -> Depths {
     Depths {
         ird: depth(param.responder_resources),
@@ -183,6 +196,7 @@ fn queue_pair(
 }
 
 fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
+    check(param)?;
     let mut state = id.body().state();
     if state.phase != Phase::Routed {
         return Err(Errno::EINVAL);
@@ -191,6 +205,7 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     let backend = state.backend()?;
     let qp = queue_pair(id, &backend, param)?;
     let order = ConnectOrder {
+        local: state.wanted_source,
         remote,
         depths: param.map_or(at_most(MOST), depths),
         private_data: param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len)),
@@ -227,6 +242,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
 }
 
 fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
+    check(param)?;
     let mut state = id.body().state();
     if state.phase != Phase::Requested {
         return Err(Errno::EINVAL);
@@ -396,14 +412,19 @@ pub extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// `rdma_establish(3)`: sets errno. A connection of iWARP is established by the peer's answer.
+/// `rdma_establish(3)`: sets errno. A connection of iWARP is established by the peer's answer. As librdmacm's, it is for identifiers without a
+/// queue pair of their own.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
-    sets_status(|| Object::<CmId>::find(id).map(|_id| ()))
+    sets_status(|| {
+        let id = Object::<CmId>::find(id)?;
+        let is_its_own = get!(id, qp).is_null();
+        is_its_own.then_some(()).ok_or(Errno::EINVAL)
+    })
 }
 
 /// `rdma_notify(3)`: sets errno. There is nothing to be told of: connections begin without the help of asynchronous events.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: u32) -> c_int {
-    rdma_establish(id)
+    sets_status(|| Object::<CmId>::find(id).map(|_id| ()))
 }

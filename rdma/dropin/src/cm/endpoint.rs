@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use super::address;
 use super::id::{CmId, Id, Wanted, get};
 use super::life::{self, complete};
-use super::numbers::RAI_PASSIVE;
+use super::numbers::{RAI_PASSIVE, RDMA_PS_IB, RDMA_PS_TCP};
 use super::qp;
 use super::resolving;
 use crate::abi::cm::{rdma_addrinfo, rdma_cm_id};
@@ -57,6 +57,13 @@ pub extern "C" fn rdma_create_ep(
     sets_status(|| {
         let (place, info) = (id.ok_or(Errno::EINVAL)?, info.ok_or(Errno::EINVAL)?);
         let space = info.ai_port_space.cast_unsigned();
+        if !matches!(space, RDMA_PS_TCP | RDMA_PS_IB) {
+            return Err(Errno::EPROTONOSUPPORT);
+        }
+        // Path records and data of InfiniBand's address family.
+        if info.ai_route_len != 0 || info.ai_connect_len != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let handle = CmId::create(ptr::null_mut(), ptr::null_mut(), space)?;
         let made = prepare(&Object::<CmId>::find(handle)?, info, pd, attr);
         if let Err(errno) = made {

@@ -1,7 +1,7 @@
 //! Identifiers, what a program connects or listens by, and the channels of their events.
 
 use std::ffi::{c_int, c_void};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
@@ -255,6 +255,9 @@ pub(super) struct Port {
     pub(super) handle: PortHandle,
 }
 
+/// Any address and port.
+pub(super) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// What an identifier has.
 pub(super) struct State {
     channel: Arc<Object<Channel>>,
@@ -268,6 +271,10 @@ pub(super) struct State {
     pub(super) destination: Option<SocketAddr>,
     /// Ports that it is bound to, each at its RNIC.
     pub(super) ports: Vec<Port>,
+    /// Where a connection is to come from, as far as the program has said: an unspecified address and port 0 stand for any.
+    pub(super) wanted_source: SocketAddr,
+    /// Other identifiers may be bound to its port.
+    pub(super) reusable: bool,
     /// It listens on IPv6 alone.
     pub(super) one_family: bool,
     /// Peers that wait for the program to take their events.
@@ -404,6 +411,8 @@ impl State {
             source: None,
             destination: None,
             ports: Vec::new(),
+            wanted_source: ANY,
+            reusable: false,
             one_family: false,
             backlog: Backlog::of(0),
             offered: None,

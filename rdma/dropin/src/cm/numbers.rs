@@ -8,13 +8,13 @@ pub(super) const RDMA_MAX_DEPTH: u8 = 0xff;
 
 pub(super) const RAI_PASSIVE: i32 = 0x1;
 pub(super) const RAI_NUMERICHOST: i32 = 0x2;
+pub(super) const RAI_NOROUTE: i32 = 0x4;
 pub(super) const RAI_FAMILY: i32 = 0x8;
 
 pub(super) const RDMA_OPTION_ID: i32 = 0;
 pub(super) const RDMA_OPTION_ID_TOS: i32 = 0;
 pub(super) const RDMA_OPTION_ID_REUSEADDR: i32 = 1;
 pub(super) const RDMA_OPTION_ID_AFONLY: i32 = 2;
-pub(super) const RDMA_OPTION_ID_ACK_TIMEOUT: i32 = 3;
 
 /// What has happened to an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

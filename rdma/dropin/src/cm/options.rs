@@ -6,18 +6,26 @@ use std::ptr;
 use libc::sockaddr;
 use nix::errno::Errno;
 
-use super::id::CmId;
+use super::id::{CmId, Phase, State};
 use super::numbers::{
-    RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
-    RDMA_OPTION_ID_TOS,
+    RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR, RDMA_OPTION_ID_TOS,
 };
 use crate::abi::cm::rdma_cm_id;
 use crate::abi::verbs::ibv_ece;
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
 
-/// Sets an option. The type of service and the timeout of acknowledgments are the host's and TCP's: these are accepted and mean nothing. A port
-/// can always be listened on again.
+/// The value of an option, which has to have its size.
+fn value_of<T: Copy>(value: *const c_void, len: usize) -> Result<T> {
+    if value.is_null() || len != size_of::<T>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: by its manual page, that many bytes are there, and options are integers.
+    Ok(unsafe { ptr::read_unaligned(value.cast::<T>()) })
+}
+
+/// Sets an option, or refuses it as the kernel does an unknown one. TCP has its own timeout of acknowledgments, and packets have the default
+/// type of service.
 fn set(
     id: *mut rdma_cm_id,
     option: (c_int, c_int),
@@ -25,22 +33,42 @@ fn set(
     len: usize,
 ) -> Result<()> {
     let id = Object::<CmId>::find(id)?;
+    let mut state = id.body().state();
     match option {
-        (
-            RDMA_OPTION_ID,
-            RDMA_OPTION_ID_TOS | RDMA_OPTION_ID_ACK_TIMEOUT | RDMA_OPTION_ID_REUSEADDR,
-        ) => Ok(()),
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => match value_of::<u8>(value, len)? {
+            0 => Ok(()),
+            _ => Err(Errno::ENOSYS),
+        },
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
+            let reusable = value_of::<c_int>(value, len)? != 0;
+            set_reusable(&mut state, reusable)
+        }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => {
-            if value.is_null() || len != size_of::<c_int>() {
+            let one_family = value_of::<c_int>(value, len)? != 0;
+            if state.phase != Phase::New && one_family != state.one_family {
                 return Err(Errno::EINVAL);
             }
-            // SAFETY: by its manual page, so many bytes are there.
-            let only = unsafe { ptr::read_unaligned(value.cast::<c_int>()) };
-            id.body().state().one_family = only != 0;
+            state.one_family = one_family;
             Ok(())
         }
         _ => Err(Errno::ENOSYS),
     }
+}
+
+/// Sets whether other identifiers may bind to the port. A port that is bound and reusable stays so.
+fn set_reusable(state: &mut State, reusable: bool) -> Result<()> {
+    let is_bound = matches!(state.phase, Phase::Bound | Phase::Resolved | Phase::Routed);
+    let is_early = state.phase == Phase::New || is_bound && (reusable || !state.reusable);
+    if !is_early {
+        return Err(Errno::EINVAL);
+    }
+    if reusable {
+        for port in &state.ports {
+            port.backend.get()?.make_reusable(port.handle)?;
+        }
+    }
+    state.reusable = reusable;
+    Ok(())
 }
 
 /// `rdma_set_option(3)`: sets errno.

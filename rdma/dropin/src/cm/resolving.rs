@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::address::{self, Located};
 use super::devices::context_of;
-use super::id::{CmId, Id, Note, Phase, Port, State};
+use super::id::{ANY, CmId, Id, Note, Phase, Port, State};
 use super::life::completes;
 use super::numbers::EventKind;
 use crate::abi::cm::rdma_cm_id;
@@ -28,6 +28,7 @@ pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
     } else {
         bind_at(id, &mut state, address::device_with(local)?, local)?;
     }
+    state.wanted_source = state.source.unwrap_or(ANY);
     state.phase = Phase::Bound;
     Ok(())
 }
@@ -42,7 +43,7 @@ pub(super) fn bind_at(
     local.set_ip(address);
     state.bind(id, &device)?;
     let backend = state.backend()?;
-    let (handle, bound) = backend.bind(local)?;
+    let (handle, bound) = backend.bind(local, state.reusable)?;
     state.ports.push(Port {
         device,
         backend: BackendRef::new(&backend),
@@ -61,7 +62,7 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
     for device in address::default_devices()? {
         let backend = context_of(&device)?.body().backend()?;
         for ip in [Some(local.ip()), second].into_iter().flatten() {
-            match backend.bind(SocketAddr::new(ip, number)) {
+            match backend.bind(SocketAddr::new(ip, number), state.reusable) {
                 Ok((handle, bound)) => {
                     number = bound.first().map_or(number, SocketAddr::port);
                     state.ports.push(Port {
@@ -81,7 +82,8 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
     Ok(())
 }
 
-/// Finds the device that leads to `remote`, and the address that connections would come from.
+/// Finds the device that leads to `remote`, and the address that connections would come from. A port that the program names is taken, as by the
+/// kernel. Any other is chosen when the connection begins, as it depends on the engine that makes it.
 pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAddr) -> Result<()> {
     let mut state = id.body().state();
     if !matches!(state.phase, Phase::New | Phase::Bound) {
@@ -90,12 +92,24 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     let towards = address::device_towards(remote)?;
     let named = source.filter(|source| !source.ip().is_unspecified());
     let named = named.map(|named| source_on(&towards, named)).transpose()?;
+    if state.phase == Phase::New {
+        let port = source.map_or(0, |source| source.port());
+        state.wanted_source = address::with_port(named.unwrap_or(ANY), port);
+    }
     state.bind(id, &towards.device)?;
-    let bound = named
-        .or(state.source)
-        .filter(|it| !it.ip().is_unspecified());
-    let source = bound.unwrap_or(SocketAddr::new(towards.address, 0));
-    state.set_source(id, source);
+    let mut source = state.wanted_source;
+    if source.ip().is_unspecified() {
+        source = SocketAddr::new(towards.address, source.port());
+    }
+    if state.phase == Phase::New && source.port() != 0 {
+        let at = Located {
+            device: Arc::clone(&towards.device),
+            address: source.ip(),
+        };
+        bind_at(id, &mut state, at, source)?;
+    } else {
+        state.set_source(id, source);
+    }
     state.set_destination(id, address::destination(remote, &towards));
     state.phase = Phase::Resolved;
     state.push(Note::new(id, EventKind::AddressResolved));

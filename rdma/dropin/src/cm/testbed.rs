@@ -89,7 +89,7 @@ impl Bed {
         let (release, released) = mpsc::channel();
         let (held, released) = (Mutex::new(held), Mutex::new(released));
         let address = SocketAddr::new(Side::A.address(), HOLD_UP_PORT);
-        let (port, _) = backend.bind(address).expect("a free port");
+        let (port, _) = backend.bind(address, false).expect("a free port");
         let told = move |_news| {
             lock(&held).send(()).expect("the test waits");
             // An error says that it is released.

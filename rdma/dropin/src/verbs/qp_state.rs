@@ -4,8 +4,6 @@
 //! connection manager or the program says. As the kernel's iWARP has it, Query QP reports Init for a queue pair that is new or reset.
 
 use std::ffi::c_int;
-use std::io::{self, Write};
-use std::sync::Once;
 
 use nix::errno::Errno;
 
@@ -23,6 +21,7 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{ibv_qp_attr, ibv_qp_cap};
 use crate::backend::{Backend, QpHandle, QpStatus};
 use crate::entry::Result;
+use crate::logging::say_once;
 use crate::verbs::device::are_taken_for_infiniband;
 
 /// Attributes of a connection that a program makes by `ibv_modify_qp` itself, without the connection manager.
@@ -111,14 +110,9 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
 
 /// Says once why no queue pair can be connected by `ibv_modify_qp`. Programs report an error number at most.
 fn say_how_to_connect() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // There is nothing to be done if standard error takes nothing.
-        let _ = writeln!(
-            io::stderr(),
-            "xwarp: ibv_modify_qp cannot connect a queue pair by LID, GID or QP number, as iWARP connects by TCP: have the program connect by librdmacm (perftest: -R)"
-        );
-    });
+    say_once(format_args!(
+        "ibv_modify_qp cannot connect a queue pair by LID, GID or QP number, as iWARP connects by TCP: have the program connect by librdmacm (perftest: -R)"
+    ));
 }
 
 impl QpAttributes {

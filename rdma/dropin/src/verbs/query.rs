@@ -32,14 +32,19 @@ const PKEY: u16 = 0xffff;
 const OLD_PORT_ATTR: usize = 48;
 /// Reads outstanding that are told at most: programs keep their number in a byte.
 const MAX_READS_TOLD: usize = 128;
-/// Bytes of a message at most, as InfiniBand has it.
-const MAX_MESSAGE: u32 = 1 << 31;
+/// Bytes of a message at most: all that a length of DDP can say, as the kernel's siw has it.
+const MAX_MESSAGE: u32 = u32::MAX;
 /// RoCE v2 as a row of sysfs says it, which `ibv_query_gid_type` tells.
 const SYSFS_ROCE_V2: u32 = 1;
 /// Vendor of devices: a locally administered OUI, `02-58-57`, which IEEE assigns to no vendor. Programs take 0 for an unknown device.
 const VENDOR: u32 = 0x02_5857;
 /// Flag of `ibv_values_ex`: the clock is told.
 const VALUES_MASK_RAW_CLOCK: u32 = 1;
+
+/// Reads that a queue pair may have outstanding, as `ibv_query_device` reports them.
+pub(crate) fn reads_told() -> usize {
+    limits().reads.min(MAX_READS_TOLD)
+}
 
 fn number(size: usize) -> c_int {
     c_int::try_from(size).unwrap_or(c_int::MAX)
@@ -74,7 +79,7 @@ fn device_attributes(context: *mut ibv_context) -> Result<ibv_device_attr> {
     (attr.max_cq, attr.max_cqe) = (number(limits.cqs), number(limits.cq_entries));
     (attr.max_mr, attr.max_mw) = (number(limits.stags), number(limits.stags));
     attr.max_pd = number(limits.pds);
-    let reads = limits.reads.min(MAX_READS_TOLD);
+    let reads = reads_told();
     (attr.max_qp_rd_atom, attr.max_qp_init_rd_atom) = (number(reads), number(reads));
     attr.max_res_rd_atom = number(reads.saturating_mul(limits.qps));
     (attr.atomic_cap, attr.max_ah) = (IBV_ATOMIC_HCA, number(limits.qps));

@@ -2,10 +2,11 @@
 
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{ReadRequest, Stag};
+use xwarp_iwarp::{AccessError, AccessKind, ReadRequest, Stag};
 
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
+use super::receive::right_for;
 use super::stream::Stream;
 use super::tx_message::{Response, execute};
 use crate::model::{
@@ -30,6 +31,7 @@ impl FullOperation<'_> {
     pub(super) fn begin_message(
         &mut self,
         stags: &mut InCommon<StagTable>,
+        mulpdu: usize,
     ) -> Result<Next, SendFault> {
         if self.stream.tx().has_message() {
             return Ok(Next::Message);
@@ -39,7 +41,7 @@ impl FullOperation<'_> {
             self.begin_response(&stags.read(), &response)?;
             return Ok(Next::Message);
         }
-        match self.begin_request(stags)? {
+        match self.begin_request(stags, mulpdu)? {
             Next::Nothing => {}
             begun @ (Next::Message | Next::Done) => return Ok(begun),
         }
@@ -63,7 +65,11 @@ impl FullOperation<'_> {
     }
 
     /// Begins the next work request unless the send queue is empty, or stalls.
-    fn begin_request(&mut self, stags: &mut InCommon<StagTable>) -> Result<Next, SendFault> {
+    fn begin_request(
+        &mut self,
+        stags: &mut InCommon<StagTable>,
+        mulpdu: usize,
+    ) -> Result<Next, SendFault> {
         if self.stalls() {
             return Ok(Next::Nothing);
         }
@@ -73,6 +79,7 @@ impl FullOperation<'_> {
         #[cfg(feature = "fault-injection")]
         self.injected.check()?;
         self.check_request(&request.operation)?;
+        check_memory(&stags.read(), self.user, &request.operation, mulpdu)?;
         begin_operation(self.stream, stags, self.user, request)?;
         if self.stream.tx().has_message() {
             return Ok(Next::Message);
@@ -111,6 +118,50 @@ impl FullOperation<'_> {
         };
         Err(SendFault::Request(refusal))
     }
+}
+
+/// What would fail in this side's memory, so that nothing of it is sent or asked of the peer. A source that fits one segment is left to that
+/// segment.
+fn check_memory(
+    stags: &StagTable,
+    user: QpIdentity,
+    operation: &Operation,
+    mulpdu: usize,
+) -> Result<(), SendFault> {
+    let checked = match operation {
+        Operation::Send { payload, .. }
+        | Operation::Write { payload, .. }
+        | Operation::WriteImmediate { payload, .. } => {
+            let is_long = payload.byte_len().is_none_or(|len| len as usize > mulpdu);
+            match payload {
+                Payload::Gather(pieces) if is_long => check_source(stags, user, pieces),
+                Payload::Gather(_) | Payload::Inline(_) => Ok(()),
+            }
+        }
+        Operation::Read { sink, .. } => check_read_sink(stags, user, *sink),
+        Operation::Immediate { .. } | Operation::Atomic { .. } | Operation::Memory(_) => Ok(()),
+    };
+    checked.map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))
+}
+
+/// All of a list, before its first segment is sent.
+fn check_source(stags: &StagTable, user: QpIdentity, pieces: &[Sge]) -> Result<(), AccessError> {
+    let mut pieces = pieces.iter().filter(|piece| piece.len > 0);
+    pieces.try_for_each(|Sge { stag, to, len }| {
+        let found = stags.access(user, *stag, *to, u64::from(*len), Access::LOCAL_READ);
+        found.map(|_bytes| ())
+    })
+}
+
+/// The sink of a Read, by the right that its response will need.
+fn check_read_sink(stags: &StagTable, user: QpIdentity, sink: Sge) -> Result<(), AccessError> {
+    let Sge { stag, to, len } = sink;
+    if len == 0 {
+        return Ok(());
+    }
+    let right = right_for(user, AccessKind::ReadSink)?;
+    let found = stags.access(user, stag, to, u64::from(len), right);
+    found.map(|_bytes| ())
 }
 
 /// Begins the message of a work request. One that sends nothing is done.

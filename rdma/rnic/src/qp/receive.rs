@@ -63,6 +63,12 @@ fn admit(
     (stag, to, len): (Stag, u64, u64),
     access: AccessKind,
 ) -> Result<Bytes<'_>, AccessError> {
+    stags.access(user, stag, to, len, right_for(user, access)?)
+}
+
+/// The right that a queue pair's peer needs.
+#[inline]
+pub(super) fn right_for(user: QpIdentity, access: AccessKind) -> Result<Access, AccessError> {
     let right = match access {
         AccessKind::RemoteAtomic => Access::REMOTE_ATOMIC,
         AccessKind::RemoteRead => Access::REMOTE_READ,
@@ -75,7 +81,7 @@ fn admit(
     if right == Access::REMOTE_WRITE && !user.has(QpAccess::INBOUND_WRITE) {
         return Err(AccessError::Rights);
     }
-    stags.access(user, stag, to, len, right)
+    Ok(right)
 }
 
 impl<'a> Resources for QpResources<'a, '_> {

@@ -3,28 +3,30 @@
 //! Most Reads of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
 
 use xwarp_driver::PartialSum;
-use xwarp_iwarp::ReadRequest;
 use xwarp_iwarp::ddp::TAGGED_HEADER_BYTES;
 use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::READ_REQUEST_ULPDU;
+use xwarp_iwarp::{AccessKind, ReadRequest};
 
 use super::device::LentDevice;
 use super::full_operation::FullOperation;
 use super::payload_pass::{OnePass, PayloadPass, ThreePasses};
+use super::receive::right_for;
 use super::short_message::{Filling, Gone, RunEnd, put_header};
 use super::stream::{Stream, TxStream};
 use super::tx_segment::TxSegment;
 use crate::model::{Access, Operation, QpIdentity, SendRequest};
-use crate::stags::{Bytes, StagTable};
+use crate::stags::{Bytes, StagTable, Views};
 
-/// The Read Request of a work request, if it is one that fails in nothing.
+/// The Read Request of a work request, if it is one that fails in nothing. `sinks` are the memory that its response may be placed in.
 #[inline]
-fn read_request(request: &SendRequest) -> Option<ReadRequest> {
+fn read_request(request: &SendRequest, sinks: &mut Views<'_>) -> Option<ReadRequest> {
     let Operation::Read { sink, remote, .. } = &request.operation else {
         return None;
     };
-    let fails = request.operation.names_stag_zero() || request.operation.has_wrapping_sink();
-    (!fails).then_some(ReadRequest {
+    let has_sink = sink.len == 0 || sinks.bytes(sink.stag, sink.to, sink.len.into()).is_some();
+    let succeeds = has_sink && !request.operation.names_stag_zero();
+    succeeds.then_some(ReadRequest {
         sink: sink.stag,
         sink_to: sink.to,
         len: sink.len,
@@ -38,10 +40,10 @@ fn read_request(request: &SendRequest) -> Option<ReadRequest> {
 fn write_request(
     filling: &mut Filling<'_, '_>,
     stream: &mut Stream,
-    request: &SendRequest,
-    more: bool,
+    sinks: &mut Views<'_>,
+    (request, more): (&SendRequest, bool),
 ) -> bool {
-    let Some(read) = read_request(request) else {
+    let Some(read) = read_request(request, sinks) else {
         return false;
     };
     let len = stream.tx().fpdu_len(READ_REQUEST_ULPDU);
@@ -133,8 +135,14 @@ impl FullOperation<'_> {
         let outstanding = self.stream.outstanding_reads();
         let most = most.min(usize::from(self.ord).saturating_sub(outstanding));
         let (mut filling, stream) = (Filling::new(segment, &mut device.tcp), &mut *self.stream);
+        let Ok(right) = right_for(self.user, AccessKind::ReadSink) else {
+            return (0, filling.end);
+        };
+        let stags = device.tables.stags.read();
+        let mut sinks = Views::new(&stags, self.user, right);
         let write = |request: &SendRequest, more| {
-            write_request(&mut filling, stream, request, more) // its response is expected from now on
+            // Its response is expected from now on.
+            write_request(&mut filling, stream, &mut sinks, (request, more))
         };
         let sent = self.work.begin_posted(most, write);
         let end = filling.end;

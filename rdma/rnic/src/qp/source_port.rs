@@ -45,6 +45,11 @@ impl SourcePort {
         }
     }
 
+    /// The application has named it: no other is tried.
+    pub(crate) fn keep(&mut self) {
+        self.left = 0;
+    }
+
     /// The port of a connection that has come in.
     pub(crate) fn of_listener(port: Arc<LocalPort>) -> Self {
         Self {

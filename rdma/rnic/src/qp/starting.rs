@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
 use std::time::Duration;
 
+use xwarp_driver::net::PortError;
 use xwarp_iwarp::mpa::{Initiator, InitiatorStep, StartupError, StartupParams, encode_request};
 use xwarp_tcp::{ConnId, Instant, Path, RouteMetrics, Stack};
 
@@ -23,6 +24,8 @@ pub struct ConnectOrder {
     pub qp: QpId,
     /// The local port.
     pub port: LocalPort,
+    /// The application has named it, so the connection comes from no other.
+    pub port_is_named: bool,
     /// Where its number is told when it becomes another.
     pub shown_port: Arc<AtomicU16>,
     /// For a second TCP connection, should the peer know MPA revision 1 only.
@@ -126,7 +129,7 @@ impl Starting {
         let left = until - device.now;
         match device.stack.connect_within(path, left, device.now) {
             Err(error) => {
-                order.refuse(ConnectError::Resources(error.to_string()));
+                order.refuse(refusal(error));
                 None
             }
             Ok(conn) => {
@@ -144,7 +147,10 @@ impl Starting {
         device: &mut RdmaDevice,
     ) -> Self {
         let shown = Some(order.shown_port);
-        let port = SourcePort::new(order.port, shown, (began, order.timeout), device);
+        let mut port = SourcePort::new(order.port, shown, (began, order.timeout), device);
+        if order.port_is_named {
+            port.keep();
+        }
         port.begun(conn, device);
         Self {
             conn,
@@ -257,8 +263,8 @@ impl Starting {
             next_hop: self.next_hop,
             metrics: self.metrics,
         };
-        let (left, remote) = (self.until - device.now, self.remote);
-        let conn = match device.stack.connect_within(path, left, device.now) {
+        let remote = self.remote;
+        let conn = match self.connect_again(path, device) {
             Ok(conn) => conn,
             Err(error) => {
                 log::info!("no second try with {remote}: {error}");
@@ -272,6 +278,19 @@ impl Starting {
         }
         self.port.begun(conn, device);
         true
+    }
+
+    /// Makes the second connection. The first one, which the peer has closed, ends before if it has the same port.
+    fn connect_again(
+        &self,
+        path: Path,
+        device: &mut RdmaDevice,
+    ) -> Result<ConnId, xwarp_tcp::ConnectError> {
+        if path.local == self.port.local() {
+            device.stack.abort(self.conn, device.now);
+        }
+        let left = self.until - device.now;
+        device.stack.connect_within(path, left, device.now)
     }
 
     /// Goes on with the second connection.
@@ -304,5 +323,16 @@ impl Starting {
     pub(super) fn tell(&self, outcome: Outcome) {
         // Whoever asked may no longer wait.
         let _ = self.outcome.put(outcome);
+    }
+}
+
+/// Why TCP does not connect. Only of a port that the application has named can another connection have the flow.
+fn refusal(error: xwarp_tcp::ConnectError) -> ConnectError {
+    match error {
+        xwarp_tcp::ConnectError::FlowExists { local, .. } => {
+            let (addr, port) = (local.ip(), local.port());
+            ConnectError::Host(PortError::InUse { addr, port }.into())
+        }
+        error => ConnectError::Resources(error.to_string()),
     }
 }

@@ -170,7 +170,7 @@ impl FullOperation<'_> {
             return Ok(Sent::Blocked);
         }
         if segment.is_empty() {
-            match self.begin_message(device.tables.stags)? {
+            match self.begin_message(device.tables.stags, segment.mulpdu())? {
                 Next::Message => {}
                 Next::Done => {
                     self.work.complete_sends(device.tables.cqs)?;
@@ -199,7 +199,7 @@ impl FullOperation<'_> {
         budget: &mut TxBudget,
     ) -> Result<(), SendFault> {
         while self.has_more() && self.pack_short(segment, device, budget)? && budget.fpdus > 0 {
-            match self.begin_message(device.tables.stags)? {
+            match self.begin_message(device.tables.stags, segment.mulpdu())? {
                 Next::Message => {
                     let next = self.stream.tx().next_fpdu(segment.mulpdu())?;
                     if !next.is_whole || !self.write_fpdu(next, segment, device)? {

@@ -9,7 +9,7 @@ use xwarp::work::Operation;
 use xwarp::{QpConfig, SendRequest, Sge, Stag, WrId};
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
-use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, Target, pattern};
 
 use crate::hostile::Dut;
 
@@ -98,7 +98,8 @@ const POSTED: [(u8, usize); 11] = [
     (0, 4_321),
 ];
 
-fn post_everything(dut: &mut Dut) {
+/// Returns where the Reads lead to, which has to be there while they are asked for.
+fn post_everything(dut: &mut Dut) -> Target {
     let sink = dut.end.target(KIB);
     for (i, (opcode, len)) in (0..).zip(POSTED) {
         let bytes = pattern(len);
@@ -119,12 +120,13 @@ fn post_everything(dut: &mut Dut) {
         };
         dut.end.post(SendRequest::new(WrId(i), operation));
     }
+    sink
 }
 
 /// All that was posted, as it left.
 fn everything() -> Vec<Vec<Seen>> {
     let mut dut = Dut::new();
-    post_everything(&mut dut);
+    let _sink = post_everything(&mut dut);
     dut.sim.run_until_idle();
     messages(&dut.answer())
 }

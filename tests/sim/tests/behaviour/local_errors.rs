@@ -191,6 +191,89 @@ fn read_whose_sink_wraps_is_not_asked_for() {
     }
 }
 
+/// FPDUs that an end has sent, and bytes that were placed at it.
+fn sent_and_placed(end: &SimEnd) -> (u64, u64) {
+    let rdma = end.host().rnic().counters().unwrap().rdma;
+    (rdma.fpdus_out, rdma.placed_bytes)
+}
+
+/// All of a source is looked at before the first of its segments is sent.
+#[test]
+fn nothing_is_sent_of_a_message_whose_source_leaves_its_region() {
+    type Make = fn(Sgl, RemoteAddress) -> SendRequest;
+    let long = u32::try_from(MIB).unwrap();
+    let makes: [(Opcode, Make); 2] = [
+        (Opcode::Write, |source, to| {
+            SendRequest::write(WrId(1), source, to)
+        }),
+        (Opcode::Send, |source, _| SendRequest::send(WrId(1), source)),
+    ];
+    for (opcode, make) in makes {
+        for (case, len, status) in [
+            ("a byte more", long + 1, CompletionStatus::BaseBounds),
+            (
+                "all that can be said",
+                u32::MAX,
+                CompletionStatus::BaseBounds,
+            ),
+            ("a bad second piece", long, CompletionStatus::InvalidStag),
+        ] {
+            let mut sim = sim();
+            let (mut a, mut b) = sim.connected_pair();
+            let (target, source) = (b.target(MIB), a.region(MIB, Access::LOCAL_READ));
+            b.post_recv(7, 2 * MIB);
+            let mut pieces = vec![source.local(0, len)];
+            if status == CompletionStatus::InvalidStag {
+                pieces.push(sge(Stag(0x1234_5678), 0));
+            }
+            let before = [&a, &b].map(sent_and_placed);
+            a.post(make(pieces.into_iter().collect(), target.remote(0)));
+            sim.run_until_idle();
+            let failed = Done::failed(1, opcode, status);
+            assert_eq!(a.sends(), [failed], "{case}");
+            assert_ended(&a, &b);
+            let after = [&a, &b].map(sent_and_placed);
+            assert_eq!(after[0].0, before[0].0 + 1, "{case}: the Terminate alone");
+            assert_eq!(after[1].1, before[1].1, "{case}");
+        }
+    }
+}
+
+#[test]
+fn read_whose_sink_cannot_be_written_is_not_asked_for() {
+    type Case = (&'static str, fn(&SimEnd) -> Sge, CompletionStatus);
+    #[rustfmt::skip]
+    let cases: [Case; 5] = [
+        ("unknown", |_| sge(Stag(0x1234_5678), 0), CompletionStatus::InvalidStag),
+        ("too short", |a| sge(kept(a, Access::all()), KIB as u64 - 99), CompletionStatus::BaseBounds),
+        ("no right", |a| sge(readable(a), 0), CompletionStatus::AccessViolation),
+        ("no remote right", |a| sge(kept(a, Access::LOCAL_WRITE), 0), CompletionStatus::AccessViolation),
+        ("other domain", foreign, CompletionStatus::InvalidPd),
+    ];
+    for (case, sink, status) in cases {
+        // The second is not of a run of Reads.
+        for fenced in [false, true] {
+            let mut sim = sim();
+            let (mut a, b) = sim.connected_pair();
+            let (source, sink) = (b.target(100), sink(&a));
+            let (before, _) = sent_and_placed(&a);
+            let mut read = SendRequest::read(WrId(1), sink, source.remote(0));
+            read.read_fence = fenced;
+            a.post(read);
+            a.post_send(2, b"never sent");
+            sim.run_until_idle();
+            let failed = Done::failed(1, Opcode::Read, status);
+            assert_eq!(
+                a.sends(),
+                [failed, Done::flushed(2, Opcode::Send)],
+                "{case}"
+            );
+            assert_ended(&a, &b);
+            assert_eq!(sent_and_placed(&a).0, before + 1, "{case}: the Terminate");
+        }
+    }
+}
+
 /// Verbs draft section 8.1.3.2.1.
 #[test]
 fn stag_zero_is_no_place_that_a_peer_may_name() {

@@ -11,7 +11,7 @@ use xwarp::{
 use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
 
-use crate::refused::{assert_refused, invalidation};
+use crate::refused::{assert_ended, assert_refused, invalidation};
 
 fn sim() -> Sim {
     Sim::new(Seed(43))
@@ -46,7 +46,7 @@ fn region_of_one_stream_is_refused_to_another_of_the_same_domain() {
     #[rustfmt::skip]
     let cases: [Case; 4] = [
         ("Write", |c, at| c.post_write(1, &pattern(100), at), TermCode::ddp_tagged(2), flushed),
-        ("Read", |c, at| { let sink = c.target(100); c.post_read(1, sink.local(0, 100), at); }, TermCode::rdmap_protection(3), flushed),
+        ("Read", |c, at| { let sink = c.target(100); c.post_read(1, sink.local(0, 100), at); std::mem::forget(sink); }, TermCode::rdmap_protection(3), flushed),
         ("Atomic", |c, at| c.post(SendRequest::fetch_add(WrId(1), 1, at)), TermCode::rdmap_protection(3), flushed),
         ("invalidation", |c, at| c.post(invalidation(1, at.stag)), TermCode::rdmap_protection(9), no_invalidation),
     ];
@@ -66,7 +66,7 @@ fn region_of_one_stream_is_refused_to_another_of_the_same_domain() {
     }
 }
 
-/// The requester itself refuses the response: the region that its own work request names is another stream's.
+/// The requester itself refuses the Read, before it is asked for: the region that its work request names is another stream's.
 #[test]
 fn read_response_is_not_placed_into_a_region_of_another_stream() {
     let mut sim = sim();
@@ -80,8 +80,9 @@ fn read_response_is_not_placed_into_a_region_of_another_stream() {
         source.remote(0),
     );
     sim.run_until_idle();
-    assert_refused("Read sink", &c, &d, TermCode::ddp_tagged(2));
-    assert_eq!(d.sends(), [Done::flushed(1, Opcode::Read)]);
+    assert_ended("Read sink", &c, &d);
+    let refused = Done::failed(1, Opcode::Read, CompletionStatus::InvalidPd);
+    assert_eq!(d.sends(), [refused]);
     assert_eq!(region.bytes().to_vec(), [0; KIB]);
     assert_usable(&mut sim, (&mut a, &mut b), &region);
 }

@@ -49,7 +49,8 @@ impl Attempt {
     /// Begins it with its queue pair; where it comes from.
     pub(super) fn begin(&self, qp: &mut QueuePair) -> Result<(SocketAddr, Connecting)> {
         let order = &self.order;
-        let begun = qp.begin_connect(order.remote, &order.private_data, CONNECT_TIMEOUT);
+        let (from, to, data) = (order.local, order.remote, &order.private_data);
+        let begun = qp.begin_connect_from(from, to, data, CONNECT_TIMEOUT);
         let begun = begun.map_err(|error| error.errno())?;
         Ok((begun.local(), begun))
     }
@@ -68,6 +69,7 @@ mod tests {
 
     fn attempt_since(since: Instant) -> Attempt {
         let order = ConnectOrder {
+            local: SocketAddr::from(([0, 0, 0, 0], 0)),
             remote: ([10, 0, 0, 2], 7471).into(),
             depths: Depths::default(),
             private_data: Vec::new(),

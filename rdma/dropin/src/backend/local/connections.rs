@@ -1,6 +1,7 @@
 //! Connections of the RNIC in this process.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -11,20 +12,59 @@ use xwarp::{QpState, QueuePair};
 use super::Local;
 use super::attempts::Attempt;
 use super::errors::Numbered;
+use super::table::Table;
 use crate::backend::connections::{
     ConnectOrder, Connections, Depths, PortHandle, RequestHandle, Told,
 };
 use crate::backend::{Key, QpHandle};
-use crate::entry::Result;
+use crate::entry::{Result, lock};
 
 /// How long destroying a queue pair waits for a close that has begun.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// A port of the RNIC.
-pub(super) enum Port {
-    Bound(BoundPort),
+enum Port {
+    /// Shared by the numbers of a port that is reusable.
+    Bound(Arc<BoundPort>),
     /// The watcher has its listener.
     Listening(Key),
+}
+
+/// Ports of the RNIC by number.
+pub(super) struct Ports {
+    table: Table<Port>,
+    reusable: Reusable,
+}
+
+impl Ports {
+    pub(super) fn new() -> Self {
+        Self {
+            table: Table::new(),
+            reusable: Reusable::default(),
+        }
+    }
+}
+
+/// Ports that several may be bound to, until the first of them listens.
+#[derive(Default)]
+struct Reusable(Mutex<Vec<Weak<BoundPort>>>);
+
+impl Reusable {
+    fn add(&self, port: &Arc<BoundPort>) {
+        let mut ports = lock(&self.0);
+        ports.retain(|port| port.strong_count() > 0);
+        let added = Arc::downgrade(port);
+        if !ports.iter().any(|known| known.ptr_eq(&added)) {
+            ports.push(added);
+        }
+    }
+
+    /// The one that is bound to just this.
+    fn at(&self, local: SocketAddr) -> Option<Arc<BoundPort>> {
+        let ports = lock(&self.0);
+        let living = ports.iter().filter_map(Weak::upgrade);
+        living.into_iter().find(|port| port.addresses() == [local])
+    }
 }
 
 impl Local {
@@ -60,18 +100,41 @@ fn make_idle(qp: &mut QueuePair, depths: Depths) -> Result<()> {
 }
 
 impl Connections for Local {
-    fn bind(&self, local: SocketAddr) -> Result<(PortHandle, Vec<SocketAddr>)> {
-        let bound = self.rnic.bind(local).map_err(|error| error.errno())?;
+    fn bind(&self, local: SocketAddr, reusable: bool) -> Result<(PortHandle, Vec<SocketAddr>)> {
+        let bound = match self.rnic.bind(local).map_err(|error| error.errno()) {
+            Ok(bound) => Arc::new(bound),
+            Err(Errno::EADDRINUSE) if reusable => {
+                self.ports.reusable.at(local).ok_or(Errno::EADDRINUSE)?
+            }
+            Err(errno) => return Err(errno),
+        };
         let addresses = bound.addresses();
-        let port = self.ports.insert(Port::Bound(bound));
-        Ok((PortHandle(port), addresses))
+        let port = PortHandle(self.ports.table.insert(Port::Bound(bound)));
+        if reusable {
+            self.make_reusable(port)?;
+        }
+        Ok((port, addresses))
+    }
+
+    fn make_reusable(&self, port: PortHandle) -> Result<()> {
+        self.ports.table.with(port.0, |port| match port {
+            Port::Bound(bound) => {
+                self.ports.reusable.add(bound);
+                Ok(())
+            }
+            Port::Listening(_) => Err(Errno::EINVAL),
+        })
     }
 
     fn listen(&self, port: PortHandle, told: Told) -> Result<()> {
-        self.ports.replace(port.0, |port| match port {
+        self.ports.table.replace(port.0, |port| match port {
             Port::Listening(_) => (Some(port), Err(Errno::EINVAL)),
             Port::Bound(bound) => {
-                let listener = bound.listen().map_err(|error| error.errno());
+                let alone = match Arc::try_unwrap(bound) {
+                    Ok(alone) => alone,
+                    Err(shared) => return (Some(Port::Bound(shared)), Err(Errno::EADDRINUSE)),
+                };
+                let listener = alone.listen().map_err(|error| error.errno());
                 match listener.and_then(|it| self.watcher.add_listener(it, told)) {
                     Ok(key) => (Some(Port::Listening(key)), Ok(())),
                     Err(errno) => (None, Err(errno)),
@@ -81,7 +144,7 @@ impl Connections for Local {
     }
 
     fn unbind(&self, port: PortHandle) -> Result<()> {
-        self.ports.destroy(port.0, |port| {
+        self.ports.table.destroy(port.0, |port| {
             if let Port::Listening(key) = port {
                 self.watcher.remove_listener(key);
             }

@@ -34,7 +34,7 @@ use xwarp::{
     SharedReceiveQueue, SrqConfig,
 };
 
-use connections::Port;
+use connections::Ports;
 use errors::Numbered;
 use link::Link;
 use memory::Region;
@@ -69,7 +69,7 @@ struct Local {
     cqs: Table<Owned<Cq>>,
     srqs: Table<Owned<SrqPosts>>,
     qps: Arc<QueuePairs>,
-    ports: Table<Port>,
+    ports: Ports,
     /// Peers that wait for an answer.
     requests: Arc<Requests>,
     watcher: Watcher,
@@ -152,7 +152,7 @@ impl Local {
             cqs: Table::new(),
             srqs: Table::new(),
             qps,
-            ports: Table::new(),
+            ports: Ports::new(),
             requests,
             watcher,
         })

@@ -1,5 +1,7 @@
 //! Requests of peers that wait for an answer, and what became of attempts to connect.
 
+use std::net::SocketAddr;
+
 use nix::errno::Errno;
 use xwarp::cm::{ConnectionRequest, Depth, PrivateData};
 use xwarp::error::{AcceptError, ConnectError, HostError, ListenError, PortError};
@@ -65,14 +67,16 @@ fn number(depth: Depth) -> u16 {
     }
 }
 
-/// What is told of an attempt that has ended.
+/// News of an attempt from `local` that has ended.
 pub(super) fn outcome(
+    local: SocketAddr,
     ended: std::result::Result<PrivateData, ConnectError>,
     qp: QpHandle,
     qps: &QueuePairs,
 ) -> News {
     match ended {
         Ok(private_data) => News::Connected {
+            local,
             private_data: private_data.to_vec(),
             depths: qps.depths(qp).unwrap_or_default(),
         },
@@ -93,6 +97,7 @@ fn failure(error: ConnectError) -> Failure {
             private_data: Vec::new(),
         },
         ConnectError::TimedOut { .. } => Failure::Unreachable(Errno::ETIMEDOUT),
+        ConnectError::Host(HostError::Port(_)) => Failure::Failed(error.errno()),
         ConnectError::Host(_) => Failure::Unreachable(Errno::EHOSTUNREACH),
         other => {
             log::info!("not connected: {other}");

@@ -365,7 +365,7 @@ impl Shared {
                     self.put_off(&mut sources, key);
                     return;
                 }
-                Some(ended) => (attempt.told(), Some(self.news_of(attempt, ended)), true),
+                Some(ended) => self.ended(attempt, connecting, ended),
             },
         };
         let gone = over.then(|| sources.remove(key));
@@ -376,18 +376,20 @@ impl Shared {
         drop(gone);
     }
 
-    fn news_of(
+    /// What is said of an attempt that has ended, to whom, and that it is over.
+    fn ended(
         &self,
         attempt: &Attempt,
+        connecting: &Connecting,
         ended: std::result::Result<PrivateData, ConnectError>,
-    ) -> News {
-        let news = outcome(ended, attempt.qp, &self.qps);
+    ) -> (Told, Option<News>, bool) {
+        let news = outcome(connecting.local(), ended, attempt.qp, &self.qps);
         if matches!(news, News::NotConnected(_)) {
             self.connected.remove(attempt.connection, attempt.qp);
         } else {
             self.connected.note_made(attempt.connection);
         }
-        news
+        (attempt.told(), Some(news), true)
     }
 
     /// Has an attempt be made again. With the lock, so that it can be given up at any time.

@@ -6,22 +6,25 @@ use std::thread;
 
 use nix::errno::Errno;
 
-use super::testbed::{Bed, receive, request, rkey};
+use super::testbed::{Bed, LEN, receive, request, rkey};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ACCESS_LOCAL_WRITE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR,
     IBV_QP_STATE, IBV_QPS_ERR, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,
-    IBV_WC_LOC_LEN_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
+    IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
     IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_SEND, IBV_WC_WITH_IMM,
     IBV_WC_WR_FLUSH_ERR, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ,
     IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
-use crate::abi::verbs::{Atomic, Rdma, Target, ibv_async_event, ibv_qp_attr, ibv_sge, ibv_wc};
+use crate::abi::verbs::{
+    Atomic, Rdma, Target, ibv_async_event, ibv_port_attr, ibv_qp_attr, ibv_sge, ibv_wc,
+};
 use crate::backend::limits;
 use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
 use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr};
 use crate::verbs::qp::ibv_modify_qp;
+use crate::verbs::query::query_port;
 
 #[test]
 fn send_of_several_pieces_arrives_in_one_buffer() {
@@ -108,6 +111,42 @@ fn write_and_read_reach_the_memory_of_the_peer() {
     let read = bed.a.success();
     assert_eq!((read.opcode, read.wr_id), (IBV_WC_RDMA_READ, 2));
     assert_eq!(&bed.a.read(2048), b"there and back");
+    bed.end();
+}
+
+/// A message may have as many bytes as a 32-bit length can say. None that leaves its region is sent.
+#[test]
+fn source_or_sink_that_leaves_its_region_is_a_local_protection_error() {
+    let most = u32::MAX;
+    for (opcode, length) in [
+        (IBV_WR_RDMA_WRITE, most),
+        (IBV_WR_SEND, most),
+        (IBV_WR_RDMA_READ, 2000),
+    ] {
+        let bed = Bed::new();
+        bed.a.write(LEN - 1000, &[7; 1000]);
+        let mut piece = [bed.a.sge(LEN - 1000, length)];
+        let mut wr = request(1, opcode, &mut piece);
+        wr.wr = bed.b.remote(0);
+        assert_eq!(bed.a.post_send(&mut wr), 0);
+        let failed = bed.a.completion();
+        assert_eq!((failed.wr_id, failed.status), (1, IBV_WC_LOC_PROT_ERR));
+        bed.b.expect_event(bed.b.qp.cast(), IBV_EVENT_QP_FATAL);
+        assert_eq!(bed.b.read::<LEN>(0), [0; LEN]);
+        bed.end();
+    }
+    let bed = Bed::unconnected();
+    let mut port = ibv_port_attr::zeroed();
+    let room = (&raw mut port).cast();
+    assert_eq!(
+        query_port(bed.a.context, 1, room, size_of::<ibv_port_attr>()),
+        0
+    );
+    assert_eq!(port.max_msg_sz, most);
+    // One byte more, in two pieces.
+    let mut pieces = [bed.a.sge(0, most), bed.a.sge(0, 1)];
+    let mut wr = request(1, IBV_WR_RDMA_WRITE, &mut pieces);
+    assert_eq!(bed.a.post_send(&mut wr), Errno::EINVAL as i32);
     bed.end();
 }
 

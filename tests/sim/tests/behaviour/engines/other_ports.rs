@@ -208,6 +208,29 @@ fn host_has_all_ports_back() {
     assert_eq!(connecting.local().port(), FIRST_PORT, "it is free again");
 }
 
+/// The connection is made where it began, though its frames come to another engine.
+#[test]
+fn port_that_is_named_is_kept() {
+    let mut sim = sim(Answers::Hashed).expecting(&["drop_no_flow"]); // of resets
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen(at).unwrap();
+    let limit = Duration::from_secs(5);
+    for number in 0..PAIRS {
+        let [mut a, mut b] = [sim.a(), sim.b()].map(|host| host.end(&QpConfig::default()));
+        let local = sim.a().at(5000 + u16::try_from(number).unwrap());
+        let begun = a.qp.begin_connect_from(local, at, b"", limit);
+        let mut connecting = begun.unwrap();
+        let request = sim.wait_for("the Request", || listener.try_accept().unwrap());
+        assert_eq!(request.remote(), local);
+        request.accept(&mut b.qp, b"").unwrap();
+        sim.wait_for("the Reply", || connecting.try_finish())
+            .unwrap();
+        assert_eq!(connecting.local(), local);
+    }
+    let [answers, anew] = counted(&sim);
+    assert!(answers > 0 && anew == 0, "{answers} {anew}");
+}
+
 /// Streams are connections, too, and keep their names.
 #[test]
 fn streams_come_from_ports_that_lead_home() {

@@ -1,6 +1,7 @@
 //! Figure 21: what the queue pair and the `STag` have to allow, for each use.
 
 use super::*;
+use crate::refused::assert_refused_by_event;
 use xwarp::QpConfig;
 
 /// Remote rights of the `STag`, none and one at a time, with a queue pair that allows what `config` says.
@@ -49,7 +50,7 @@ fn window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
     assert_eq!(write, Some(forbidden(WRITE)));
 }
 
-/// The sink of a Read needs both, and no local right; it is judged when the response comes.
+/// The sink of a Read needs both, and no local right. It is judged before the Read is asked for, and again when the response comes.
 #[test]
 fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
     for (inbound_write, access, placed) in [
@@ -69,11 +70,28 @@ fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
             assert_eq!(b.sends(), [Done::read(1, 100)]);
             assert_eq!(sink.bytes().to_vec(), pattern(100));
         } else {
-            assert_eq!(b.sends(), [Done::flushed(1, Opcode::Read)]);
+            let violation = CompletionStatus::AccessViolation;
+            assert_eq!(b.sends(), [Done::failed(1, Opcode::Read, violation)]);
             assert_eq!(sink.bytes().to_vec(), [0; 100]);
-            assert_refused("sink", &a, &b, TermCode::ddp_tagged(2));
+            assert_ended("sink", &a, &b);
         }
     }
+}
+
+/// What was right when the Read was asked for is judged again when its response comes.
+#[test]
+fn sink_that_goes_while_its_read_is_under_way_is_an_event() {
+    let mut sim = sim();
+    let (mut b, a) = sim.connected_pair();
+    let (source, sink) = (a.target(100), b.region(100, Access::LOCAL_WRITE | WRITE));
+    b.post_read(1, sink.local(0, 100), source.remote(0));
+    let asked = |end: &SimEnd| end.host().rnic().counters().unwrap().rdma.fpdus_out;
+    let before = asked(&b);
+    sim.run_until("the Read is asked for", || asked(&b) > before);
+    drop(sink);
+    sim.run_until_idle();
+    assert_eq!(b.sends(), [Done::flushed(1, Opcode::Read)]);
+    assert_refused_by_event("sink", &a, &b, TermCode::ddp_tagged(0));
 }
 
 #[test]
@@ -98,8 +116,9 @@ fn read_is_the_right_of_its_response_where_the_queue_pair_says_so() {
             assert_eq!(b.sends(), [Done::read(1, 5000)]);
             assert_eq!(sink.bytes().to_vec(), pattern(5000));
         } else {
-            assert_eq!(b.sends(), [Done::flushed(1, Opcode::Read)]);
-            assert_refused("sink", &a, &b, TermCode::ddp_tagged(2));
+            let violation = CompletionStatus::AccessViolation;
+            assert_eq!(b.sends(), [Done::failed(1, Opcode::Read, violation)]);
+            assert_ended("sink", &a, &b);
         }
     }
 }

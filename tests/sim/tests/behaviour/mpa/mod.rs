@@ -162,13 +162,20 @@ struct Initiating {
 
 impl Initiating {
     fn new(mpa: MpaConfig, config: &QpConfig) -> Self {
+        Self::from_port(0, mpa, config)
+    }
+
+    /// From this port of this side's.
+    fn from_port(local: u16, mpa: MpaConfig, config: &QpConfig) -> Self {
         let (sim, peer) = Sim::with_mpa_and_plain_peer(Seed(47), mpa);
         let mut sim = sim.one_way_delay(Duration::from_millis(1));
         let port = sim.new_port();
         peer.listen(port);
         let mut end = sim.a().end(config);
         let at = (xwarp_sim_tests::Side::B.address(), port).into();
-        let connecting = end.qp.begin_connect(at, b"", LIMIT).unwrap();
+        let from = sim.a().at(local);
+        let begun = end.qp.begin_connect_from(from, at, b"", LIMIT);
+        let connecting = begun.unwrap();
         sim.run_until("the Request", || peer.received().len() >= 20);
         let request = peer.received();
         Self {

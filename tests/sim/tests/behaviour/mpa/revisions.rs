@@ -1,5 +1,6 @@
 //! Revisions of MPA, the second try, and rejections.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{
@@ -46,6 +47,21 @@ fn peer_that_closes_upon_revision_2_is_tried_with_revision_1_from_another_port()
         assert_eq!(initiating.answered(REPLY).unwrap(), b"");
         assert_eq!(info(&initiating.end).revision, 1);
         assert_eq!(initiating.end.state(), QpState::Rts);
+    }
+}
+
+#[test]
+fn second_try_comes_from_the_port_that_is_named() {
+    for end in [PlainPeer::close, PlainPeer::abort] {
+        let config = (MpaConfig::default(), QpConfig::default());
+        let mut initiating = Initiating::from_port(5000, config.0, &config.1);
+        end(&initiating.peer);
+        let peer = initiating.peer.clone();
+        (initiating.sim).run_until("the second Request", || peer.received() == REQUEST);
+        let ports: Vec<_> = peer.clients().iter().map(SocketAddr::port).collect();
+        assert_eq!(ports, [5000, 5000]);
+        assert_eq!(initiating.answered(REPLY).unwrap(), b"");
+        assert_eq!(info(&initiating.end).revision, 1);
     }
 }
 
