@@ -79,6 +79,17 @@ fn client_that_is_earlier_than_its_server_is_heard() {
     assert_eq!(said, "heard though it was early\n");
 }
 
+#[test]
+fn connection_leaves_from_the_source_port_that_is_named() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "source_port");
+    for address in ["10.77.0.1", "fd77::1"] {
+        let said = run(&hosts, &format!("{program} {address}"));
+        assert_eq!(said, "from the ports that were named\n");
+    }
+}
+
 /// tgtd listens so.
 #[test]
 fn wildcards_of_both_families_are_listened_on_side_by_side() {
