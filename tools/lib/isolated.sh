@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs a program of tests with a network namespace and a /run of its own. Tests that make hosts of the same names then run beside each
+# other. Fails if the program fails, or leaves a namespace.
+#   isolated.sh NAME PROGRAM ARGUMENT...     prints NAME and what the program printed when it has ended
+set -euo pipefail
+
+name=$1
+shift
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+begun=$SECONDS status=0
+# shellcheck disable=SC2016 # for the shell in the namespaces
+unshare --mount --net --propagation private sh -c '
+    mount -t tmpfs tmpfs /run && ip link set lo up || exit 1
+    "$@" || exit
+    left=$(ip netns list)
+    [ -z "$left" ] || { echo "namespaces are left: $left"; exit 1; }
+' isolated "$(dirname "$0")/limited.sh" "$@" >"$output" 2>&1 || status=$?
+# One writer at a time, as several of these scripts have one standard output.
+flock "$0" sh -c 'printf "\n-- %s (%s s)\n" "$1" "$2"; cat "$3"' isolated "$name" "$((SECONDS - begun))" "$output"
+[ "$status" = 0 ] || echo "$name failed with $status" >&2
+exit "$status"
