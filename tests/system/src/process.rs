@@ -282,10 +282,11 @@ impl Finished {
         self.exited(1).one_line(parts)
     }
 
-    /// Fails unless it ended in order because of a signal: the exit code that shells show for it, and one line that says so.
+    /// Fails unless it ended in order because of a signal: the exit code that shells show for it,
+    /// and one line that says so, perhaps after what was interrupted.
     pub fn interrupted_by(self, signal: Signal) {
-        self.exited(128 + signal as i32)
-            .one_line(&["xwarp: interrupted"]);
+        let line = self.exited(128 + signal as i32).one_line(&["interrupted"]);
+        assert!(line.ends_with("interrupted"), "{line}");
     }
 
     /// The only line on stderr, which is `xwarp`'s and has all of `parts` in this order.

@@ -123,6 +123,6 @@ fn run_behind_another_has_its_offloads_off_too() {
     second.line("waiting for");
     are_fixed(&hosts.b);
     second.signal(Signal::SIGTERM);
-    second.finish_within(END_LIMIT).exited(1);
+    second.finish_within(END_LIMIT).exited(143);
     are_back(&hosts.b, &before);
 }
