@@ -134,13 +134,9 @@ fn post_one(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Resul
     let Some(sge) = request.only_sge().map(|one| element(one.fields())) else {
         return post_any(batch, request, flags);
     };
-    if flags & !PLAIN != 0 {
-        if flags & !PLAIN == IBV_SEND_INLINE {
-            return post_inline(batch, request, flags);
-        }
-        return post_any(batch, request, flags);
-    }
     match opcode {
+        _ if flags & !PLAIN == IBV_SEND_INLINE => post_inline(batch, request, flags),
+        _ if flags & !PLAIN != 0 => post_any(batch, request, flags),
         IBV_WR_RDMA_WRITE => post_write(batch, wr_id, sge, remote(request.rdma()), flags),
         IBV_WR_RDMA_READ => post_read(batch, wr_id, sge, remote(request.rdma()), flags),
         IBV_WR_SEND => post_plain_send(batch, wr_id, sge, flags),
