@@ -282,8 +282,8 @@ impl Finished {
         self.exited(1).one_line(parts)
     }
 
-    /// Fails unless it ended in order because of a signal: the exit code that shells show for it,
-    /// and one line that says so, perhaps after what was interrupted.
+    /// Fails unless it ended in order because of a signal, with the exit code that shells show for
+    /// that. The only line on stderr says so at its end.
     pub fn interrupted_by(self, signal: Signal) {
         let line = self.exited(128 + signal as i32).one_line(&["interrupted"]);
         assert!(line.ends_with("interrupted"), "{line}");
