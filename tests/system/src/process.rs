@@ -110,10 +110,14 @@ impl Running {
         assert!(limited.is_ok_and(|it| it.success()), "prlimit {limit}");
     }
 
-    /// The kernel's function in which it sleeps.
+    /// The kernel's functions in which its threads sleep. A thread of its own opens the RNIC.
     pub fn waits_in(&self) -> String {
-        let file = format!("/proc/{}/wchan", self.child.id());
-        std::fs::read_to_string(file).expect("our own child")
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let threads = threads.expect("our own child").flatten();
+        // A thread that has ended meanwhile sleeps nowhere.
+        let functions =
+            threads.filter_map(|it| std::fs::read_to_string(it.path().join("wchan")).ok());
+        functions.collect::<Vec<_>>().join(" ")
     }
 
     /// What it has complained of so far.
