@@ -133,7 +133,7 @@ impl Pair {
             to: (at - fast_at(stag)) as u64,
             len: u32::try_from(bytes.len()).unwrap(),
         };
-        let fate = fate_by(model, Fate::Fatal);
+        let fate = fate_by(model, Fate::Refused(CompletionStatus::InvalidStag));
         let from = remote(&self.ends[1 - who].source, from);
         let mut draft = Draft::new(
             SendRequest::read(id, place, from),
@@ -147,7 +147,7 @@ impl Pair {
         }
         let patch = Patch { at, bytes };
         draft.work.effect = match fate {
-            Fate::Fatal => Effect::Nothing,
+            Fate::Refused(_) => Effect::Nothing,
             _ if invalidates => Effect::ReadInvalidate(patch),
             _ => Effect::Read(patch),
         };

@@ -27,6 +27,12 @@ pub(super) struct Area {
     at: usize,
 }
 
+impl Area {
+    pub(super) fn is_valid(&self) -> bool {
+        self.valid
+    }
+}
+
 /// Why memory may not be accessed, in the order in which that is looked at (verbs.md §11.4).
 #[derive(Clone, Copy)]
 pub(super) enum Denied {

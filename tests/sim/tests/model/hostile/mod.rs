@@ -218,6 +218,11 @@ impl Program {
         if self.reference.awaited.len() >= REQUESTS {
             return;
         }
+        // A sink that is no more would end the connection here, before anything is asked.
+        let sink = [0, 3][self.rng.index(2)];
+        if !self.reference.areas.list[sink].is_valid() {
+            return;
+        }
         let (id, far) = (self.next_id, self.rng.draw());
         self.next_id += 1;
         let remote = RemoteAddress {
@@ -231,7 +236,7 @@ impl Program {
                 8,
             )
         } else {
-            let area = &self.reference.areas.list[[0, 3][self.rng.index(2)]];
+            let area = &self.reference.areas.list[sink];
             let len = self.rng.index(area.len + 1);
             let to = area.base + self.rng.below((area.len - len) as u64 + 1);
             let sink = Sge {
