@@ -377,7 +377,7 @@ impl QueuePair {
     /// unspecified address stands for the one that routes choose, port 0 for any free port.
     ///
     /// The port may be one that this RNIC has already, by [`Rnic::bind`](crate::Rnic::bind) for instance. A second connection to the same
-    /// peer cannot have it.
+    /// peer cannot have it. With several engines, neither can one that follows another in TIME-WAIT.
     ///
     /// # Errors
     ///

@@ -253,6 +253,11 @@ impl Connections {
         free
     }
 
+    /// True if a sibling has this flow.
+    pub(super) fn is_elsewhere(&self, flow: &Flow) -> bool {
+        self.table.is_elsewhere(flow)
+    }
+
     /// True if a connection is in TIME-WAIT, and `segment` opens another with a listener or is for one that a sibling has opened meanwhile.
     pub(super) fn gives_way(&self, handle: Handle, segment: &Segment, now: Instant) -> bool {
         let entry = self.table.get(handle);

@@ -219,6 +219,11 @@ impl Stack {
         self.connections.unlisten(id, &mut self.device, self.now);
     }
 
+    /// True if a sibling of this stack has a connection along `path`, also one in TIME-WAIT.
+    pub fn sibling_has(&self, path: &Path) -> bool {
+        flow_along(path).is_ok_and(|flow| self.connections.is_elsewhere(&flow))
+    }
+
     /// Sends a SYN along `path`, to a listener of this stack itself if the next hop is its own Ethernet address. [`Event::Connected`] follows, or [`Event::Closed`], after
     /// [`StackConfig::connect_timeout`] at the latest.
     pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {

@@ -127,7 +127,14 @@ impl Starting {
         };
         let until = began + order.timeout;
         let left = until - device.now;
-        match device.stack.connect_within(path, left, device.now) {
+        // Another engine's connection would lose its segments. A port that is not named is free.
+        let connected = if order.port_is_named && device.stack.sibling_has(&path) {
+            let (local, remote) = (path.local, path.remote);
+            Err(xwarp_tcp::ConnectError::FlowExists { local, remote })
+        } else {
+            device.stack.connect_within(path, left, device.now)
+        };
+        match connected {
             Err(error) => {
                 order.refuse(refusal(error));
                 None
