@@ -65,10 +65,10 @@ in_miri() {
     return "$status"
 }
 
-# short MODEL: the driver without what asks the kernel, and what is built on it. Of TCP and the simulations these are a few tests that touch
+# short MODEL: the driver without what asks the kernel and without its rings, and what is built on it. Of TCP and the simulations these are a few tests that touch
 # frames; the rest of TCP is arithmetic. The corpus is in files, so it is run without isolation from the host.
 short() {
-    in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: || return
+    in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: --skip xdp::tests:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
     in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests in_order_queue:: send_queue:: inbound:: outbound:: prediction:: template:: || return
@@ -83,6 +83,8 @@ short() {
 # rdma/iwarp/tests/wire, whose codecs and checksums the unit tests reach. Left out is also what takes too long: floods, hoards and silent
 # peers of tcp/tests/stack mean nothing with few frames.
 long() {
+    # Each test opens a queue with thousands of frames, which takes 20 s in Miri.
+    in_miri "$1" "$seeds" --package xwarp-driver --lib -- xdp::tests:: || return
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- --skip congestion:: || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test scripts || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer::read_fence transfer::send_with transfer::slow_link atomics:: buffers::
