@@ -24,7 +24,7 @@ use xwarp_rnic::queues::CqShared;
 use xwarp_rnic::queues::CqSink;
 use xwarp_rnic::queues::EventTarget;
 use xwarp_rnic::queues::FreedSlots;
-use xwarp_rnic::queues::{Cqe, ring};
+use xwarp_rnic::queues::{Cqe, arm_and_look, ring};
 
 /// What Query CQ tells (verbs draft §9.2.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -426,7 +426,10 @@ impl CompletionQueue {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(None);
             }
-            self.arm(Arm::Next)?;
+            let arm = |queue: &Self| queue.arm(Arm::Next);
+            if let Some(completion) = arm_and_look(self, arm, Self::poll)? {
+                return Ok(Some(completion));
+            }
             if !self.await_event(others, deadline)? {
                 // It may have come at the last moment.
                 return Ok(self.poll()?);

@@ -55,3 +55,14 @@ impl ArmState {
         self.0.swap(UNARMED, Ordering::SeqCst) != UNARMED
     }
 }
+
+/// Arms a queue for a waiter that has found nothing in it, and looks again. `None`: the waiter may sleep, as a completion from now on wakes it.
+/// A completion that came between the waiter's look and the arming has woken nobody: the second look finds it.
+pub fn arm_and_look<Q, T, E>(
+    queue: &mut Q,
+    arm: impl FnOnce(&Q) -> Result<(), E>,
+    look: impl FnOnce(&mut Q) -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    arm(queue)?;
+    look(queue)
+}

@@ -22,7 +22,7 @@ mod resize;
 mod ring;
 mod waiters;
 
-pub use arming::Arm;
+pub use arming::{Arm, arm_and_look};
 pub use completion_ring::{CqSink, Cqe, EventTarget, Pushed};
 pub use cq_orders::{CqOrders, CqPlace};
 pub use cq_shared::CqShared;

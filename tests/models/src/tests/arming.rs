@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::explore_bounded;
 use super::sleeping::Shared;
-use crate::arming::{Arm, ArmState};
+use crate::arming::{Arm, ArmState, arm_and_look};
 
 /// A completion queue: completions that were appended, the arm state, and the doorbell.
 struct Queue {
@@ -36,10 +36,23 @@ impl Queue {
         }
     }
 
+    /// What the waiter finds.
+    fn poll(&self, expected: usize) -> Option<usize> {
+        let appended = self.appended.load(Ordering::Acquire);
+        (appended == expected).then_some(appended)
+    }
+
     /// What the waiter does before it sleeps. True if it sleeps without having seen all of `expected`.
     fn falls_asleep(&self, kind: Arm, expected: usize) -> bool {
-        self.armed.arm(kind);
-        if self.appended.load(Ordering::Acquire) == expected {
+        let arm = |queue: &&Self| {
+            queue.armed.arm(kind);
+            Ok::<_, ()>(())
+        };
+        let look = |queue: &mut &Self| Ok(queue.poll(expected));
+        let mut queue = self;
+        let found = look(&mut queue).transpose();
+        let found = found.or_else(|| arm_and_look(&mut queue, arm, look).transpose());
+        if found.is_some() {
             return false;
         }
         self.bell.flag.announce();
@@ -71,9 +84,9 @@ fn waiter_for_solicited_completions_sleeps_on() {
     loom::model(|| {
         let queue = Queue::new();
         let engine = engine(&queue, false);
-        queue.falls_asleep(Arm::Solicited, 1);
+        let asleep = queue.falls_asleep(Arm::Solicited, 2);
         engine.join().unwrap();
-        assert!(queue.armed.is_armed());
+        assert!(asleep && queue.armed.is_armed());
         assert_eq!(queue.announced.load(Ordering::Relaxed), 0);
     });
 }
