@@ -1,15 +1,18 @@
-//! Standard error: messages, log lines as `XWARP_LOG` asks for, and statistics if `XWARP_STATS` is set. Without a level, warnings and errors are
-//! printed.
+//! Standard error: messages, log lines as `XWARP_LOG` asks for, and statistics if `XWARP_STATS` is
+//! set. Without a level, warnings and errors are printed.
 //!
-//! A program's standard error may take nothing: its disk is full, or the reader of a pipe is gone. A message is lost then, and nothing else.
+//! A write to the program's standard error may fail: its disk is full, or the reader of a pipe is
+//! gone. The message is lost then, and nothing else.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::ptr;
 use std::sync::{Mutex, Once};
 
 use log::{LevelFilter, Log, Metadata, Record};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::entry::lock;
 use crate::environment;
@@ -27,8 +30,53 @@ pub(crate) fn statistics_are_wanted() -> bool {
 
 /// Prints a line, in one write.
 pub(crate) fn say(message: fmt::Arguments<'_>) {
+    write_line(format!("xwarp: {message}\n").as_bytes());
+}
+
+/// Writes a line to standard error without SIGPIPE, whose default action would end the program.
+fn write_line(line: &[u8]) {
+    let pipe = SigSet::from(Signal::SIGPIPE);
+    let Ok(mask) = pipe.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
+        return;
+    };
+    let was_pending = is_pending(Signal::SIGPIPE);
+    let written = io::stderr().write_all(line);
+    if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) && !was_pending {
+        discard(&pipe);
+    }
     // Nothing is left to report a failure to.
-    let _ = io::stderr().write_all(format!("xwarp: {message}\n").as_bytes());
+    let _ = mask.thread_set_mask();
+}
+
+/// Whether a blocked signal waits for this thread or the process.
+fn is_pending(signal: Signal) -> bool {
+    let mut pending = *SigSet::empty().as_ref();
+    // SAFETY: the set lives, and the call has no other memory of ours.
+    let failed = unsafe { libc::sigpending(&raw mut pending) } != 0;
+    // SAFETY: the call has filled in the set, or it is the empty one.
+    let pending = unsafe { SigSet::from_sigset_t_unchecked(pending) };
+    !failed && pending.contains(signal)
+}
+
+/// Discards a signal of a set that waits for this thread. The call is made directly: the C
+/// library's is a cancellation point.
+fn discard(signals: &SigSet) {
+    let no_time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let set: *const libc::sigset_t = signals.as_ref();
+    let no_info = ptr::null_mut::<libc::siginfo_t>();
+    // SAFETY: the set and the time live, and the kernel reads the first 64 signals of the set.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigtimedwait,
+            set,
+            no_info,
+            &raw const no_time,
+            size_of::<u64>(),
+        )
+    };
 }
 
 /// Prints a line, unless the process has printed the same one before.

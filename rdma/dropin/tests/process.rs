@@ -1,4 +1,5 @@
-//! The library in processes as they are: threads that are cancelled, children, limits, signals, standard error that takes nothing.
+//! The library in processes as they are: threads that are cancelled, children, limits, signals,
+//! standard error that takes nothing.
 
 mod common;
 
@@ -17,8 +18,8 @@ fn thread_that_posts_is_cancelled_outside_of_the_library() {
     run_on_an_interface("cancelled_posting");
 }
 
-/// Functions that are cancellation points by POSIX or in the C library, as far as the data path could call them. The others are of the control
-/// path, where cancellation is disabled.
+/// Functions that are cancellation points by POSIX or in the C library, as far as the data path
+/// could call them. On the control path cancellation is disabled.
 const POINTS: &str = "accept4 clock_nanosleep close connect epoll_pwait epoll_wait fdatasync fsync msync nanosleep open open64 openat pause \
     poll ppoll pread pread64 pselect pwrite pwrite64 read readv recv recvfrom recvmmsg recvmsg select \
     send sendmmsg sendmsg sendto sleep usleep waitpid write writev";
@@ -48,7 +49,27 @@ fn rnic_works_on_though_standard_error_takes_nothing() {
     assert!(printed.ends_with("attached:\n"), "{printed}");
 }
 
-/// What a program that lists devices prints with these variables, and no others of the library. Standard error first.
+/// The reader of the pipe is gone, and SIGPIPE ends a process that does not expect it.
+#[test]
+fn rnic_works_on_though_standard_error_is_a_broken_pipe() {
+    let Some(program) = Program::compiled("link") else {
+        return;
+    };
+    let program = format!("XWARP_LOG=trace XWARP_STATS=1 {program} 2>&1 >&3");
+    let printed = in_namespace(&format!(
+        "{{ {{ {program}; echo ended with $? >&3; }} | true; }} 3>&1"
+    ));
+    assert!(
+        printed.contains(
+            "ended with 0
+"
+        ),
+        "{printed}"
+    );
+}
+
+/// What a program that lists devices prints with these variables of the library alone. Standard
+/// error first.
 fn listed(before: &str, variables: &str, program: &Program) -> String {
     let command = format!("{before}; env -u XWARP_DEV {variables} {program} 2>&1");
     let printed = in_namespace(&format!("{{ {command}; }}"));
@@ -108,7 +129,8 @@ fn child_that_outlives_its_parent_keeps_nothing_of_the_rnic() {
     }
 }
 
-/// It has not run the handlers of `fork`, and keeps the sockets. An orderly end detaches the program nevertheless.
+/// It has not run the handlers of `fork`, and keeps the sockets. An orderly end detaches the
+/// program nevertheless.
 #[test]
 fn program_is_detached_though_a_child_without_handlers_holds_its_link() {
     if let Some(program) = Program::compiled("orphan") {
@@ -123,7 +145,10 @@ fn thread_with_the_smallest_stack_opens_and_connects() {
         // Without optimisation, data take 17 KiB.
         for arguments in ["16", "32 data"] {
             let printed = in_namespace(&format!("{program} {arguments} 2>&1"));
-            assert!(printed.contains("KiB of stack used"), "{printed}");
+            assert!(
+                printed.contains("KiB of stack used"),
+                "{arguments}: {printed}"
+            );
         }
     }
 }
