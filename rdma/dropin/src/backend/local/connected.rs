@@ -1,7 +1,7 @@
-//! Connections whose end is to be told, by queue pair.
+//! Connections whose end is to be reported, by queue pair.
 //!
-//! Each has a key of its own, as a queue pair can have one connection after another. So what is noted
-//! of one never reaches the next.
+//! A queue pair can have several connections in turn. Each has its own key, so what is noted of one
+//! never reaches the next.
 
 use std::sync::Mutex;
 
@@ -23,14 +23,24 @@ struct Lists {
     all: Keyed<Connection>,
     /// The connection of each queue pair, from the attempt on until it ends.
     present: FxHashMap<QpHandle, Key>,
-    /// Connections that have ended, which is not told yet.
+    /// Connections that have ended, which is not reported yet.
     ended: Vec<Ended>,
 }
 
 struct Connection {
     told: Told,
-    /// It is made, which is told or need not be.
-    is_made: bool,
+    stage: Stage,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is begun, and the thread that reports does not watch its attempt yet.
+    Begun,
+    /// The thread watches its attempt.
+    Watched,
+    /// It is made, which is reported or need not be.
+    Made,
 }
 
 /// A connection that has ended.
@@ -45,24 +55,14 @@ pub(super) struct Ended {
 impl Connected {
     /// A queue pair begins to connect. EINVAL while it has a connection.
     pub(super) fn begin(&self, qp: QpHandle, told: Told) -> Result<Key> {
-        self.enter(
-            qp,
-            Connection {
-                told,
-                is_made: false,
-            },
-        )
+        let stage = Stage::Begun;
+        self.enter(qp, Connection { told, stage })
     }
 
     /// A queue pair has a connection. EINVAL if it has another one.
     pub(super) fn make(&self, qp: QpHandle, told: Told) -> Result<Key> {
-        self.enter(
-            qp,
-            Connection {
-                told,
-                is_made: true,
-            },
-        )
+        let stage = Stage::Made;
+        self.enter(qp, Connection { told, stage })
     }
 
     fn enter(&self, qp: QpHandle, connection: Connection) -> Result<Key> {
@@ -75,10 +75,23 @@ impl Connected {
         Ok(key)
     }
 
-    /// A connection that was begun is made, which is told now.
+    /// The attempt of a connection is watched. True if an end was noted before, which can be
+    /// reported now.
+    #[must_use]
+    pub(super) fn note_watched(&self, key: Key) -> bool {
+        let mut lists = lock(&self.0);
+        if let Some(connection) = lists.all.get_mut(key)
+            && connection.stage == Stage::Begun
+        {
+            connection.stage = Stage::Watched;
+        }
+        lists.ended.iter().any(|ended| ended.key == key)
+    }
+
+    /// A connection that was begun is made, which the caller reports now.
     pub(super) fn note_made(&self, key: Key) {
         if let Some(connection) = lock(&self.0).all.get_mut(key) {
-            connection.is_made = true;
+            connection.stage = Stage::Made;
         }
     }
 
@@ -101,20 +114,25 @@ impl Connected {
     pub(super) fn note_all(&self) {
         let mut lists = lock(&self.0);
         let lists = &mut *lists;
-        let is_made = |key: Key| lists.all.get(key).is_some_and(|it| it.is_made);
-        let gone = lists.present.extract_if(|_, key| is_made(*key));
+        let gone = lists
+            .present
+            .extract_if(|_, key| lists.all.is_in(*key, Stage::Made));
         let orderly = false;
         lists
             .ended
             .extend(gone.map(|(qp, key)| Ended { key, qp, orderly }));
     }
 
-    /// Takes what has been noted.
+    /// Takes the ends that have been noted. The end of a connection whose attempt is not watched
+    /// yet stays: the attempt's outcome is reported first.
     pub(super) fn take_ended(&self) -> Vec<Ended> {
-        std::mem::take(&mut lock(&self.0).ended)
+        let mut lists = lock(&self.0);
+        let Lists { all, ended, .. } = &mut *lists;
+        let taken = ended.extract_if(.., |it| !all.is_in(it.key, Stage::Begun));
+        taken.collect()
     }
 
-    /// Forgets a connection of a queue pair; whom its end would have been told.
+    /// Forgets a connection of a queue pair. Returns the callback that its end would have had.
     pub(super) fn remove(&self, key: Key, qp: QpHandle) -> Option<Told> {
         let mut lists = lock(&self.0);
         if lists.present.get(&qp) == Some(&key) {
@@ -123,12 +141,19 @@ impl Connected {
         lists.all.remove(key).map(|it| it.told)
     }
 
-    /// Forgets the present connection of a queue pair; whom its end is to be told, if it was made.
+    /// Forgets the present connection of a queue pair. Returns the callback for its end, if it was
+    /// made.
     pub(super) fn remove_present(&self, qp: QpHandle) -> Option<Told> {
         let mut lists = lock(&self.0);
         let key = lists.present.remove(&qp)?;
         let connection = lists.all.remove(key)?;
-        connection.is_made.then_some(connection.told)
+        (connection.stage == Stage::Made).then_some(connection.told)
+    }
+}
+
+impl Keyed<Connection> {
+    fn is_in(&self, key: Key, stage: Stage) -> bool {
+        self.get(key).is_some_and(|it| it.stage == stage)
     }
 }
 
@@ -139,16 +164,19 @@ mod tests {
 
     const QP: QpHandle = QpHandle(Key(7));
 
-    fn nobody() -> Told {
+    fn ignoring() -> Told {
         Arc::new(|_news| {})
     }
 
     #[test]
     fn end_that_is_told_late_is_that_of_the_former_connection() {
         let connected = Connected::default();
-        let first = connected.begin(QP, nobody()).expect("no connection yet");
+        let first = connected.begin(QP, ignoring()).expect("no connection yet");
+        connected.note_made(first);
         assert!(connected.note_end(QP, true));
-        let second = connected.begin(QP, nobody()).expect("the first has ended");
+        let second = connected
+            .begin(QP, ignoring())
+            .expect("the first has ended");
         let [ended] = connected.take_ended()[..] else {
             panic!("one has ended");
         };
@@ -161,29 +189,48 @@ mod tests {
     #[test]
     fn second_connection_at_once_is_refused() {
         let connected = Connected::default();
-        connected.begin(QP, nobody()).expect("no connection yet");
-        assert_eq!(connected.begin(QP, nobody()).err(), Some(Errno::EINVAL));
+        connected.begin(QP, ignoring()).expect("no connection yet");
+        assert_eq!(connected.begin(QP, ignoring()).err(), Some(Errno::EINVAL));
     }
 
     #[test]
     fn end_is_noted_once() {
         let connected = Connected::default();
-        connected.begin(QP, nobody()).expect("no connection yet");
+        connected.make(QP, ignoring()).expect("no connection yet");
         assert!(connected.note_end(QP, false));
         assert!(!connected.note_end(QP, true));
         assert_eq!(connected.take_ended().len(), 1);
+    }
+
+    /// A connection can be made and end before the call that begins it has returned.
+    #[test]
+    fn end_waits_until_the_attempt_is_watched() {
+        let connected = Connected::default();
+        let key = connected.begin(QP, ignoring()).expect("no connection yet");
+        assert!(connected.note_end(QP, true));
+        assert_eq!(connected.take_ended(), []);
+        assert!(connected.note_watched(key), "it is to be reported now");
+        let [ended] = connected.take_ended()[..] else {
+            panic!("one has ended");
+        };
+        assert_eq!((ended.key, ended.qp), (key, QP));
+        assert!(!connected.note_watched(key));
     }
 
     #[test]
     fn only_connections_that_were_made_end_with_the_rnic_or_the_queue_pair() {
         let connected = Connected::default();
         let [made, accepted, begun] = [8, 9, 10].map(|key| QpHandle(Key(key)));
-        let key = connected.begin(made, nobody()).expect("no connection yet");
+        let key = connected
+            .begin(made, ignoring())
+            .expect("no connection yet");
         connected.note_made(key);
         connected
-            .make(accepted, nobody())
+            .make(accepted, ignoring())
             .expect("no connection yet");
-        connected.begin(begun, nobody()).expect("no connection yet");
+        connected
+            .begin(begun, ignoring())
+            .expect("no connection yet");
         connected.note_all();
         assert!(!connected.has(made) && !connected.has(accepted));
         assert_eq!(connected.take_ended().len(), 2);

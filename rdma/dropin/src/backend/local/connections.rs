@@ -45,7 +45,7 @@ impl Ports {
     }
 }
 
-/// Ports that several may be bound to, until the first of them listens.
+/// Ports that several identifiers may be bound to, until the first of them listens.
 #[derive(Default)]
 struct Reusable(Mutex<Vec<Weak<BoundPort>>>);
 
@@ -59,7 +59,14 @@ impl Reusable {
         }
     }
 
-    /// The one that is bound to just this.
+    /// The port, if no other identifier shares it.
+    fn alone(&self, port: Arc<BoundPort>) -> std::result::Result<BoundPort, Arc<BoundPort>> {
+        // `at` has a reference to each port for a moment, with the lock.
+        let _ports = lock(&self.0);
+        Arc::try_unwrap(port)
+    }
+
+    /// The port that is bound to this address alone.
     fn at(&self, local: SocketAddr) -> Option<Arc<BoundPort>> {
         let ports = lock(&self.0);
         let living = ports.iter().filter_map(Weak::upgrade);
@@ -130,7 +137,7 @@ impl Connections for Local {
         self.ports.table.replace(port.0, |port| match port {
             Port::Listening(_) => (Some(port), Err(Errno::EINVAL)),
             Port::Bound(bound) => {
-                let alone = match Arc::try_unwrap(bound) {
+                let alone = match self.ports.reusable.alone(bound) {
                     Ok(alone) => alone,
                     Err(shared) => return (Some(Port::Bound(shared)), Err(Errno::EADDRINUSE)),
                 };

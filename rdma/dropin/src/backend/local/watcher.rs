@@ -76,9 +76,8 @@ impl Ends {
     pub(super) fn note(&self, qp: QpHandle, orderly: bool) {
         if let Some(shared) = self.0.upgrade()
             && shared.connected.note_end(qp, orderly)
-            && shared.wake().is_err()
         {
-            Shared::tell_aside(shared);
+            Shared::wake_or_tell_aside(shared);
         }
     }
 
@@ -86,9 +85,7 @@ impl Ends {
     pub(super) fn note_failure(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.has_failed.store(true, Ordering::Release);
-            if shared.wake().is_err() {
-                Shared::tell_aside(shared);
-            }
+            Shared::wake_or_tell_aside(shared);
         }
     }
 }
@@ -152,14 +149,20 @@ impl Watcher {
     /// Takes the outcome of an attempt. The end of the connection is told the same.
     pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
         let (connection, qp) = (attempt.connection, attempt.qp);
-        let shared = self.shared();
-        let added = shared.and_then(|it| it.add(Source::Attempt(attempt, connecting)));
-        added.map(|_key| ()).inspect_err(|_errno| {
+        let added = self.shared().and_then(|shared| {
+            shared.add(Source::Attempt(attempt, connecting))?;
+            Ok(shared)
+        });
+        let shared = added.inspect_err(|_errno| {
             self.connected.remove(connection, qp);
-        })
+        })?;
+        if self.connected.note_watched(connection) {
+            Shared::wake_or_tell_aside(shared);
+        }
+        Ok(())
     }
 
-    /// The connections whose end is told.
+    /// The connections whose end is reported.
     pub(super) fn connected(&self) -> &Connected {
         &self.connected
     }
@@ -180,8 +183,8 @@ impl Watcher {
         drop(shared.take_later(|_, attempt| attempt.qp == qp));
     }
 
-    /// Tells that the connection of a destroyed queue pair has ended, unless that was told before
-    /// or the connection was never made.
+    /// Reports that the connection of a destroyed queue pair has ended, unless that was reported
+    /// before or the connection was never made.
     pub(super) fn tell_end(&self, qp: QpHandle) {
         if let Some(told) = self.connected.remove_present(qp) {
             told(News::Disconnected);
@@ -203,7 +206,8 @@ impl Watcher {
     }
 }
 
-/// Waits until the thread has ended. Not for ever: if the program has closed the library's descriptors, it is never woken.
+/// Waits until the thread has ended, for [`END_TIMEOUT`] at most: a thread whose descriptors the
+/// program has closed is never woken.
 fn join(thread: JoinHandle<()>) {
     let told = Instant::now();
     while !thread.is_finished() {
@@ -226,6 +230,14 @@ impl Drop for Watcher {
     }
 }
 
+/// Signals are for the program's threads: tgtd reads its own from a signalfd, and ends if another
+/// thread takes one.
+fn block_signals() {
+    if let Err(errno) = SigSet::all().thread_block() {
+        log::warn!("a thread of connections takes the program's signals: {errno}");
+    }
+}
+
 impl Shared {
     /// Wakes the thread. An error says that the program has closed the descriptor.
     fn wake(&self) -> Result<()> {
@@ -236,15 +248,19 @@ impl Shared {
         }
     }
 
-    /// Tells what has ended by another thread, as the usual one cannot be woken.
-    fn tell_aside(shared: Arc<Self>) {
+    /// Has the thread report what has ended, or another one if that cannot be woken.
+    fn wake_or_tell_aside(shared: Arc<Self>) {
+        if shared.wake().is_ok() {
+            return;
+        }
         let named = thread::Builder::new().name("xwarp-end".to_owned());
         let told = named.spawn(move || {
+            block_signals();
             shared.tell_ends();
             shared.tell_failure();
         });
         if let Err(error) = told {
-            log::error!("ends of connections are not told: {error}");
+            log::error!("ends of connections are not reported: {error}");
         }
     }
 
@@ -275,10 +291,7 @@ impl Shared {
 
     /// Until it is over.
     fn run(&self) {
-        // Signals are for the program's threads: tgtd reads its own from a signalfd, and ends if another thread takes one.
-        if let Err(errno) = SigSet::all().thread_block() {
-            log::warn!("the thread of connections takes the program's signals: {errno}");
-        }
+        block_signals();
         let mut events = [EpollEvent::empty(); ROUND];
         while !*lock(&self.over) {
             let ready = match self.epoll.wait(&mut events, self.until_later()) {
@@ -376,7 +389,7 @@ impl Shared {
         drop(gone);
     }
 
-    /// What is said of an attempt that has ended, to whom, and that it is over.
+    /// The callback of an attempt that has ended, its event, and that it is over.
     fn ended(
         &self,
         attempt: &Attempt,
@@ -415,8 +428,8 @@ impl Shared {
         }
     }
 
-    /// Tells that the device is gone, after the ends of all of its connections, which no other
-    /// event may tell of.
+    /// Reports that the device is gone, after the ends of all of its connections, which no other
+    /// event may report.
     fn tell_failure(&self) {
         if self.has_failed.swap(false, Ordering::AcqRel) {
             self.connected.note_all();
