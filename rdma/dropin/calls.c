@@ -1,6 +1,7 @@
-// System calls that the library makes directly. The C library's functions for them are cancellation points: a thread of the program that is
-// cancelled in the middle of the engine would unwind through it. The linker leads the library's calls here (--wrap), and no other's. Where the
-// library waits for events, it calls `readv` and `pause`, which stay what they are.
+// System calls that the library makes directly. The C library's functions for them are cancellation
+// points: a thread of the program that is cancelled in the middle of the engine would unwind
+// through it. The linker leads the library's calls here (--wrap), and no other's. Where the library
+// waits for events, it calls `readv` and `pause`, which stay what they are.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

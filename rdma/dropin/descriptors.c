@@ -1,5 +1,6 @@
-// Which descriptors the library has made and not closed. The linker leads the library's calls here (--wrap), and no other's: eventfds, epolls and
-// timers are a program's, too, and nothing else tells them apart. What the C library has as a cancellation point is called directly (calls.c).
+// Which descriptors the library has made and not closed. The linker leads the library's calls here
+// (--wrap), and no other's: eventfds, epolls and timers are a program's, too, and nothing else
+// distinguishes them. What the C library has as a cancellation point is called directly (calls.c).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -14,8 +15,8 @@
 // Descriptors from this number on are not kept in mind.
 enum { MOST = 65536 };
 
-// What a descriptor is. A child has no use for one that holds something of the RNIC, such as a socket or a BPF link. The others hold nothing,
-// and the program may wait for some of them.
+// What a descriptor is. A child has no use for one that HOLDS something of the RNIC, such as a
+// socket or a BPF link. One that WAITS holds nothing, and the program may wait for it.
 enum { OTHER, WAITS, HOLDS };
 
 static atomic_uchar made[MOST];
@@ -58,8 +59,9 @@ int __wrap_timerfd_create(int clock, int flags) { return keep(__real_timerfd_cre
         va_end(more);                        \
     } while (0)
 
-// A copy is what its original is. Rust's library, where it is built with checks, asks for the flags of what it closes, and ends the process if
-// that is closed already. The program may have done that.
+// A copy is what its original is. Rust's library, where it is built with checks, asks for the flags
+// of what it closes, and ends the process if that is closed already. The program may have done
+// that.
 static int answer(int descriptor, int command, int result)
 {
     if (command == F_GETFD && result < 0 && descriptor >= 0 && descriptor < MOST && made[descriptor] != OTHER)
@@ -135,7 +137,8 @@ int __wrap_close(int descriptor)
     return __real_syscall(SYS_close, descriptor);
 }
 
-// In a child: closes what would keep the RNIC's interface, queues and ports from others after the parent has ended. Async-signal-safe.
+// In a child: closes what would keep the RNIC's interface, queues and ports from other processes
+// after the parent has ended. Async-signal-safe.
 static void close_what_holds(void)
 {
     for (int descriptor = 0; descriptor < MOST; descriptor++)

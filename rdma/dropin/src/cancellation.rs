@@ -1,12 +1,13 @@
-//! Cancellation of threads (`pthread_cancel(3)`). Of the C interface's functions, those that wait for an event are cancellation points; no
-//! other is.
+//! Cancellation of threads (`pthread_cancel(3)`). Of the C interface's functions, those that wait
+//! for an event are cancellation points; no other is.
 //!
-//! A thread that is cancelled unwinds its stack, which must not pass through frames that have something to release. So a call that waits has
-//! three parts. The first and the last run with cancellation disabled. Between them the thread sleeps in [`waits`], whose frames release
+//! A thread that is cancelled unwinds its stack, which must not pass through frames that have
+//! something to release. So a call that waits has three parts. The first and the last run with
+//! cancellation disabled. Between them the thread sleeps in [`waits`], whose frames release
 //! nothing. What the call has is released by a cleanup handler then.
 //!
-//! The data path disables nothing, as that would cost instructions. `tools/dropin` has all other system calls of the library made directly
-//! (`calls.c`), which are no cancellation points.
+//! The data path disables nothing, as that would cost instructions. `tools/dropin` has all other
+//! system calls of the library made directly (`calls.c`), which are no cancellation points.
 
 use std::ffi::{c_int, c_void};
 use std::mem::needs_drop;
@@ -19,7 +20,8 @@ use nix::sys::eventfd::EventFd;
 
 use crate::entry::{self, Result};
 
-/// A cleanup handler that is registered, as the C library keeps it. The calls belong to its binary interface since its first version.
+/// A registered cleanup handler, as the C library keeps it. These calls have been in its binary
+/// interface since its first version.
 #[repr(C)]
 struct Handler {
     routine: Option<extern "C" fn(*mut c_void)>,
@@ -28,7 +30,8 @@ struct Handler {
     previous: *mut Handler,
 }
 
-// `readv` is what the thread sleeps in: `calls.c` leads `read` elsewhere. A cancelled thread unwinds from it.
+// `readv` is what the thread sleeps in: `calls.c` leads `read` elsewhere. A cancelled thread
+// unwinds from it.
 unsafe extern "C-unwind" {
     fn readv(descriptor: c_int, places: *const libc::iovec, number: c_int) -> isize;
     fn pause() -> c_int;
@@ -43,7 +46,7 @@ unsafe extern "C" {
     fn _pthread_cleanup_pop(handler: *mut Handler, execute: c_int);
 }
 
-/// What a call waits for, and what it has meanwhile.
+/// What a call waits for, and what it holds meanwhile.
 pub(crate) struct Sleep<G> {
     /// The descriptor that counts events; none for a call that never returns.
     descriptor: Option<Arc<EventFd>>,
@@ -54,7 +57,7 @@ pub(crate) struct Sleep<G> {
 }
 
 impl<G> Sleep<G> {
-    /// Until `descriptor` has counted an event.
+    /// A sleep until `descriptor` has counted an event.
     pub(crate) fn on(descriptor: Arc<EventFd>, guard: G) -> Self {
         Self {
             descriptor: Some(descriptor),
@@ -63,7 +66,7 @@ impl<G> Sleep<G> {
         }
     }
 
-    /// Has the call have something else meanwhile.
+    /// The same sleep, with a guard that `other` makes of the present one.
     pub(crate) fn with<H>(mut self, other: impl FnOnce(G) -> H) -> Sleep<H> {
         Sleep {
             descriptor: self.descriptor.take(),
@@ -72,7 +75,7 @@ impl<G> Sleep<G> {
         }
     }
 
-    /// Until the thread is cancelled, or the process ends.
+    /// A sleep until the thread is cancelled, or the process ends.
     pub(crate) fn for_ever(guard: G) -> Self {
         Self {
             descriptor: None,
@@ -83,7 +86,7 @@ impl<G> Sleep<G> {
 }
 
 impl<G> Drop for Sleep<G> {
-    /// An event that a cancelled thread has counted, and does not take, is there for the next one.
+    /// Counts an event again that a cancelled thread has read and does not take.
     fn drop(&mut self) {
         let Some(descriptor) = &self.descriptor else {
             return;
@@ -104,21 +107,22 @@ pub(crate) enum Begun<G> {
     Waits(Sleep<G>),
 }
 
-/// Gives the program a value by its reference, which it has given.
+/// Stores a value in the program's place, if it has named one.
 pub(crate) fn give<T>(place: &mut Option<&mut T>, value: T) {
     if let Some(place) = place {
         **place = value;
     }
 }
 
-/// How far a call is, in a frame that releases nothing.
+/// Progress of a call, in a frame that releases nothing.
 enum Turn<G> {
     Over(c_int),
     Sleeps(*mut Sleep<G>),
 }
 
-/// A function that waits for an event, and is a cancellation point. It sets errno and returns -1, else 0. `begin` says what for; `finish` takes
-/// the event, `None` if another thread has taken it. Both return what the caller gives by reference.
+/// A function that waits for an event, and is a cancellation point. It sets errno and returns -1,
+/// else 0. `begin` says what for; `finish` takes the event, `None` if another thread has taken it.
+/// Both return what the caller gives by reference.
 #[inline(never)]
 pub(crate) fn waits<G, B, F>(mut begin: B, mut finish: F) -> c_int
 where

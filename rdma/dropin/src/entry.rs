@@ -1,7 +1,8 @@
 //! Entry of each function of the C interface: no panic leaves it, and failures end in errno as its manual page has it.
 //!
-//! A function runs with cancellation of its thread disabled, as it may make system calls, and aside if the thread has little stack. Those of the
-//! data path are in [`data_path`].
+//! A function runs with cancellation of its thread disabled, as it may make system calls. If the
+//! caller's stack is small, it runs on a thread of the library. Functions of the data path do
+//! neither ([`data_path`]).
 
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,8 +34,8 @@ impl Failed for c_int {
     const FAILED: Self = -1;
 }
 
-/// Functions of the data path, which cost no instruction without need. Their system calls are made directly (`calls.c`), and so are no
-/// cancellation points.
+/// Functions of the data path, which cost no instruction without need. Their system calls are made
+/// directly (`calls.c`), and so are no cancellation points.
 pub(crate) mod data_path {
     use super::{Result, c_int, guarded};
 
@@ -72,7 +73,8 @@ pub(crate) fn sets<T: Failed>(verb: impl FnOnce() -> Result<T>) -> T {
     })
 }
 
-/// A part of a function that sets errno and returns -1, else 0. It needs little stack, and knows its thread by its identity.
+/// A part of a function that sets errno and returns -1, else 0. It runs on the caller's thread,
+/// whose identity it may ask, and needs little stack.
 pub(crate) fn sets_status_here(verb: impl FnOnce() -> Result<()>) -> c_int {
     match uncancelled(|| guarded(verb)) {
         Ok(()) => 0,
@@ -96,18 +98,20 @@ pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) ->
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
-// A thread may be cancelled at once when the state is put back, if the program has set the asynchronous type.
+// A thread may be cancelled at once when the state is put back, if the program has set the
+// asynchronous type.
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Runs a verb while the thread cannot be cancelled: unwinding would skip what the verb has to release.
+/// Runs a verb while the thread cannot be cancelled: unwinding would skip what the verb has to
+/// release.
 fn uncancelled<T>(verb: impl FnOnce() -> T) -> T {
     let mut before = CANCEL_DISABLE;
     // SAFETY: the place for the former state lives.
     unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
     let done = verb();
-    // SAFETY: as above, and the state is one that the thread had.
+    // SAFETY: the place lives, and the state is one that the thread had.
     unsafe { pthread_setcancelstate(before, &raw mut before) };
     done
 }

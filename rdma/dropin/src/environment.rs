@@ -1,5 +1,6 @@
-//! Environment variables of the library. A program that runs with more rights than its user ignores them (`secure_getenv(3)`): the user could
-//! have it read files, or use interfaces, of another.
+//! Environment variables of the library. A program that runs with more rights than its user ignores
+//! them (`secure_getenv(3)`). Its user could have it read files or use interfaces that the user may
+//! not.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::os::unix::ffi::OsStringExt;
@@ -15,8 +16,8 @@ pub(crate) fn value(name: &CStr) -> Option<OsString> {
     if value.is_null() {
         return None;
     }
-    // SAFETY: the value ends with a zero, and stays until the program changes its environment. By setenv(3), it does not do that while another
-    // thread reads.
+    // SAFETY: the value ends with a zero, and stays until the program changes its environment. By
+    // setenv(3), it does not do that while another thread reads.
     let value = unsafe { CStr::from_ptr(value) };
     Some(OsString::from_vec(value.to_bytes().to_vec()))
 }

@@ -1,9 +1,11 @@
-//! Children of a process that has an RNIC open. Its engine's thread stays with the parent, so all of the library is dead in the child, and each
-//! call ends in ENODEV. A process that opens its first device after `fork` is not concerned.
+//! Children of a process that has an RNIC open. Its engine's thread stays with the parent, so all
+//! of the library is dead in the child, and each call ends in ENODEV. A process that opens its
+//! first device after `fork` is not concerned.
 //!
-//! A child that does not execute a program would hold the parent's sockets, ports and BPF link for as long as it lives. It closes them at once.
-//! The rings are not mapped in it. A child without handlers of `fork` keeps them: one of `clone(2)`,
-//! `_Fork(3)` or `vfork(2)`, the last until it executes a program.
+//! A child that does not execute a program would hold the parent's sockets, ports and BPF link for
+//! as long as it lives. It closes them at once. The rings are not mapped in it. A child without
+//! handlers of `fork` keeps them: one of `clone(2)`, `_Fork(3)` or `vfork(2)`, the last until it
+//! executes a program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
@@ -19,7 +21,8 @@ pub(crate) fn in_child() -> bool {
     CHILD.load(Ordering::Relaxed)
 }
 
-/// Has a child begin with this. `descriptors.c` calls it when the library is loaded. `close` is async-signal-safe.
+/// Sets what a child calls first. `descriptors.c` does that when the library is loaded. `close` is
+/// async-signal-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn xwarp_begin_in_child_with(close: extern "C" fn()) {
     CLOSE.get_or_init(|| close);

@@ -17,11 +17,13 @@ impl Word {
         &self.0
     }
 
-    /// Sleeps until it is woken, unless the number is another one than `expected`. It may return earlier.
+    /// Sleeps until it is woken, unless the number is another one than `expected`. It may return
+    /// earlier.
     pub(crate) fn sleep_while(&self, expected: u32) {
         let no_timeout = ptr::null::<libc::timespec>();
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is an atomic of 32 bits that lives, and there is no timeout. After an error the caller looks again.
+        // SAFETY: the word is an atomic of 32 bits that lives, and there is no timeout. After an
+        // error the caller looks again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -33,7 +35,7 @@ impl Word {
         };
     }
 
-    /// Wakes up to so many who sleep.
+    /// Wakes `most` sleeping threads at most.
     #[cold]
     pub(crate) fn wake(&self, most: i32) {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;

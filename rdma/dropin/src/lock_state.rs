@@ -1,20 +1,22 @@
 //! State of a lock: who has it, and who sleeps until it is left.
 //!
-//! The includer provides `futex` (a word that threads sleep on) and `sync` (of the standard library, or of the model checker).
+//! The includer provides `futex` (a word that threads sleep on) and `sync` (of the standard
+//! library, or of the model checker).
 
 use super::futex::Word;
 use super::sync::Ordering;
 
 /// No thread has it.
 const FREE: u32 = 0;
-/// A thread has it, and none sleeps.
+/// A thread has it, and no thread sleeps.
 const HELD: u32 = 1;
-/// A thread has it, and others may sleep.
+/// A thread has it, and further threads may sleep.
 const AWAITED: u32 = 2;
-/// No thread gets it any more: the value has ended.
+/// No thread gets it again: the value has ended.
 const ENDED: u32 = 3;
 
-/// See the module. A thread that was woken takes the lock as awaited: others may still sleep, and it wakes the next.
+/// See the module. A thread that was woken takes the lock as awaited: further threads may still
+/// sleep, and it wakes the next.
 pub(crate) struct LockState(Word);
 
 impl LockState {
@@ -38,7 +40,7 @@ impl LockState {
         }
     }
 
-    /// Likewise; false once the value has ended.
+    /// Waits until no other thread has it, and takes it. Returns false once the value has ended.
     #[cold]
     pub(crate) fn await_turn_unless_ended(&self) -> bool {
         let awaited = |state| (state != ENDED).then_some(AWAITED);
@@ -52,7 +54,7 @@ impl LockState {
         }
     }
 
-    /// Leaves it, and wakes one who sleeps.
+    /// Leaves it, and wakes one sleeping thread.
     #[inline]
     pub(crate) fn leave(&self) {
         if self.0.number().swap(FREE, Ordering::Release) == AWAITED {
@@ -60,15 +62,16 @@ impl LockState {
         }
     }
 
-    /// No thread gets it any more. This thread has it.
+    /// Ends it: no thread gets it again. The caller has it.
     pub(crate) fn end(&self) {
         // A store would do as well. But the model checker knows the order of exchanges alone.
         self.0.number().swap(ENDED, Ordering::Release);
-        // Others may sleep even if none came since: the thread that was woken last has not taken it yet, to wake the next when it is left.
+        // Threads may sleep even if none came since: the thread that was woken last has not taken
+        // it yet, to wake the next when it is left.
         self.0.wake(i32::MAX);
     }
 
-    /// Whether a thread has it for which others may wait.
+    /// Whether a thread has it, and further threads may wait.
     #[cfg(test)]
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.number().load(Ordering::Relaxed) == AWAITED

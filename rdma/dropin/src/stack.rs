@@ -1,5 +1,6 @@
-//! Stack of the calling thread. A program's thread may have 16 KiB in all (`PTHREAD_STACK_MIN`), and a coroutine as little. A verb that may need
-//! more runs on a thread of the library's own then, while the caller waits.
+//! Stack of the calling thread. A program's thread may have 16 KiB in all (`PTHREAD_STACK_MIN`),
+//! and a coroutine as little. A verb that may need more runs on a thread of the library's own then,
+//! while the caller waits.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -10,7 +11,8 @@ use std::thread::{Builder, scope};
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Bytes that a verb may need. Connecting was measured to need 15 KiB, and several times as many without optimisation.
+/// Bytes that a verb may need. Connecting was measured to need 15 KiB, and several times as many
+/// without optimisation.
 const NEEDED: usize = 128 << 10;
 /// Bytes of stack of a thread that works for a caller.
 const LENT: usize = 1 << 20;
@@ -26,7 +28,8 @@ thread_local! {
     static OWN: Cell<Option<Stack>> = const { Cell::new(None) };
 }
 
-/// Whether this thread has room for any verb. A coroutine, whose stack the C library does not know, has not.
+/// Whether this thread has room for any verb. A coroutine, whose stack the C library does not know,
+/// has not.
 pub(crate) fn has_room() -> bool {
     let place = 0_u8;
     let here = black_box(&raw const place).addr();
@@ -65,8 +68,9 @@ fn find() -> Stack {
 /// A verb of another thread, or its result.
 struct Lent<T>(T);
 
-// SAFETY: the thread that lends it waits until the other one has ended, so one thread at a time has it. A verb has no part that belongs to the
-// thread which calls it: it has pointers of the program, which are good in any thread.
+// SAFETY: the thread that lends it waits until the other one has ended, so only one thread at a
+// time has it. A verb has no part that belongs to the thread which calls it: it has pointers of the
+// program, which are good in any thread.
 unsafe impl<T> Send for Lent<T> {}
 
 impl<T> Lent<T> {
@@ -75,8 +79,8 @@ impl<T> Lent<T> {
     }
 }
 
-/// Has a thread of its own run a verb; `None` if there is none left. No signal of the program interrupts it. It has the caller's network
-/// namespace and privileges.
+/// Has a thread of its own run a verb; `None` if there is none left. No signal of the program
+/// interrupts it. It has the caller's network namespace and privileges.
 pub(crate) fn aside<T>(verb: impl FnOnce() -> T) -> Option<T> {
     let new = Builder::new()
         .name("xwarp-call".to_owned())

@@ -1,5 +1,5 @@
-// A program of C whose threads are cancelled while they wait for events. Each ends, runs its cleanup handler, and keeps nothing: the channel
-// can be destroyed at once, and no event is lost.
+// A program of C whose threads are cancelled while they wait for events. Each ends, runs its
+// cleanup handler, and keeps nothing: the channel can be destroyed at once, and no event is lost.
 #define _GNU_SOURCE
 #include "pair.h"
 #include <fcntl.h>
@@ -100,7 +100,8 @@ static void cancel_sleeper(void (*wait)(void), const char *name)
     }
 }
 
-// An event comes while its taker is cancelled. Either the taker has it, or it waits for the next one.
+// An event comes while its taker is cancelled. Either the taker has it, or it waits for the next
+// one.
 static void cancel_beside_an_event(void)
 {
     struct sockaddr_in address = address_of(own, PORT + 1);
@@ -123,7 +124,7 @@ int main(void)
     struct sockaddr_in address = address_of(own, PORT);
     struct ibv_cq *cq;
 
-    // Who is not woken is ended.
+    // Ends the program if a thread is never woken.
     alarm(60);
     MUST(list && (context = ibv_open_device(list[0])));
     MUST((channel = rdma_create_event_channel()) && (completions = ibv_create_comp_channel(context)));

@@ -1,5 +1,5 @@
-// A program of C that cancels threads which post and poll, in the middle of the engine's system calls. A thread ends where it asks whether it
-// is cancelled, and not inside of the library.
+// A program of C that cancels threads which post and poll, in the middle of the engine's system
+// calls. A thread ends where it asks whether it is cancelled, and not inside of the library.
 #include "pair.h"
 #include <pthread.h>
 #include <time.h>

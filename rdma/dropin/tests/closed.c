@@ -1,5 +1,6 @@
-// closed WHAT: a program of C that closes descriptors which it has not opened. WHAT: `all` of them, as daemons do, or the `inner` ones that it
-// does not know of. The RNIC has failed then: what is posted fails, the device's event comes if there is a way, and exit() returns.
+// closed WHAT: a program of C that closes descriptors which it has not opened. WHAT: `all` of them,
+// as daemons do, or the `inner` ones that it does not know of. The RNIC has failed then: what is
+// posted fails, the device's event comes if there is a way, and exit() returns.
 #define _GNU_SOURCE
 #include "pair.h"
 #include <fcntl.h>
@@ -9,7 +10,8 @@ enum { PORT = 7471 };
 
 static struct pair pair;
 
-// All but two, at once: a thread that opens one meanwhile, as getifaddrs() does, would have it closed under it.
+// All but two, at once: a thread that opens one meanwhile, as getifaddrs() does, would have it
+// closed under it.
 static void close_inner(unsigned first, unsigned second)
 {
     unsigned low = first < second ? first : second, high = first < second ? second : first;
@@ -34,7 +36,7 @@ int main(int argc, char **argv)
     struct ibv_wc wc = { .status = IBV_WC_SUCCESS };
     int failed = 0;
 
-    // What never fails, or an exit that does not return, is ended.
+    // Ends the program if nothing fails, or if the exit does not return.
     alarm(30);
     listen_at(&pair, "10.99.0.1", PORT);
     connect_pair(&pair, "10.99.0.1", PORT);

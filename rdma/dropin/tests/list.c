@@ -8,7 +8,7 @@ int main(void)
 {
     int number = -1;
 
-    // Who is kept from listing them is ended.
+    // Ends the program if listing takes for ever.
     alarm(20);
     struct ibv_device **list = ibv_get_device_list(&number);
     CHECK(list);

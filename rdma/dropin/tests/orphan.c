@@ -1,5 +1,6 @@
-// orphan HOW CHILD: a program of C with an RNIC, whose child outlives it. HOW it ends: `exit` or `kill`. CHILD: `fork`, or `clone` without the
-// handlers of fork. A forked child has nothing of the RNIC, and none of its calls works. `orphan again` is the next program on the interface.
+// orphan HOW CHILD: a program of C with an RNIC, whose child outlives it. HOW it ends: `exit` or
+// `kill`. CHILD: `fork`, or `clone` without the handlers of fork. A forked child has nothing of the
+// RNIC, and none of its calls works. `orphan again` is the next program on the interface.
 #define _GNU_SOURCE
 #include "pair.h"
 #include <dirent.h>

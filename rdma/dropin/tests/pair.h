@@ -1,4 +1,5 @@
-// Both ends of a connection in this process, over an address of the host's own. What is not as it should be ends the process.
+// Both ends of a connection in this process, over an address of the host's own. What is not as it
+// should be ends the process.
 #pragma once
 #include <arpa/inet.h>
 #include <errno.h>
@@ -108,7 +109,7 @@ static inline void connect_pair(struct pair *pair, const char *at, int port)
     pass(pair->channel, RDMA_CM_EVENT_ESTABLISHED);
 }
 
-// Posts a Write of some bytes to the same place of the other end.
+// Posts a Write of some bytes to the same place of the end `to`.
 static inline int post_write(struct end *from, struct end *to, uint32_t bytes)
 {
     struct ibv_sge sge = { (uintptr_t)from->memory, bytes, from->mr->lkey };

@@ -1,4 +1,5 @@
-// small_stack KIB: a program of C whose thread has so little stack. It opens an RNIC, connects, and closes all. Prints what it has used.
+// small_stack KIB: a program of C whose thread has a stack of KIB. It opens an RNIC, connects, and
+// closes all. Prints what it has used.
 #define _GNU_SOURCE
 #include "pair.h"
 #include <pthread.h>

@@ -51,7 +51,7 @@ pub(crate) enum News {
     Request(Request),
     /// The connection is made.
     Connected {
-        /// Where it comes from.
+        /// Address and port of this end.
         local: SocketAddr,
         private_data: Vec<u8>,
         depths: Depths,
@@ -68,7 +68,8 @@ pub(crate) type Told = Arc<dyn Fn(News) + Send + Sync>;
 /// What an attempt to connect is made with.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectOrder {
-    /// Where it comes from, as far as the program has said: an unspecified address and port 0 stand for any.
+    /// Address and port of this end, as far as the program names them. An unspecified address and
+    /// port 0 stand for any.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) depths: Depths,
@@ -77,8 +78,9 @@ pub(crate) struct ConnectOrder {
 
 /// Connections of an RNIC.
 pub(crate) trait Connections {
-    /// Takes a port of one address, or of all addresses of a family; with what it is bound to. If `reusable`, the port may be bound already, as
-    /// far as it was made reusable.
+    /// Takes a port of one address, or of all addresses of a family. Returns the addresses that it
+    /// is bound to, too. If `reusable`, the port may be bound already by a call that was reusable,
+    /// too.
     fn bind(&self, local: SocketAddr, reusable: bool) -> Result<(PortHandle, Vec<SocketAddr>)>;
     /// Has further calls of `bind` share a port.
     fn make_reusable(&self, port: PortHandle) -> Result<()>;

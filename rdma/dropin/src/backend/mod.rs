@@ -23,13 +23,13 @@ pub(crate) use local::{limits, open, times_are_wanted};
 use connections::Connections;
 use single::Single;
 
-/// Names one object. No later object gets the same key, so whatever keeps one over the object's end
-/// finds nothing by it.
+/// Name of one object. No later object gets the same key, so a key that outlives its object finds
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) u64);
 
 impl Key {
-    /// What structs of C show as the object's handle. No function takes it.
+    /// The handle that the object's struct shows to programs of C. No function takes it.
     pub(crate) fn shown(self) -> u32 {
         let [a, b, c, d, ..] = self.0.to_le_bytes();
         u32::from_le_bytes([a, b, c, d])

@@ -300,7 +300,8 @@ fn await_request(listener: *mut rdma_cm_id) -> Result<Sleep<(Arc<Id>, Taker)>> {
     Ok(sleep.with(|taker| (listener, taker)))
 }
 
-/// Takes the next peer of a synchronous listener, with a queue pair if the listener was given attributes for one.
+/// Takes the next peer of a synchronous listener, with a queue pair if the listener was given
+/// attributes for one.
 fn get_request(listener: &Arc<Id>, note: Note) -> Result<*mut rdma_cm_id> {
     let event = events::deliver(note)?;
     // SAFETY: it was made just now, and nobody else knows it.
@@ -412,8 +413,8 @@ pub extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// `rdma_establish(3)`: sets errno. A connection of iWARP is established by the peer's answer. As librdmacm's, it is for identifiers without a
-/// queue pair of their own.
+/// `rdma_establish(3)`: sets errno. A connection of iWARP is established by the peer's answer. As
+/// librdmacm's, it is for identifiers without a queue pair of their own.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     sets_status(|| {

@@ -27,8 +27,8 @@ impl Kind for Taken {
     const TAG: u32 = 0x6576_7431;
 }
 
-/// What a thread sleeps on that takes an event of a channel. A channel that was destroyed knows itself what becomes of a thread that comes back
-/// to it.
+/// What a thread sleeps on that takes an event of a channel. A channel that was destroyed knows
+/// itself what becomes of a thread that comes back to it.
 pub(super) fn sleep(channel: *mut rdma_event_channel) -> Result<Sleep<Taker>> {
     let living = Object::<Channel>::find(channel);
     let found = living.or_else(|errno| Object::<Channel>::destroyed(channel).ok_or(errno))?;

@@ -114,8 +114,8 @@ impl Drop for Taker {
     }
 }
 
-/// The note that a program takes. A thread that destroys the identifier waits for the event from now
-/// on.
+/// The note that a program takes. From now on a thread that destroys the identifier waits until the
+/// event is acknowledged.
 fn begun(note: Note) -> Note {
     note.id.body().begin_event();
     note
@@ -161,13 +161,15 @@ impl Channel {
         );
     }
 
-    /// Takes the oldest event of a synchronous identifier. It is there, or comes without the peer's help.
+    /// Takes the oldest event of a synchronous identifier. It is there, or comes without the peer's
+    /// help.
     pub(super) fn take(&self) -> Result<Note> {
         self.queue.take(begun)
     }
 
-    /// What a thread sleeps on that takes an event. If it finds the channel destroyed and is late, it sleeps until the process ends. It would if
-    /// it had been early, as the read of a descriptor goes on when that is closed. rping ends the process with an error if a call fails.
+    /// What a thread sleeps on that takes an event. If it finds the channel destroyed and is late,
+    /// it sleeps until the process ends. It would if it had been early, as the read of a descriptor
+    /// goes on when that is closed. rping ends the process with an error if a call fails.
     pub(super) fn sleep(this: &Arc<Object<Self>>) -> Result<Sleep<Taker>> {
         let (body, taker) = (this.body(), Taker::enter(this));
         if let Ok(descriptor) = body.queue.opened() {
@@ -271,7 +273,8 @@ pub(super) struct State {
     pub(super) destination: Option<SocketAddr>,
     /// Ports that it is bound to, each at its RNIC.
     pub(super) ports: Vec<Port>,
-    /// Where a connection is to come from, as far as the program has said: an unspecified address and port 0 stand for any.
+    /// Address and port that a connection is to leave from, as far as the program names them. An
+    /// unspecified address and port 0 stand for any.
     pub(super) wanted_source: SocketAddr,
     /// Other identifiers may be bound to its port.
     pub(super) reusable: bool,

@@ -20,7 +20,8 @@ pub(super) struct Completion {
     taker: Taker,
 }
 
-/// The second half of a call, which for a synchronous identifier waits for an event. It sets errno and returns -1, else 0. A cancellation point.
+/// The second half of a call, which for a synchronous identifier waits for an event. It sets errno
+/// and returns -1, else 0. A cancellation point.
 pub(super) fn completes(id: *mut rdma_cm_id) -> c_int {
     let begin = || {
         let id = Object::<CmId>::find(id)?;
@@ -49,7 +50,8 @@ pub(super) fn complete(id: &Arc<Id>) -> Result<()> {
     keep(id, events::take(get!(id, channel))?)
 }
 
-/// The event that a call of a synchronous identifier waits for becomes the identifier's; what it says is what the call returns.
+/// The event that a call of a synchronous identifier waits for becomes the identifier's; what it
+/// says is what the call returns.
 fn keep(id: &Arc<Id>, event: *mut rdma_cm_event) -> Result<()> {
     put!(id, event, event);
     // SAFETY: it was made just now, and is acknowledged by this identifier's next call.

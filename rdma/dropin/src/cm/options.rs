@@ -24,8 +24,8 @@ fn value_of<T: Copy>(value: *const c_void, len: usize) -> Result<T> {
     Ok(unsafe { ptr::read_unaligned(value.cast::<T>()) })
 }
 
-/// Sets an option, or refuses it as the kernel does an unknown one. TCP has its own timeout of acknowledgments, and packets have the default
-/// type of service.
+/// Sets an option, or refuses it as the kernel does an unknown one. TCP has its own timeout of
+/// acknowledgments, and packets have the default type of service.
 fn set(
     id: *mut rdma_cm_id,
     option: (c_int, c_int),

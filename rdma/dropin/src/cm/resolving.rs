@@ -82,8 +82,9 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
     Ok(())
 }
 
-/// Finds the device that leads to `remote`, and the address that connections would come from. A port that the program names is taken, as by the
-/// kernel. Any other is chosen when the connection begins, as it depends on the engine that makes it.
+/// Finds the device that leads to `remote`, and the address that connections would come from. A
+/// port that the program names is taken, as by the kernel. Any other is chosen when the connection
+/// begins, as it depends on the engine that makes it.
 pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAddr) -> Result<()> {
     let mut state = id.body().state();
     if !matches!(state.phase, Phase::New | Phase::Bound) {
@@ -150,7 +151,8 @@ pub extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *const sockaddr) 
     sets_status(|| bind(&Object::<CmId>::find(id)?, address::read(address)?))
 }
 
-/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are asked, which takes no time. A cancellation point.
+/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are asked, which takes no time. A
+/// cancellation point.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,

@@ -82,7 +82,7 @@ impl Bed {
         Connection { a, b }
     }
 
-    /// Holds up the thread that tells A of its connections, until what this returns is dropped.
+    /// Holds up the thread that reports A's connections, until the returned sender is dropped.
     pub(super) fn hold_up_a(&self) -> mpsc::Sender<()> {
         let [backend, _] = self.pair.backends();
         let (held, is_held) = mpsc::channel();
@@ -188,7 +188,7 @@ impl Host {
         id
     }
 
-    /// One that connects to the listener of B, and may have so many Reads outstanding.
+    /// One that connects to the listener of B, and may have `reads` Reads outstanding.
     pub(super) fn connecting(&self, reads: u8) -> *mut rdma_cm_id {
         let id = self.routed(at_b());
         let mut param = rdma_conn_param::zeroed();
@@ -289,7 +289,7 @@ pub(super) fn post_with_wrong_key(id: *mut rdma_cm_id, opcode: u32) {
     post(id, opcode, IBV_SEND_SIGNALED, &mut piece);
 }
 
-/// Sends so many bytes.
+/// Sends `length` bytes.
 pub(super) fn send(id: *mut rdma_cm_id, length: u32) {
     let bytes = [0_u8; 64];
     let mut piece = ibv_sge::zeroed();
@@ -327,7 +327,7 @@ pub(super) fn exchange(ends: Connection) {
     assert!(wc.is_some_and(|it| it.status == IBV_WC_SUCCESS));
 }
 
-/// The receive with this name is flushed, and its completion there.
+/// Asserts that the receive with this name is flushed: its completion can be polled.
 pub(super) fn assert_flushed(id: *mut rdma_cm_id, wr_id: u64) {
     let wc = polled(id, shown(id, |it| it.recv_cq)).expect("a completion");
     assert_eq!((wc.wr_id, wc.status), (wr_id, IBV_WC_WR_FLUSH_ERR));

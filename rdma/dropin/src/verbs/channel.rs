@@ -57,7 +57,8 @@ impl Channel {
         self.events.opened()
     }
 
-    /// Takes the address of the next completion queue with an event, whose count was read. `None` if it was taken back.
+    /// Takes the address of the next completion queue with an event, whose count was read. `None`
+    /// if it was taken back.
     pub(super) fn take_counted(&self) -> Option<*mut ibv_cq> {
         let address = self.events.take_counted(|cq| {
             cq.unacknowledged().add();

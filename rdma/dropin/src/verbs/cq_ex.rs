@@ -149,7 +149,8 @@ fn check_times(context: *mut ibv_context) -> Result<()> {
     Err(Errno::EOPNOTSUPP)
 }
 
-/// Refuses a parent domain that is none of the context's. As all domains of a device are alike to completion queues, there is nothing else to do.
+/// Refuses a parent domain that is none of the context's. As all domains of a device are alike to
+/// completion queues, there is nothing else to do.
 fn check_domain(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<()> {
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
         return Ok(());

@@ -68,7 +68,7 @@ impl EventSink for Targets {
     fn event(&self, source: Source, happening: Happening) {
         let told: Vec<_> = {
             let targets = lock(&self.0);
-            // None if the object is no more: its key means no other.
+            // None if the object was destroyed. Its key never names another one.
             let of_source = targets.get(&source).into_iter().flatten();
             of_source.filter_map(Weak::upgrade).collect()
         };

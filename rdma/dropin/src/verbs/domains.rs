@@ -44,7 +44,8 @@ pub(super) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     returns(|| Object::<Td>::find(td)?.destroy())
 }
 
-/// `ibv_alloc_parent_domain(3)`: sets errno. Allocators of the program's are refused, as objects are not in memory of theirs.
+/// `ibv_alloc_parent_domain(3)`: sets errno. Allocators of the program's are refused, as objects
+/// are not in memory of theirs.
 pub(super) extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: Option<&ibv_parent_domain_init_attr>,

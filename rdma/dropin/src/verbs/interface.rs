@@ -70,8 +70,8 @@ fn with_name<'a>(all: &'a [Interface], name: &str) -> Option<&'a Interface> {
     find(name).or_else(|| find(&xwarp::interface_name(name)?))
 }
 
-/// Names from the environment or the configuration file, `None` if neither is there. What cannot be read names no interface: the user has
-/// meant some, not all.
+/// Names from the environment or the configuration file, `None` if neither is there. What cannot be
+/// read names no interface, as its user has named some, not all.
 pub(crate) fn named() -> Option<Vec<String>> {
     if let Some(names) = environment::value(DEVICES) {
         let Some(names) = names.to_str() else {

@@ -25,7 +25,8 @@ use crate::entry::data_path::{always, returns};
 use crate::entry::{Result, sets};
 use crate::object::Object;
 
-/// Operations that a queue pair can be created for. Some libraries always ask for a Send with immediate data, which is refused when it is posted.
+/// Operations that a queue pair can be created for. Some libraries always ask for a Send with
+/// immediate data, which is refused when it is posted.
 const SUPPORTED: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND
@@ -258,7 +259,8 @@ extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     });
 }
 
-/// Refuses an operation that iWARP does not have, and with it the batch: `wr_complete` returns the error number.
+/// Refuses an operation that iWARP does not have, and with it the batch: `wr_complete` returns the
+/// error number.
 fn refuse(qp: *mut ibv_qp_ex) {
     always((), || {
         living(qp)?.body().batch.refuse(Errno::EOPNOTSUPP);

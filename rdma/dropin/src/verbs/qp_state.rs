@@ -1,7 +1,8 @@
 //! States and attributes of a queue pair by InfiniBand's names.
 //!
-//! iWARP has no Reset, Init and RTR: a queue pair is Idle until its connection is made. So these states are kept here, and RTS is what the
-//! connection manager or the program says. As the kernel's iWARP has it, Query QP reports Init for a queue pair that is new or reset.
+//! iWARP has no Reset, Init and RTR: a queue pair is Idle until its connection is made. So these
+//! states are kept here, and RTS is what the connection manager or the program says. As the
+//! kernel's iWARP has it, Query QP reports Init for a queue pair that is new or reset.
 
 use std::ffi::c_int;
 
@@ -24,7 +25,8 @@ use crate::entry::Result;
 use crate::logging::say_once;
 use crate::verbs::device::are_taken_for_infiniband;
 
-/// Attributes of a connection that a program makes by `ibv_modify_qp` itself, without the connection manager.
+/// Attributes of a connection that a program makes by `ibv_modify_qp` itself, without the
+/// connection manager.
 const BY_HAND: u32 = IBV_QP_AV
     | IBV_QP_DEST_QPN
     | IBV_QP_PATH_MTU
@@ -32,7 +34,8 @@ const BY_HAND: u32 = IBV_QP_AV
     | IBV_QP_SQ_PSN
     | IBV_QP_ALT_PATH
     | IBV_QP_PATH_MIG_STATE;
-/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are kept, and reported by Query QP. libfabric sets one.
+/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are kept, and
+/// reported by Query QP. libfabric sets one.
 const HINTS: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER;
 const KNOWN: u32 = HINTS
     | IBV_QP_STATE
@@ -108,7 +111,8 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     are_valid.then_some(()).ok_or(Errno::EINVAL)
 }
 
-/// Says once why no queue pair can be connected by `ibv_modify_qp`. Programs report an error number at most.
+/// Says once why no queue pair can be connected by `ibv_modify_qp`. Programs report an error number
+/// at most.
 fn say_how_to_connect() {
     say_once(format_args!(
         "ibv_modify_qp cannot connect a queue pair by LID, GID or QP number, as iWARP connects by TCP: have the program connect by librdmacm (perftest: -R)"
@@ -145,7 +149,8 @@ impl QpAttributes {
         self.kept.qp_state == IBV_QPS_RESET
     }
 
-    /// Whether the program may take the queue pair to be in this state. The struct of a new one says Reset.
+    /// Whether the program may take the queue pair to be in this state. The struct of a new one
+    /// says Reset.
     fn may_be(&self, state: u32, status: QpStatus) -> bool {
         let is_new = status == QpStatus::Idle && self.is_reset();
         state == self.state(status) || is_new && state == IBV_QPS_RESET

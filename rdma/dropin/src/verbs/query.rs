@@ -36,7 +36,8 @@ const MAX_READS_TOLD: usize = 128;
 const MAX_MESSAGE: u32 = u32::MAX;
 /// RoCE v2 as a row of sysfs says it, which `ibv_query_gid_type` tells.
 const SYSFS_ROCE_V2: u32 = 1;
-/// Vendor of devices: a locally administered OUI, `02-58-57`, which IEEE assigns to no vendor. Programs take 0 for an unknown device.
+/// Vendor of devices: a locally administered OUI, `02-58-57`, which IEEE assigns to no vendor.
+/// Programs take 0 for an unknown device.
 const VENDOR: u32 = 0x02_5857;
 /// Flag of `ibv_values_ex`: the clock is told.
 const VALUES_MASK_RAW_CLOCK: u32 = 1;

@@ -2,7 +2,8 @@
 //!
 //! The work stays where it is from turn to turn, so that the next one finds its memory. A call costs a [`Lock`], and waiting a condition variable.
 //!
-//! The includer's crate provides `sync`, `entry` and `lock` (of this crate, or of the model checker).
+//! The includer's crate provides `sync`, `entry` and `lock` (of this crate, or of the model
+//! checker).
 
 use crate::entry::lock;
 use crate::lock::{Held, Lock};

@@ -42,8 +42,8 @@ impl<T> Waiting<T> {
         self.events.pop_front()
     }
 
-    /// Takes back the events that are meant, in their order. `uncount` reads a count of one unless
-    /// the descriptor's is 0, and does not wait.
+    /// Takes back the events that `which` chooses, in their order. `uncount` reads a count of one
+    /// unless the descriptor's is 0, and does not wait.
     pub(crate) fn take_back(
         &mut self,
         mut which: impl FnMut(&T) -> bool,

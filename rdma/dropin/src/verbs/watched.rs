@@ -32,7 +32,7 @@ pub(crate) struct Watched {
     tells_last_receive: bool,
     /// And it has told that, since it was reset last.
     has_told_last_receive: AtomicBool,
-    /// The object is going to be no more.
+    /// The object is being destroyed.
     has_ended: AtomicBool,
     unacknowledged: Unacknowledged,
 }
@@ -71,7 +71,7 @@ impl Watched {
 
     /// The object is going to be no more: its events are taken back, and those that the program has are waited for.
     pub(crate) fn end(&self) {
-        // Whoever tells with the queue's lock after `retain` sees this.
+        // A thread that reports an event with the queue's lock after `retain` sees this.
         self.has_ended.store(true, Ordering::Relaxed);
         self.events
             .retain(|event| !std::ptr::eq(Arc::as_ptr(&event.object), self));
@@ -177,7 +177,7 @@ mod tests {
         });
     }
 
-    /// The engine may have found whom to tell just before.
+    /// The engine may have found the object just before.
     #[test]
     fn object_that_has_ended_has_no_event() {
         let events = Arc::new(Events::new().expect("a descriptor"));

@@ -36,8 +36,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     checked(command.unwrap_or_else(|error| panic!("{program}: {error}")))
 }
 
-/// Runs a program in a network namespace of its own, with a device `dropin0` that is up and has an address. What XDP program is attached
-/// afterwards is printed, too.
+/// Runs a program in a network namespace of its own, with a device `dropin0` that is up and has an
+/// address. What XDP program is attached afterwards is printed, too.
 pub(crate) fn in_namespace(program: &str) -> String {
     let script = format!(
         "ip link add dropin0 type veth peer name dropin1 && ip link set dropin1 up && \
@@ -75,7 +75,7 @@ impl Program {
         Self::compiled_with(name, &[])
     }
 
-    /// Likewise, with options of the linker.
+    /// Compiles it with options of the linker. `None` if it could not run.
     pub(crate) fn compiled_with(name: &str, options: &[&str]) -> Option<Self> {
         let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
         let installed = |header: &&str| Path::new("/usr/include").join(header).exists();
@@ -99,7 +99,8 @@ impl Program {
         })
     }
 
-    /// Runs it on an interface. It has to end well, and to leave nothing attached. What it prints, also on standard error.
+    /// Runs it on an interface. It has to end well, and to leave nothing attached. What it prints,
+    /// also on standard error.
     pub(crate) fn run(&self) -> String {
         let printed = in_namespace(&format!("{self} 2>&1"));
         assert!(printed.ends_with("attached:\n"), "{printed}");
@@ -114,7 +115,8 @@ impl fmt::Display for Program {
     }
 }
 
-/// Compiles a program of this folder and runs it on an interface. What it prints; nothing where it cannot be run.
+/// Compiles a program of this folder and runs it on an interface. What it prints; nothing where it
+/// cannot be run.
 pub(crate) fn run_on_an_interface(name: &str) -> Option<String> {
     Program::compiled(name).map(|program| program.run())
 }

@@ -23,7 +23,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(10);
 /// An order to connect a queue pair, whoever is told of its outcome, and since when it is tried.
 pub(super) struct Attempt {
     pub(super) qp: QpHandle,
-    /// What the connection is called, if it is made.
+    /// Key of the connection, if it is made.
     pub(super) connection: Key,
     told: Told,
     order: ConnectOrder,
@@ -46,7 +46,7 @@ impl Attempt {
         Told::clone(&self.told)
     }
 
-    /// Begins it with its queue pair; where it comes from.
+    /// Begins it with its queue pair. Returns the address and port that it leaves from, too.
     pub(super) fn begin(&self, qp: &mut QueuePair) -> Result<(SocketAddr, Connecting)> {
         let order = &self.order;
         let (from, to, data) = (order.local, order.remote, &order.private_data);

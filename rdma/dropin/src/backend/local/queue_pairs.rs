@@ -116,7 +116,7 @@ impl QueuePairs {
     }
 
     /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.
-    /// Not one that has another connection by now.
+    /// A queue pair that has its next connection by now is left alone.
     pub(super) fn flush(&self, qp: QpHandle, connected: &Connected) {
         let flushed = self.with(qp, |it| {
             if connected.has(qp) {

@@ -21,7 +21,7 @@ impl Requests {
         Self(Table::new())
     }
 
-    /// Takes one in, to be told.
+    /// Keeps one until the program answers it. Returns what the program gets.
     pub(super) fn keep(&self, request: ConnectionRequest) -> Request {
         let (local, remote) = (request.local(), request.remote());
         let private_data = request.private_data().to_vec();
@@ -67,7 +67,7 @@ fn number(depth: Depth) -> u16 {
     }
 }
 
-/// News of an attempt from `local` that has ended.
+/// The event of an attempt from `local` that has ended.
 pub(super) fn outcome(
     local: SocketAddr,
     ended: std::result::Result<PrivateData, ConnectError>,

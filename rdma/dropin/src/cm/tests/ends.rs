@@ -1,4 +1,4 @@
-//! Ends of connections: each is told once, at once, and when receives are flushed.
+//! Ends of connections: each is reported once, without delay, after receives are flushed.
 
 use nix::errno::Errno;
 
@@ -66,7 +66,7 @@ fn every_end_is_told_both_programs_after_their_receives_are_flushed() {
                 assert_eq!(state(id), IBV_QPS_ERR);
             }
             assert_eq!(rdma_disconnect(id), 0, "as over the kernel's iWARP");
-            assert!(host.is_quiet(), "an end is told once");
+            assert!(host.is_quiet(), "an end is reported once");
             rdma_destroy_qp(id);
         }
     }
@@ -98,7 +98,7 @@ fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
     assert!(bed.a.is_quiet());
 }
 
-/// The thread that tells is held up until the connection has ended.
+/// The thread that reports is held up until the connection has ended.
 #[test]
 fn connection_that_ends_at_once_is_told_to_be_established_first() {
     let bed = Bed::new();
@@ -127,10 +127,7 @@ fn attempt_that_is_given_up_is_told_nothing() {
     bed.connect(listener);
     refused_with(Errno::ECONNRESET, rdma_accept(b, None));
     rdma_destroy_qp(b);
-    assert!(
-        bed.b.is_quiet(),
-        "an accept that has failed is told by itself"
-    );
+    assert!(bed.b.is_quiet(), "an accept that has failed has no event");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Queue pairs and connections that come after one another: what happens to one is never told of
-//! the next.
+//! Queue pairs and connections in turn: an event of one never reaches the next.
 
 use crate::abi::cm::rdma_cm_id;
 use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS};
@@ -20,7 +19,7 @@ fn connections_that_come_and_go_have_no_end_but_their_own() {
     for number in 0..CONNECTIONS {
         let ends = bed.connect(listener);
         assert!(bed.a.is_quiet() && state(ends.a) == IBV_QPS_RTS, "{number}");
-        // The former one of B has ended meanwhile, which B is told before or after it goes.
+        // The former one of B has ended meanwhile. B's event comes before or after it is destroyed.
         if number % 2 == 0 {
             assert_eq!(rdma_disconnect(ends.a), 0);
         }
@@ -66,7 +65,7 @@ fn state_is_shown_in_the_struct_of_the_connection_that_has_it() {
     exchange(second);
 }
 
-/// A queue pair has another connection before the end of the first is told.
+/// A queue pair has its next connection before the end of the first is reported.
 #[test]
 fn end_of_a_former_connection_spares_the_next_one_of_the_queue_pair() {
     let ends: [fn(*mut rdma_cm_id); 2] = [

@@ -33,7 +33,7 @@ fn destroyed_identifier_has_no_event() {
     let known = found(id);
     channel.body().push(Note::new(&known, AddressResolved));
     assert_eq!(rdma_destroy_id(id), 0);
-    // A thread has looked the identifier up before, and tells it now.
+    // A thread has looked the identifier up before, and reports to it now.
     channel.body().push(Note::new(&known, Disconnected));
     // SAFETY: the channel lives.
     assert!(!is_readable(unsafe { (*handle).fd }));
@@ -102,7 +102,7 @@ fn events_move_with_their_identifier_in_their_order() {
 fn place_in_the_backlog_comes_back_with_the_event() {
     let bed = Bed::new();
     let listener = bed.b.listening(1);
-    // As many wait as may, one after the other: each is taken before the next one comes.
+    // The backlog is full each time. Each peer is taken before the next one comes.
     for _ in 0..3 {
         let ends = bed.connect(listener);
         assert_eq!(rdma_destroy_id(ends.b), 0);

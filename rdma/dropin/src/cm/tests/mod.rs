@@ -110,7 +110,8 @@ fn sleeps_in(thread: Pid, call: i64) -> bool {
     now.is_ok_and(|now| now.starts_with(&format!("{call} ")))
 }
 
-/// rping destroys the channel while its thread is between two events, and that thread ends the process if its call fails.
+/// rping destroys the channel while its thread is between two events, and that thread ends the
+/// process if its call fails.
 #[test]
 fn thread_that_comes_back_to_a_destroyed_channel_sleeps() {
     let channel = rdma_create_event_channel();

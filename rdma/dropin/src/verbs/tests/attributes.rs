@@ -1,4 +1,5 @@
-//! Attributes of queue pairs: each bit of Modify QP's mask is done, kept as a hint, or refused. States as programs see them.
+//! Attributes of queue pairs: each bit of Modify QP's mask is done, kept as a hint, or refused.
+//! States as programs see them.
 
 use std::ptr;
 
@@ -180,7 +181,8 @@ fn reset_ends_the_connection_before_another_can_be_made() {
     bed.end();
 }
 
-/// A queue pair on a shared receive queue is told of its last receive each time that it was reset and comes into Error, once.
+/// A queue pair on a shared receive queue reports its last receive once for each time that it comes
+/// into Error after a reset.
 #[test]
 fn last_receive_is_told_once_per_reset_and_a_limit_is_not_armed_at_creation() {
     let bed = Bed::unconnected();

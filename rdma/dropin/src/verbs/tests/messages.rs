@@ -114,7 +114,8 @@ fn write_and_read_reach_the_memory_of_the_peer() {
     bed.end();
 }
 
-/// A message may have as many bytes as a 32-bit length can say. None that leaves its region is sent.
+/// A message may have as many bytes as a 32-bit length can say. None that leaves its region is
+/// sent.
 #[test]
 fn source_or_sink_that_leaves_its_region_is_a_local_protection_error() {
     let most = u32::MAX;

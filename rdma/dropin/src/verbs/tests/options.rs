@@ -1,4 +1,5 @@
-//! Options and flags of verbs: each is done, or refused by the error number of its manual page. None is taken and ignored.
+//! Options and flags of verbs: each is done, or refused by the error number of its manual page.
+//! None is taken and ignored.
 
 use std::ptr;
 
@@ -193,7 +194,8 @@ fn masks_of_a_queue_pair() {
     bed.end();
 }
 
-/// Some libraries ask for it whether they send so or not. No slot is empty that an inline function of the header calls.
+/// Some libraries ask for it whether they send so or not. No slot is empty that an inline function
+/// of the header calls.
 #[test]
 fn operations_that_iwarp_does_not_have_are_refused_when_a_batch_is_posted() {
     let bed = Bed::unconnected();

@@ -1,4 +1,4 @@
-//! Turns of threads, one after the other.
+//! Turns of threads: one thread at a time has one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
