@@ -18,9 +18,10 @@ use xwarp_rnic::model::RnicUnavailable;
 use crate::burst::{Burst, Seen};
 use crate::config::WaitMode;
 use crate::hand_over::HandOver;
-use crate::inline::{Inline, Turned, Uncounted};
+use crate::inline::Inline;
 use crate::released::Released;
 use crate::runner::{Runner, take_signals};
+use crate::sharing::{Turned, Uncounted};
 
 /// An application whose last poll is longer ago polls no longer.
 const POLLED_LATELY: Duration = Duration::from_micros(50);

@@ -1,7 +1,6 @@
 //! Inline engine: turned by the threads that call it, and the descriptor that an event loop or a sleeping caller waits for.
 //!
-//! Nobody holds the lock while it sleeps. Whoever turns the engine or calls a verb meanwhile rings, so that the sleepers look anew how long
-//! they may sleep.
+//! [`Sharing`] says who wakes whom.
 
 use std::fmt;
 use std::io;
@@ -14,56 +13,48 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
 use crate::runner::Runner;
+use crate::sharing::{Shared, Sharing, Turned, Uncounted, turn_or_sleep, turn_or_sleep_beside};
 
 /// An engine without a thread of its own.
 pub(crate) struct Inline {
-    state: Mutex<State>,
+    sharing: Mutex<Sharing<State>>,
     /// The wait set's.
     fd: OwnedFd,
-    bell: Doorbell,
 }
 
+/// What the threads share.
 struct State {
     /// `None` once the RNIC was closed.
     runner: Option<Runner>,
     waits: WaitSet,
-    /// The descriptor will be readable when there is something to do, and somebody may be waiting for that.
-    armed: bool,
-    /// An event loop has called [`Inline::progress`]: it waits for the descriptor and needs the wait set's timer.
-    in_loop: bool,
-    /// Callers that sleep.
-    sleepers: usize,
+    bell: Doorbell,
 }
 
 impl Inline {
     /// Of a descriptor that is readable from the beginning: the first turn arms it.
     pub(crate) fn new(runner: Runner, (sleeper, bell): &(Sleeper, Doorbell)) -> io::Result<Self> {
-        let mut waits = WaitSet::new(sleeper)?;
+        let waits = WaitSet::new(sleeper)?;
         waits.watch(runner.searches())?;
-        waits.arm(None, None, || false)?;
         let fd = waits.as_fd().try_clone_to_owned()?;
         let state = State {
             runner: Some(runner),
             waits,
-            armed: false,
-            in_loop: false,
-            sleepers: 0,
+            bell: bell.clone(),
         };
         Ok(Self {
-            state: Mutex::new(state),
+            sharing: Mutex::new(Sharing::new(state)?),
             fd,
-            bell: bell.clone(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Sharing<State>> {
+        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` while somebody has the engine.
-    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
+    fn try_lock(&self) -> Option<MutexGuard<'_, Sharing<State>>> {
+        match self.sharing.try_lock() {
+            Ok(sharing) => Some(sharing),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -74,11 +65,11 @@ impl Inline {
     pub(crate) fn hold_beside(&self, sleepers: usize, limit: Duration) -> Option<impl Sized + '_> {
         let began = std::time::Instant::now();
         while began.elapsed() < limit {
-            let state = self.lock();
-            if state.sleepers == sleepers {
-                return Some(state);
+            let sharing = self.lock();
+            if sharing.sleepers() == sleepers {
+                return Some(sharing);
             }
-            drop(state);
+            drop(sharing);
             std::thread::yield_now();
         }
         None
@@ -89,33 +80,27 @@ impl Inline {
         &self,
         work: impl FnOnce(&mut Engine) -> R,
     ) -> Result<R, RnicUnavailable> {
-        let mut state = self.lock();
-        let runner = state.runner.as_mut().ok_or(RnicUnavailable::Closed)?;
+        let mut sharing = self.lock();
+        let runner = sharing.shared_mut().runner.as_mut();
+        let runner = runner.ok_or(RnicUnavailable::Closed)?;
         let done = runner
             .engine()
             .call(work)
             .map_err(|_| RnicUnavailable::Closed);
-        state.settle(&self.bell);
+        sharing.settle();
         done
     }
 
     /// One turn for a caller that polls, unless somebody turns it now: another thread, or this one, which is in a handler then.
     pub(crate) fn turn(&self) {
-        let Some(mut state) = self.try_lock() else {
-            return;
-        };
-        if state.turn() > 0 {
-            state.wake(&self.bell);
+        if let Some(mut sharing) = self.try_lock() {
+            sharing.turn();
         }
     }
 
     /// One turn for an event loop, and arms the descriptor for what is next. It stays readable as long as there is more to do.
     pub(crate) fn progress(&self) -> io::Result<()> {
-        let mut state = self.lock();
-        state.in_loop = true;
-        let done = state.turn();
-        state.arm(done == 0)?;
-        Ok(())
+        self.lock().progress()
     }
 
     /// One turn for a caller that waits. If there was nothing to do, spins or sleeps as the policy says: until there is something, `bell` or one
@@ -126,38 +111,23 @@ impl Inline {
         others: &[BorrowedFd<'_>],
         timeout: Duration,
     ) -> io::Result<Paused> {
-        let Some(longest) = self.lock().prepare_sleep(&self.bell)? else {
-            return Ok(Paused::Not);
+        let sleep = |longest: Duration| {
+            let fds = [self.fd.as_fd(), bell.fd()];
+            let slept = bell
+                .arm()
+                .and_then(|()| sleep_on(fds, others, Some(longest.min(timeout))));
+            bell.disarm()?;
+            slept.map(Paused::after_sleep)
         };
-        let timeout = longest.min(timeout);
-        let slept = bell
-            .arm()
-            .and_then(|()| sleep_on([self.fd.as_fd(), bell.fd()], others, Some(timeout)));
-        self.lock().end_sleep()?;
-        bell.disarm()?;
-        slept.map(Paused::after_sleep)
+        let paused = turn_or_sleep(|| self.lock(), sleep)?;
+        Ok(paused.unwrap_or(Paused::Not))
     }
 
     /// One turn for the engine's own thread, unless somebody has the engine now. If there was nothing to do, spins or sleeps as the policy says,
     /// until there is something. It never waits for whoever has the engine. `counted` says whether the thread still counts as a sleeper.
     pub(crate) fn turn_or_sleep_long(&self, counted: &mut bool) -> io::Result<Turned> {
-        let Some(mut state) = self.try_lock() else {
-            return Ok(Turned::Elsewhere);
-        };
-        state.uncount(counted)?;
-        if state.runner.is_none() {
-            return Ok(Turned::Ended);
-        }
-        let Some(longest) = state.prepare_sleep(&self.bell)? else {
-            return Ok(Turned::On);
-        };
-        *counted = true;
-        drop(state);
-        let slept = sleep_on([self.fd.as_fd()], &[], Some(longest));
-        if let Some(mut state) = self.try_lock() {
-            state.uncount(counted)?;
-        }
-        slept.map(|_| Turned::On)
+        let sleep = |longest| sleep_on([self.fd.as_fd()], &[], Some(longest)).map(drop);
+        turn_or_sleep_beside(|| self.try_lock(), counted, sleep)
     }
 
     /// The engine's own thread is going to rest, and counts as a sleeper no longer. `None` while another thread has the engine: then it does
@@ -167,37 +137,33 @@ impl Inline {
             return Ok(Some(Uncounted));
         }
         match self.try_lock() {
-            Some(mut state) => state.uncount(counted).map(|()| Some(Uncounted)),
+            Some(mut sharing) => sharing.uncount(counted).map(|()| Some(Uncounted)),
             None => Ok(None),
         }
     }
 
     /// How long ago the last turn began; no time at all while somebody has the engine, and without end once the RNIC was closed.
     pub(crate) fn idle_time(&self) -> Duration {
-        let Some(state) = self.try_lock() else {
+        let Some(sharing) = self.try_lock() else {
             return Duration::ZERO;
         };
-        let runner = state.runner.as_ref();
+        let runner = sharing.shared().runner.as_ref();
         runner.map_or(Duration::MAX, Runner::idle_time)
     }
 
     /// A caller waits no longer, and so turns the engine no longer: others that sleep look anew.
     pub(crate) fn leave(&self) -> io::Result<()> {
-        let mut state = self.lock();
-        if state.sleepers > 0 || state.in_loop {
-            state.arm(false)?;
-        }
-        Ok(())
+        self.lock().leave()
     }
 
     /// Ends the engine. The descriptor stays readable.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        let ended = state.runner.take();
-        if let Err(error) = state.arm(false) {
+        let mut sharing = self.lock();
+        let (ended, opened) = sharing.close(|state| state.runner.take());
+        if let Err(error) = opened {
             log::error!("those who wait for a closed RNIC are not woken: {error}");
         }
-        drop(state);
+        drop(sharing);
         drop(ended);
     }
 }
@@ -210,114 +176,59 @@ impl AsFd for Inline {
 
 impl fmt::Debug for Inline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(state) = self.try_lock() else {
+        let Some(sharing) = self.try_lock() else {
             return f.write_str("Inline(a thread has the engine)");
         };
+        let (armed, in_loop) = sharing.waits();
         f.debug_struct("Inline")
-            .field("armed", &state.armed)
-            .field("in_loop", &state.in_loop)
-            .field("sleepers", &state.sleepers)
-            .field("bell", &self.bell)
+            .field("armed", &armed)
+            .field("in_loop", &in_loop)
+            .field("sleepers", &sharing.sleepers())
+            .field("bell", &sharing.shared().bell)
             .field("is_readable", &is_any_readable(&[self.fd.as_fd()]).ok())
             .finish_non_exhaustive()
     }
 }
 
-impl State {
-    /// One turn; how much was done.
+impl Shared for State {
+    type Limit = Duration;
+    type Error = io::Error;
+
     fn turn(&mut self) -> usize {
         self.runner.as_mut().map_or(0, Runner::step)
     }
 
-    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
-    fn prepare_sleep(&mut self, bell: &Doorbell) -> io::Result<Option<Duration>> {
-        if self.turn() > 0 {
-            self.wake(bell);
-            return Ok(None);
-        }
-        let Some(runner) = self.runner.as_mut() else {
-            return Ok(None);
-        };
+    fn has_ended(&self) -> bool {
+        self.runner.is_none()
+    }
+
+    fn limit(&mut self) -> Option<Duration> {
+        let runner = self.runner.as_mut()?;
         if runner.spins() {
             std::hint::spin_loop();
-            return Ok(None);
+            return None;
         }
-        let timeout = runner.sleep_timeout().unwrap_or(Duration::MAX);
-        self.arm(true)?;
-        self.sleepers += 1;
-        Ok(Some(timeout))
+        Some(runner.sleep_timeout().unwrap_or(Duration::MAX))
     }
 
-    /// A verb was called, which may have left something to do. One that has not, such as a query, wakes no event loop: a loop that calls it in
-    /// each round would never sleep.
-    fn settle(&mut self, bell: &Doorbell) {
-        if !self.armed {
-            return;
-        }
-        let idle = self.sleepers == 0 && self.turn() == 0;
-        if !idle || self.arm(true).is_err() {
-            self.wake(bell);
-        }
-    }
-
-    /// A caller has slept. Unless others wait, frames are not announced while callers turn.
-    fn end_sleep(&mut self) -> io::Result<()> {
-        self.sleepers -= 1;
-        if self.sleepers == 0 && !self.in_loop {
-            self.armed = false;
-            self.waits.ignore_frames();
-            self.waits.clear()?;
-        }
-        Ok(())
-    }
-
-    /// The engine's own thread sleeps no longer, if it still counts.
-    fn uncount(&mut self, counted: &mut bool) -> io::Result<()> {
-        if std::mem::take(counted) {
-            self.end_sleep()?;
-        }
-        Ok(())
-    }
-
-    /// The engine's state has changed after the descriptor was armed.
-    fn wake(&mut self, bell: &Doorbell) {
-        if std::mem::take(&mut self.armed) {
-            bell.ring();
-        }
-    }
-
-    /// Has the descriptor become readable when there is something to do; at once, unless it is `idle` now.
-    fn arm(&mut self, idle: bool) -> io::Result<()> {
+    fn arm(&mut self, idle: bool, timed: bool) -> io::Result<()> {
         self.waits.clear()?;
         let Some(runner) = &self.runner else {
-            return self.waits.arm(None, None, || false);
+            return self.open();
         };
-        let timer = if self.in_loop {
-            runner.sleep_timeout()
-        } else {
-            None
-        };
+        let deadline = if timed { runner.sleep_timeout() } else { None };
         let is_idle = || idle && runner.is_idle();
-        self.waits.arm(runner.readiness(), timer, is_idle)?;
-        self.armed = true;
-        Ok(())
+        self.waits.arm(runner.readiness(), deadline, is_idle)
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        self.waits.arm(None, None, || false)
+    }
+
+    fn ring(&self) {
+        self.bell.ring();
     }
 }
-
-/// What the engine's own thread has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turned {
-    /// It has turned the engine, or slept.
-    On,
-    /// Somebody else has the engine now.
-    Elsewhere,
-    /// There is no engine any more.
-    Ended,
-}
-
-/// The engine's own thread counts as a sleeper no longer: without that it must not rest.
-#[derive(Debug)]
-pub(crate) struct Uncounted;
 
 /// What a caller that waits has done between two looks at its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -128,6 +128,7 @@ mod rings;
 mod rnic;
 mod rnic_config;
 mod runner;
+mod sharing;
 mod showing;
 pub mod sim;
 mod spinning;

@@ -11,7 +11,7 @@
 //! | frames for another engine; news of the interface | `driver/src/hinted.rs`, used by `crossing.rs`, `net/state.rs` | model `hinted` |
 //! | application and thread of an assisted engine | `rdma/verbs/src/hand_over.rs`, used by `assisted.rs` | model `hand_over` |
 //! | verb and engine's thread | `rdma/verbs/src/engine_thread.rs`, `runner.rs` | model `sleeping`: a channel is the work, and it is looked at after the announcement |
-//! | threads that share an inline engine | `rdma/verbs/src/inline.rs` | mutex: who sleeps is counted within it; the descriptor is a doorbell, model `sleeping` |
+//! | threads and event loops that share an inline engine | `rdma/verbs/src/sharing.rs`, used by `inline.rs` | model `sharing`, with the loops of its callers |
 //! | calls of several steps | `rdma/dropin/src/verbs/turn.rs` | model `turn` |
 //! | lock of the data path | `rdma/dropin/src/lock_state.rs`, used by `lock.rs` | model `lock` |
 //! | events of the C interface | `rdma/dropin/src/verbs/waiting.rs`, used by `event_queue.rs` | model `waiting` |
@@ -40,6 +40,8 @@ mod hinted;
 mod lock_state;
 #[path = "../../../rdma/rnic/src/queues/ready_set.rs"]
 mod ready_set;
+#[path = "../../../rdma/verbs/src/sharing.rs"]
+mod sharing;
 #[path = "../../../driver/src/sleep_flag.rs"]
 mod sleep_flag;
 mod tests;

@@ -13,7 +13,7 @@ use xwarp::work::Sgl;
 use xwarp::{QpConfig, QueuePair, Rnic, RnicConfig, SendRequest, WrId};
 use xwarp_driver::{Signal, Wire};
 use xwarp_sim_tests::Side;
-use xwarp_test_kit::{MemoryRnic, TIMEOUT, eventually};
+use xwarp_test_kit::{MemoryRnic, TIMEOUT, eventually, spawn_numbered, thread_sleeps};
 
 /// An RNIC whose engine those turn who call it.
 fn inline() -> (Rnic, Wire) {
@@ -173,4 +173,33 @@ fn engine_is_readable_when_a_caller_that_has_waited_turns_it_no_longer() {
     settle(&rnic);
     wire.deliver(vec![0; 60]);
     assert!(is_readable(&rnic), "frames are announced again");
+}
+
+/// The caller has slept, and has left the descriptor as it was when nobody had turned the engine.
+#[test]
+fn engine_is_readable_for_an_event_loop_that_begins_after_a_caller_has_waited() {
+    let (rnic, wire) = inline();
+    let quiet = Signal::new().unwrap();
+    let nothing = rnic.wait_readable(&[quiet.as_fd()], Duration::from_millis(1));
+    assert!(!nothing.unwrap());
+    wire.deliver(vec![0; 60]);
+    assert!(is_readable(&rnic));
+    settle(&rnic);
+    assert_eq!(rnic.counters().unwrap().io.rx_frames, 1);
+    wire.deliver(vec![0; 60]);
+    assert!(is_readable(&rnic), "frames are announced from now on");
+}
+
+#[test]
+fn engine_that_is_closed_while_a_caller_sleeps_stays_readable() {
+    let (rnic, _wire) = inline();
+    let quiet = Signal::new().unwrap();
+    thread::scope(|scope| {
+        let (caller, waits) =
+            spawn_numbered(scope, || rnic.wait_readable(&[quiet.as_fd()], TIMEOUT));
+        eventually("the caller sleeps", || thread_sleeps(caller));
+        rnic.close().unwrap();
+        assert!(waits.join().unwrap().is_err());
+    });
+    assert!(is_readable(&rnic) && rnic.progress().is_err());
 }
