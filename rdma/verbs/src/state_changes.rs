@@ -42,6 +42,12 @@ impl StateChanges {
         self.shared.state()
     }
 
+    /// The present state, for one of several that wait for it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn state(&self) -> QpState {
+        self.shared.state()
+    }
+
     pub(crate) fn signal(&self) -> &Signal {
         &self.signal
     }

@@ -45,12 +45,8 @@ async fn finished<A: AsFd, T>(
     mut try_finish: impl FnMut(&mut A) -> Option<Result<T, ConnectError>>,
 ) -> Result<T, ConnectError> {
     let waiter = Waiter::new(&attempt, control(&attempt)).map_err(no_descriptor)?;
-    loop {
-        if let Some(outcome) = try_finish(&mut attempt) {
-            return outcome;
-        }
-        waiter.news().await.map_err(connect_error)?;
-    }
+    let look = || try_finish(&mut attempt).transpose();
+    waiter.until_or(look, connect_error).await
 }
 
 fn connect_error(error: WaitError) -> ConnectError {

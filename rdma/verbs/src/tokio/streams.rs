@@ -53,13 +53,12 @@ impl Async<LlpStream> {
     /// - [`StreamError::System`]: the kernel refuses the sleep.
     /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub async fn established(&self) -> Result<(), StreamError> {
-        loop {
-            match self.object.state()? {
-                StreamState::Connecting => self.news().await?,
-                StreamState::Established | StreamState::PeerClosed => return Ok(()),
-                StreamState::Gone => return Err(StreamError::Gone),
-            }
-        }
+        let look = || match self.object.state()? {
+            StreamState::Connecting => Ok(None),
+            StreamState::Established | StreamState::PeerClosed => Ok(Some(())),
+            StreamState::Gone => Err(StreamError::Gone),
+        };
+        self.waiter.until_or(look, refused).await
     }
 
     /// Takes received bytes, as far as they fit into `into`, and waits until there are some. Returns how many: 0 if `into` is empty.
@@ -73,13 +72,12 @@ impl Async<LlpStream> {
     /// - [`StreamError::System`]: the kernel refuses the sleep.
     /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub async fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
-        loop {
-            let len = self.object.read(into)?;
-            if len > 0 || into.is_empty() {
-                return Ok(len);
-            }
-            self.news().await?;
-        }
+        let stream = &mut self.object;
+        let look = || {
+            let len = stream.read(into)?;
+            Ok((len > 0 || into.is_empty()).then_some(len))
+        };
+        self.waiter.until_or(look, refused).await
     }
 
     /// Sends as much of `bytes` as TCP takes, and waits until TCP takes something. Returns how many bytes that were: 0 if `bytes` is empty.
@@ -92,19 +90,18 @@ impl Async<LlpStream> {
     /// - [`StreamError::System`]: the kernel refuses the sleep.
     /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
-        loop {
-            let len = self.object.write(bytes)?;
-            if len > 0 || bytes.is_empty() {
-                return Ok(len);
-            }
-            self.news().await?;
-        }
+        let stream = &mut self.object;
+        let look = || {
+            let len = stream.write(bytes)?;
+            Ok((len > 0 || bytes.is_empty()).then_some(len))
+        };
+        self.waiter.until_or(look, refused).await
     }
+}
 
-    async fn news(&self) -> Result<(), StreamError> {
-        self.waiter.news().await.map_err(|error| match error {
-            WaitError::Unavailable(why) => why.into(),
-            WaitError::System(error) => StreamError::System(error.kind()),
-        })
+fn refused(error: WaitError) -> StreamError {
+    match error {
+        WaitError::Unavailable(why) => why.into(),
+        WaitError::System(error) => StreamError::System(error.kind()),
     }
 }

@@ -31,28 +31,46 @@ impl Waiter {
         })
     }
 
-    /// What `take` returns as soon as it returns something.
+    /// What `look` returns as soon as it returns something.
     pub(super) async fn until<T, E: From<RnicEnded>>(
         &self,
-        mut take: impl FnMut() -> Result<Option<T>, E>,
+        look: impl FnMut() -> Result<Option<T>, E>,
     ) -> Result<T, E> {
-        loop {
-            if let Some(value) = take()? {
-                return Ok(value);
-            }
-            self.news().await.map_err(|error| match error {
-                WaitError::Unavailable(why) => RnicEnded::Unavailable(why),
-                WaitError::System(error) => {
-                    RnicEnded::Failed(format!("no sleep is possible: {error}"))
+        let failed = |error| match error {
+            WaitError::Unavailable(why) => RnicEnded::Unavailable(why),
+            WaitError::System(error) => RnicEnded::Failed(format!("no sleep is possible: {error}")),
+        };
+        self.until_or(look, |error| failed(error).into()).await
+    }
+
+    /// What `look` returns as soon as it returns something, or what `failed` makes of an error of the wait.
+    ///
+    /// Each look comes after the task is registered with the descriptors. So it finds what came before, and what comes later wakes the task.
+    /// That holds for tasks that share a waiter, too, each of which clears the readiness that woke all of them.
+    pub(super) async fn until_or<T, E>(
+        &self,
+        mut look: impl FnMut() -> Result<Option<T>, E>,
+        failed: impl Fn(WaitError) -> E,
+    ) -> Result<T, E> {
+        let mut news = pin!(self.news());
+        poll_fn(|context| {
+            loop {
+                let told = news.as_mut().poll(context);
+                if let Some(found) = look().transpose() {
+                    return Poll::Ready(found);
                 }
-            })?;
-        }
+                match told {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(failed(error))),
+                    Poll::Ready(Ok(())) => news.set(self.news()),
+                }
+            }
+        })
+        .await
     }
 
     /// Waits until the object's descriptor has become readable, or the engine has had a turn.
-    ///
-    /// A descriptor's readiness is cleared before the caller looks: what comes after the look makes it ready again.
-    pub(super) async fn news(&self) -> Result<(), WaitError> {
+    async fn news(&self) -> Result<(), WaitError> {
         let Some(engine) = &self.engine else {
             self.object.readable().await?.clear_ready();
             return Ok(());
@@ -132,4 +150,72 @@ async fn first_ready(first: &AsyncFd<OwnedFd>, second: &AsyncFd<OwnedFd>) -> io:
 )]
 fn registered(fd: &impl AsFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd.as_fd().try_clone_to_owned()?, Interest::READABLE)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::cell::Cell;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+    use xwarp_driver::Signal;
+
+    use super::*;
+    use crate::config::Progress;
+    use crate::sim::{FixedHost, MemoryIo, RegionPool, StackConfig};
+    use crate::{Rnic, RnicConfig};
+
+    /// A wake-up that is lost fails a test after so long.
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    fn rnic() -> Rnic {
+        let (io, _wire) = MemoryIo::new(64).unwrap();
+        let host = Arc::new(FixedHost::new("10.0.0.1".parse().unwrap(), []));
+        let regions = RegionPool::anonymous(4096).unwrap();
+        let config = RnicConfig::default().progress(Progress::Manual);
+        Rnic::with_io(
+            Box::new(io),
+            &StackConfig::default(),
+            host,
+            regions,
+            &config,
+        )
+        .unwrap()
+    }
+
+    /// What is taken one by one. The signal is raised once for all of it.
+    #[expect(clippy::unnecessary_wraps, reason = "as a look may fail")]
+    fn take(values: &Cell<usize>) -> Result<Option<()>, RnicEnded> {
+        let left = values.get().checked_sub(1);
+        values.set(left.unwrap_or_default());
+        Ok(left.map(drop))
+    }
+
+    /// Two values come while a task looks in vain. Another task takes the first of them meanwhile, and has cleared the readiness of both.
+    #[tokio::test(flavor = "current_thread")]
+    async fn task_finds_what_another_has_left_while_it_looked() {
+        let (rnic, signal) = (rnic(), Signal::new().unwrap());
+        let waiter = Waiter::new(&signal, rnic.control()).unwrap();
+        let values = Cell::new(0);
+        let mut other = pin!(waiter.until(|| take(&values)));
+        let mut other = || {
+            let mut context = Context::from_waker(Waker::noop());
+            other.as_mut().poll(&mut context)
+        };
+        assert_eq!(other(), Poll::Pending);
+        values.set(2);
+        signal.raise();
+        drop(waiter.object.readable().await.unwrap());
+        let mut is_first = true;
+        let slow = waiter.until(|| {
+            if std::mem::take(&mut is_first) {
+                assert_eq!(other(), Poll::Ready(Ok(())));
+                return Ok(None);
+            }
+            take(&values)
+        });
+        let found = timeout(TIMEOUT, slow).await.expect("nobody woke it");
+        assert_eq!(found, Ok(()));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use xwarp::{
     CompletionQueue, Listener, ProtectionDomain, QpConfig, QpState, QueuePair, RecvRequest, Rnic,
     RnicConfig, SendRequest, WorkCompletion, WrId,
 };
-use xwarp_test_kit::{MemoryRnic, MemoryRnics, Side};
+use xwarp_test_kit::{MemoryRnic, MemoryRnics, Side, eventually};
 
 /// A wake-up that is lost fails a test after so long.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -304,28 +305,57 @@ async fn tasks_end_with_their_rnic() {
     }
 }
 
-/// Nothing of the one that connects is awaited: the other learns of it only if a task turns the engine.
+/// One wakes before the runtime has heard of the state that the other waits for.
+#[tokio::test(flavor = "current_thread")]
+async fn two_tasks_await_states_of_the_same_queue_pair() {
+    for progress in ALL {
+        let tasks = Tasks::new(progress);
+        let (mut a, _b) = tasks.connect(&mut tasks.listen()).await;
+        let changes = Arc::new(a.qp.state_changes().unwrap().into_async().unwrap());
+        let its = Arc::clone(&changes);
+        let waits =
+            tokio::spawn(async move { its.wait_for(|state| state == QpState::Error).await });
+        tokio::task::yield_now().await;
+        a.qp.abort().unwrap();
+        eventually("the state", || a.qp.state() == QpState::Error);
+        {
+            let mut other = pin!(changes.wait_for(|state| state == QpState::Rts));
+            assert!(poll_once(other.as_mut()).await.is_none());
+        }
+        let state = in_time(waits).await.unwrap();
+        assert_eq!(state, Ok(QpState::Error), "{progress:?}");
+    }
+}
+
+/// Nothing of the one that connects is awaited: the other learns of it only if a task turns the engine. The program may have waited before by
+/// itself.
 #[tokio::test(flavor = "current_thread")]
 async fn inline_engine_is_turned_by_a_task() {
-    let progress_at = |side| match side {
-        Side::A => Progress::Inline,
-        Side::B => Progress::Thread,
-    };
-    let rnics = MemoryRnics::open(|side| rnic(side, progress_at(side)));
-    let MemoryRnics {
-        a,
-        b,
-        cable: _cable,
-    } = rnics;
-    let at = (Side::B.address(), PORT);
-    let mut listener = b.listen(at.into()).unwrap().into_async().unwrap();
-    let driver = tokio::spawn(a.drive().unwrap());
-    let mut end = AsyncEnd::new(&a);
-    let connecting = end.qp.begin_connect(at.into(), b"", TIMEOUT).unwrap();
-    let request = in_time(listener.accept()).await.unwrap();
-    request.reject(b"no").unwrap();
-    let rejected = in_time(connecting.into_future()).await;
-    assert!(matches!(rejected, Err(ConnectError::Rejected { .. })));
-    drop((end, a));
-    in_time(driver).await.unwrap().unwrap();
+    for waits_before in [false, true] {
+        let progress_at = |side| match side {
+            Side::A => Progress::Inline,
+            Side::B => Progress::Thread,
+        };
+        let rnics = MemoryRnics::open(|side| rnic(side, progress_at(side)));
+        let MemoryRnics {
+            a,
+            b,
+            cable: _cable,
+        } = rnics;
+        if waits_before {
+            let nothing = a.events().wait(Duration::from_millis(1)).unwrap();
+            assert_eq!(nothing, None);
+        }
+        let at = (Side::B.address(), PORT);
+        let mut listener = b.listen(at.into()).unwrap().into_async().unwrap();
+        let driver = tokio::spawn(a.drive().unwrap());
+        let mut end = AsyncEnd::new(&a);
+        let connecting = end.qp.begin_connect(at.into(), b"", TIMEOUT).unwrap();
+        let request = in_time(listener.accept()).await.unwrap();
+        request.reject(b"no").unwrap();
+        let rejected = in_time(connecting.into_future()).await;
+        assert!(matches!(rejected, Err(ConnectError::Rejected { .. })));
+        drop((end, a));
+        in_time(driver).await.unwrap().unwrap();
+    }
 }
