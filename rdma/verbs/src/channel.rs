@@ -62,6 +62,7 @@ impl CompletionChannel {
     /// [`RnicEnded`] if there is none and none will come.
     pub fn try_next(&self) -> Result<Option<CqId>, RnicEnded> {
         if let Some(cq) = self.notices.take() {
+            self.control.keep_raised(self.notices.signal());
             return Ok(Some(cq));
         }
         self.control.turn();

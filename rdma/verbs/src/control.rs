@@ -49,7 +49,7 @@ pub(crate) struct Control {
     host: Arc<Ports>,
     ending: Arc<Ending>,
     released: Arc<Released>,
-    /// What an event loop waits for where there is nothing to wait for: it is never raised.
+    /// What an event loop waits for where there is nothing to wait for: it is raised once the RNIC was closed.
     quiet: Signal,
     regions: RegionPool,
     mpa: MpaConfig,
@@ -153,6 +153,7 @@ impl Control {
         if !is_in_handler(self.id) {
             self.commons.drop_handlers();
         }
+        self.quiet.raise();
         Ok(())
     }
 
@@ -176,8 +177,8 @@ impl Control {
         if let Some(reason) = self.ending.failure() {
             return Some(RnicEnded::Failed(reason.to_owned()));
         }
-        (self.is_closed() || self.ending.is_over())
-            .then_some(RnicEnded::Unavailable(RnicUnavailable::Closed))
+        let closed = RnicEnded::Unavailable(RnicUnavailable::Closed);
+        self.has_ended().then_some(closed)
     }
 
     /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the signal stays raised.
@@ -187,17 +188,28 @@ impl Control {
         mut take: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, RnicEnded> {
         if let Some(value) = take() {
+            self.keep_raised(signal);
             return Ok(Some(value));
         }
         let Some(ended) = self.ended() else {
             return Ok(None);
         };
         // It may have come just before the end.
-        if let Some(value) = take() {
-            return Ok(Some(value));
-        }
+        let value = take();
         signal.raise();
-        Err(ended)
+        value.map(Some).ok_or(ended)
+    }
+
+    /// What `signal` tells of was taken, which has cleared it if that was the last. Once nothing will come any more, it stays raised.
+    pub(crate) fn keep_raised(&self, signal: &Signal) {
+        if self.has_ended() {
+            signal.raise();
+        }
+    }
+
+    /// Whether nothing comes any more, but for what is flushed.
+    fn has_ended(&self) -> bool {
+        self.is_closed() || self.ending.is_over() || self.ending.failure().is_some()
     }
 
     /// A signal that is raised when the RNIC ends.
@@ -492,7 +504,7 @@ impl Control {
         Ok(self.check_open()?)
     }
 
-    /// What is readable while an inline engine has something to do.
+    /// What is readable while an inline engine has something to do, and once the RNIC was closed.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.mode {
             Mode::Inline(inline) => inline.as_fd(),

@@ -315,3 +315,31 @@ fn descriptors_of_a_failed_rnic_are_readable_and_say_why() {
     assert!(matches!(event.kind, AsyncEventKind::Failed { .. }));
     assert!(matches!(events.try_next(), Err(RnicEnded::Failed(_))));
 }
+
+/// An event loop that takes one value at a time learns of the end, too.
+#[test]
+fn descriptors_of_an_rnic_that_has_ended_stay_readable_behind_the_last_value() {
+    let mut sim = sim();
+    let channel = sim.b().rnic().create_completion_channel().unwrap();
+    let (mut a, mut b) = pair_on(&mut sim, &channel);
+    b.recv_cq().arm(Arm::Next).unwrap();
+    send(&mut sim, &mut a, &mut b, 1);
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen(at).unwrap();
+    let mut c = sim.a().end(&QpConfig::default());
+    let _connecting = c.qp.begin_connect(at, b"", LIMIT).unwrap();
+    sim.run_until("a request", || is_readable(&listener));
+    let events = sim.b().rnic().events();
+    sim.b()
+        .end_interface(InterfaceEnd::Deleted("eth1".to_owned()));
+    sim.run_until("the failure", || is_readable(&events));
+    sim.b().rnic().close().unwrap();
+    assert!(channel.try_next().unwrap().is_some() && is_readable(&channel));
+    let _request = listener.try_accept().unwrap().expect("a request");
+    assert!(is_readable(&listener));
+    while events.try_next().is_ok() {
+        assert!(is_readable(&events));
+    }
+    // What it had open is not closed in an orderly way for the peer.
+    std::mem::forget(sim);
+}

@@ -1,6 +1,7 @@
 //! Waits that also end when a descriptor of the application's own is readable, whoever runs the engine and however it waits.
 
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::time::TimeSpec;
@@ -8,9 +9,9 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use xwarp::config::{Progress, WaitMode};
 use xwarp::error::{RnicUnavailable, WaitError};
 use xwarp::{QpConfig, Rnic, RnicConfig};
-use xwarp_driver::Signal;
+use xwarp_driver::{Signal, is_any_readable};
 use xwarp_sim_tests::Side;
-use xwarp_test_kit::{MemoryRnic, TIMEOUT};
+use xwarp_test_kit::{MemoryRnic, TIMEOUT, eventually, spawn_numbered, thread_sleeps};
 
 /// When the descriptor becomes readable: the caller waits by then.
 const SOON: Duration = Duration::from_millis(30);
@@ -74,6 +75,29 @@ fn wait_for_descriptors_ends_with_the_first_that_is_readable() {
         let closed = rnic.wait_readable(&[quiet.as_fd()], TIMEOUT);
         let is_closed = matches!(closed, Err(WaitError::Unavailable(RnicUnavailable::Closed)));
         assert!(is_closed, "{how}: {closed:?}");
+    }
+}
+
+/// A thread waits for a descriptor of the application's own, or for nothing but the time.
+#[test]
+fn wait_for_descriptors_ends_when_another_thread_closes_the_rnic() {
+    for (how, rnic) in rnics() {
+        let quiet = Signal::new().unwrap();
+        thread::scope(|scope| {
+            let (number, waits) = spawn_numbered(scope, || {
+                let began = Instant::now();
+                let ended = rnic.wait_readable(&[quiet.as_fd()], TIMEOUT);
+                (ended, began.elapsed())
+            });
+            let spins = how.ends_with("Busy") && how.starts_with("Inline");
+            eventually("it sleeps", || spins || thread_sleeps(number));
+            rnic.close().unwrap();
+            let (ended, took) = waits.join().unwrap();
+            let closed = WaitError::Unavailable(RnicUnavailable::Closed);
+            assert_eq!(ended.unwrap_err().to_string(), closed.to_string(), "{how}");
+            assert!(took < TIMEOUT, "{how}: {took:?}");
+        });
+        assert!(is_any_readable(&[rnic.as_fd()]).unwrap(), "{how}");
     }
 }
 
