@@ -47,16 +47,21 @@ impl<T> Lock<T> {
 
 /// A lock of nothing, which says whose turn it is.
 impl Lock<()> {
-    /// Takes it until somebody [`leave`](Self::leave)s it.
+    /// Takes it until a thread calls [`leave`](Self::leave). False once it has ended.
     #[inline]
-    pub(crate) fn enter(&self) {
-        std::mem::forget(self.lock());
+    pub(crate) fn enter(&self) -> bool {
+        self.state.try_take() || self.state.await_turn_unless_ended()
     }
 
-    /// Lets others have it.
+    /// Has the next thread take it.
     #[inline]
     pub(crate) fn leave(&self) {
         drop(Held(self));
+    }
+
+    /// Has no thread take it any more, also if a thread has it that will never leave it.
+    pub(crate) fn end(&self) {
+        self.state.end();
     }
 }
 

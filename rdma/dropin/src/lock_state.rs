@@ -57,12 +57,23 @@ impl LockState {
     /// Leaves it, and wakes one sleeping thread.
     #[inline]
     pub(crate) fn leave(&self) {
-        if self.0.number().swap(FREE, Ordering::Release) == AWAITED {
+        let state = self.0.number().swap(FREE, Ordering::Release);
+        if state != HELD {
+            self.leave_to_others(state);
+        }
+    }
+
+    #[cold]
+    fn leave_to_others(&self, state: u32) {
+        if state == ENDED {
+            // Another thread has ended it meanwhile.
+            self.end();
+        } else {
             self.0.wake(1);
         }
     }
 
-    /// Ends it: no thread gets it again. The caller has it.
+    /// Ends it: no thread gets it again. A thread that has it may leave it later.
     pub(crate) fn end(&self) {
         // A store would do as well. But the model checker knows the order of exchanges alone.
         self.0.number().swap(ENDED, Ordering::Release);

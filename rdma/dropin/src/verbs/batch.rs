@@ -57,11 +57,17 @@ impl Batch {
         }
     }
 
-    /// Waits for the batch of another thread, and begins one.
+    /// Waits for the batch of another thread, and begins one unless the queue pair is destroyed.
     #[inline]
     pub(super) fn open(&self) {
-        self.turn.enter();
-        self.single.open();
+        if self.turn.enter() {
+            self.single.open();
+        }
+    }
+
+    /// The queue pair is destroyed: no thread waits for a batch any more, which no call can end.
+    pub(super) fn end(&self) {
+        self.turn.end();
     }
 
     /// What takes a request without a lock, if that is the first and plain.

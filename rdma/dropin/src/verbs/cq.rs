@@ -147,7 +147,10 @@ pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
         channel.body().leave(&body.watched);
     }
     body.watched.end();
-    cq.destroy()
+    cq.destroy()?;
+    // The thread whose turn it is cannot end it any more. Each that waits finds the queue gone.
+    body.current.end(|_taken| ());
+    Ok(())
 }
 
 fn resize(cq: *mut ibv_cq, entries: c_int) -> Result<()> {

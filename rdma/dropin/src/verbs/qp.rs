@@ -203,7 +203,9 @@ pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     let targets = body.pd().context().body().device().targets();
     targets.remove(Source::Qp(body.handle()));
     body.watched.end();
-    qp.destroy()
+    qp.destroy()?;
+    body.batch.end();
+    Ok(())
 }
 
 /// Modify QP, as a program or the connection manager asks for it.

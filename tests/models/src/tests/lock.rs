@@ -92,3 +92,17 @@ fn all_who_wait_for_a_value_that_ends_are_woken() {
 fn one_of_two_ends_a_value() {
     loom::model(|| run_with(1, Guarded::end, Guarded::end));
 }
+
+/// The thread that has it leaves it later, and both that wait must find that it has ended.
+#[test]
+fn all_who_wait_for_a_lock_that_ends_while_it_is_held_are_woken() {
+    explore_bounded(|| {
+        run_with(2, Guarded::take_mortal, |lock| {
+            if lock.state.try_take() || lock.state.await_turn_unless_ended() {
+                lock.state.end();
+                lock.touch();
+            }
+            assert!(!lock.state.try_take());
+        });
+    });
+}

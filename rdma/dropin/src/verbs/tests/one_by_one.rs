@@ -2,10 +2,11 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, with_exposed_provenance_mut};
+use std::sync::mpsc;
 use std::thread;
 
 use nix::errno::Errno;
-use xwarp_test_kit::Cable;
+use xwarp_test_kit::{Cable, eventually, thread_sleeps};
 
 use super::testbed::{Bed, Host, qp_attr};
 use super::windows::{self, REMOTE, Window};
@@ -23,8 +24,9 @@ use crate::abi::verbs::{
     ibv_cq_ex, ibv_cq_init_attr_ex, ibv_data_buf, ibv_poll_cq_attr, ibv_qp, ibv_qp_ex,
     ibv_qp_init_attr_ex,
 };
-use crate::verbs::cq::ibv_destroy_cq;
-use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp};
+use crate::object::Object;
+use crate::verbs::cq::{Cq, ibv_destroy_cq};
+use crate::verbs::qp::{Qp, ibv_create_qp, ibv_destroy_qp};
 use crate::verbs::qp_ex::ibv_qp_to_qp_ex;
 
 const NOTHING: i32 = Errno::ENOENT as i32;
@@ -372,6 +374,63 @@ fn thread_that_polls_in_parts_is_not_disturbed_by_another() {
     sorted.sort_unstable();
     assert!(sorted.into_iter().eq(0..2 * EACH), "{names:?}");
     end(bed, (qp, cq));
+}
+
+/// Has two threads wait for what another thread has begun, and destroys the object then.
+fn destroyed_while_two_wait(
+    wait: impl Fn() + Copy + Send + 'static,
+    destroy: impl FnOnce() -> i32,
+) {
+    let waiting = [0, 1].map(|_| {
+        let (number, has_begun) = mpsc::channel();
+        let waiter = thread::spawn(move || {
+            number.send(nix::unistd::gettid()).expect("the test waits");
+            wait();
+        });
+        let number = has_begun.recv().expect("a thread");
+        eventually("it waits", || thread_sleeps(number));
+        waiter
+    });
+    assert_eq!(destroy(), 0);
+    let all_have_ended = || waiting.iter().all(thread::JoinHandle::is_finished);
+    eventually("no thread waits any more", all_have_ended);
+    for waiter in waiting {
+        waiter.join().expect("no panic");
+    }
+}
+
+/// The thread that has begun cannot end what it has begun: the handle is not good any more.
+#[test]
+fn threads_that_wait_for_an_object_in_use_go_on_when_it_is_destroyed() {
+    let bed = Bed::unconnected();
+    let (qp, cq) = connected(&bed);
+    let [of_qp, of_cq] = [qp.0.expose_provenance(), cq.0.expose_provenance()];
+    let kept = (
+        Object::<Qp>::find(qp.qp()).expect("it lives"),
+        Object::<Cq>::find(cq.0.cast()).expect("it lives"),
+    );
+    bed.b.post_recv(0, bed.b.sge(0, 8));
+    qp.start();
+    qp.send(1);
+    assert_eq!(qp.complete(), 0);
+    cq.begin();
+    qp.start();
+    let (start, start_poll) = (qp.slots().wr_start, cq.now().start_poll);
+    let (start, start_poll) = (start.expect("a slot"), start_poll.expect("a slot"));
+    destroyed_while_two_wait(
+        move || start(with_exposed_provenance_mut(of_qp)),
+        || ibv_destroy_qp(qp.qp()),
+    );
+    destroyed_while_two_wait(
+        move || {
+            let attr = ibv_poll_cq_attr::zeroed();
+            let started = start_poll(with_exposed_provenance_mut(of_cq), Some(&attr));
+            assert_eq!(started, Errno::EINVAL as i32);
+        },
+        || ibv_destroy_cq(cq.0.cast()),
+    );
+    drop(kept);
+    bed.end();
 }
 
 #[test]
