@@ -197,7 +197,7 @@ fn queue_pair(
 
 fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     check(param)?;
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     if state.phase != Phase::Routed {
         return Err(Errno::EINVAL);
     }
@@ -227,7 +227,7 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
 
 fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
     bind_if_new(id)?;
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     if state.phase != Phase::Bound {
         return Err(Errno::EINVAL);
     }
@@ -243,7 +243,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
 
 fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     check(param)?;
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     if state.phase != Phase::Requested {
         return Err(Errno::EINVAL);
     }
@@ -268,7 +268,7 @@ fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
 }
 
 fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
     state.phase = Phase::Ended;
     let (backend, request) = offered.answer()?;

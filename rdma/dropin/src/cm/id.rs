@@ -223,6 +223,7 @@ pub(super) struct CmId {
     state: Mutex<State>,
     outstanding: Mutex<Outstanding>,
     acknowledged: Condvar,
+    queues: Mutex<()>,
 }
 
 /// Events that a program has taken and not acknowledged.
@@ -340,6 +341,7 @@ impl CmId {
             state: Mutex::new(State::new(Object::find(channel)?, synchronous)),
             outstanding: Mutex::default(),
             acknowledged: Condvar::new(),
+            queues: Mutex::default(),
         };
         Ok(Object::new(abi, body).publish())
     }
@@ -357,7 +359,11 @@ impl CmId {
         let id = Object::<Self>::find(handle)?;
         let request = offered.request().clone();
         let mut state = id.body().state();
-        state.bind(&id, offered.device())?;
+        if let Err(errno) = state.bind(&id, offered.device()) {
+            drop(state);
+            id.destroy()?;
+            return Err(errno);
+        }
         state.set_source(&id, request.local);
         state.set_destination(&id, request.remote);
         state.phase = Phase::Requested;
@@ -369,6 +375,21 @@ impl CmId {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// The state, for a verb that changes it. EINVAL once a program has begun to destroy the identifier: what the verb gives it then would
+    /// never be taken back.
+    pub(super) fn living(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if self.is_destroyed() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(state)
+    }
+
+    /// Has one thread at a time make or end the queue pair and the queues, or destroy the identifier.
+    pub(super) fn queues(&self) -> MutexGuard<'_, ()> {
+        lock(&self.queues)
     }
 
     /// A program takes an event.

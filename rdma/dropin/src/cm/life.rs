@@ -76,10 +76,13 @@ pub(super) fn release_event(id: &Arc<Id>) {
     }
 }
 
-/// Destroys an identifier: what it listens on is free when this returns.
+/// Destroys an identifier: what it listens on is free when this returns. Of two threads that destroy it, one succeeds.
 pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;
-    let mut state = id.body().state();
+    let queues = id.body().queues();
+    let mut state = id.body().living()?;
+    id.body().end_events();
+    drop(queues);
     let ports = std::mem::take(&mut state.ports);
     let (offered, connection) = (state.offered.take(), state.connection.take());
     let (channel, synchronous) = (Arc::clone(state.channel()), state.synchronous);
@@ -96,7 +99,6 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
         // There is nothing to close if the peer has closed, or if the queue pair is destroyed.
         let _ = backend.get().and_then(|it| it.disconnect(qp));
     }
-    id.body().end_events();
     drop(channel.body().take_back(&id));
     release_event(&id);
     id.body().await_acknowledged();
@@ -111,20 +113,23 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
 /// acknowledged the events that it has taken.
 fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;
+    drop(id.body().living()?);
     release_event(&id);
     id.body().await_acknowledged();
-    let synchronous = channel.is_null();
-    let to = if synchronous {
-        Channel::create()?
-    } else {
-        channel
-    };
-    let to = Object::<Channel>::find(to)?;
-    let mut state = id.body().state();
-    let from = state.move_to(Arc::clone(&to));
+    if !channel.is_null() {
+        return move_to(&id, &Object::<Channel>::find(channel)?, false);
+    }
+    let own = Object::<Channel>::find(Channel::create()?)?;
+    let moved = move_to(&id, &own, true);
+    moved.or_else(|errno| Channel::destroy(&own).and(Err(errno)))
+}
+
+fn move_to(id: &Arc<Id>, to: &Arc<Object<Channel>>, synchronous: bool) -> Result<()> {
+    let mut state = id.body().living()?;
+    let from = state.move_to(Arc::clone(to));
     let was_synchronous = std::mem::replace(&mut state.synchronous, synchronous);
-    put!(id, channel, Object::handle(&to));
-    for note in from.body().take_back(&id) {
+    put!(id, channel, Object::handle(to));
+    for note in from.body().take_back(id) {
         to.body().push(note);
     }
     drop(state);

@@ -33,7 +33,7 @@ fn set(
     len: usize,
 ) -> Result<()> {
     let id = Object::<CmId>::find(id)?;
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     match option {
         (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => match value_of::<u8>(value, len)? {
             0 => Ok(()),

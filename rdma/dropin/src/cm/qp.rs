@@ -45,7 +45,7 @@ pub(super) fn show_state(id: &Arc<Id>, connected: QpHandle, state: u32) {
 
 /// The domain that is given, or that of the device.
 fn domain(id: &Arc<Id>, given: *mut ibv_pd) -> Result<*mut ibv_pd> {
-    let state = id.body().state();
+    let state = id.body().living()?;
     let context = state.context.as_ref().ok_or(Errno::EINVAL)?;
     if given.is_null() {
         return default_pd(context);
@@ -125,6 +125,7 @@ fn create_with(
     depths: [u32; 2],
     make: impl FnOnce([*mut ibv_cq; 2], *mut ibv_pd, *mut ibv_srq) -> *mut ibv_qp,
 ) -> Result<()> {
+    let _one_at_a_time = id.body().queues();
     if !get!(id, qp).is_null() {
         return Err(Errno::EINVAL);
     }
@@ -208,6 +209,7 @@ pub(super) fn create_wanted(listener: &Arc<Id>, id: &Arc<Id>) -> Result<()> {
 
 /// Ends the queue pair of an identifier, and the queues that were made for it.
 pub(super) fn destroy(id: &Arc<Id>) -> Result<()> {
+    let _one_at_a_time = id.body().queues();
     let qp = get!(id, qp);
     put!(id, qp, ptr::null_mut());
     qp::destroy(qp)?;
@@ -216,6 +218,7 @@ pub(super) fn destroy(id: &Arc<Id>) -> Result<()> {
 }
 
 fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attr: Option<&mut ibv_srq_init_attr>) -> Result<()> {
+    let _one_at_a_time = id.body().queues();
     if !get!(id, srq).is_null() {
         return Err(Errno::EINVAL);
     }
@@ -231,6 +234,7 @@ fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attr: Option<&mut ibv_srq_init_attr
 
 /// Ends the shared receive queue of an identifier.
 pub(super) fn destroy_srq(id: &Arc<Id>) -> Result<()> {
+    let _one_at_a_time = id.body().queues();
     let srq = get!(id, srq);
     match ibv_destroy_srq(srq) {
         0 => {

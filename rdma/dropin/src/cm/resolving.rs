@@ -19,7 +19,7 @@ use crate::object::Object;
 
 /// Binds an identifier. A wildcard address stands for those of all devices that the program means.
 pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     if state.phase != Phase::New {
         return Err(Errno::EINVAL);
     }
@@ -86,7 +86,7 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
 /// port that the program names is taken, as by the kernel. Any other is chosen when the connection
 /// begins, as it depends on the engine that makes it.
 pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAddr) -> Result<()> {
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     if !matches!(state.phase, Phase::New | Phase::Bound) {
         return Err(Errno::EINVAL);
     }
@@ -129,7 +129,7 @@ fn source_on(towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
 
 /// The route was found together with the address.
 pub(super) fn resolve_route(id: &Arc<Id>) -> Result<()> {
-    let mut state = id.body().state();
+    let mut state = id.body().living()?;
     if state.phase != Phase::Resolved {
         return Err(Errno::EINVAL);
     }

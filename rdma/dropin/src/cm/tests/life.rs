@@ -10,15 +10,17 @@ use xwarp_test_kit::{TIMEOUT, eventually};
 
 use super::refused_with;
 use crate::abi::Zeroed;
+use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::ibv_qp_init_attr;
 use crate::cm::connecting::rdma_connect;
 use crate::cm::events::{
     rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
 };
-use crate::cm::id::{Channel, Note};
+use crate::cm::id::{Channel, Note, Phase};
 use crate::cm::life::{rdma_destroy_id, rdma_migrate_id};
 use crate::cm::numbers::EventKind::{AddressResolved, Disconnected, Established, RouteResolved};
 use crate::cm::qp::{rdma_create_qp, rdma_destroy_qp};
+use crate::cm::resolving::rdma_resolve_route;
 use crate::cm::testbed::{Bed, at_b, found, new_id, read, shown};
 use crate::object::Object;
 use crate::verbs::channel;
@@ -62,6 +64,55 @@ fn destroying_waits_until_the_event_is_acknowledged() {
     assert_eq!(rdma_ack_cm_event(event), 0);
     assert_eq!(is_done.recv_timeout(TIMEOUT), Ok(0));
     rdma_destroy_event_channel(handle);
+}
+
+/// What a call gave an identifier that is being destroyed was never taken back: a connection, a port, queues.
+#[test]
+fn identifier_that_is_being_destroyed_takes_nothing_more() {
+    let bed = Bed::new();
+    let id = bed.a.routed(at_b());
+    let (known, address) = (found(id), id.expose_provenance());
+    let channel = Object::<Channel>::find(bed.a.channel).expect("it lives");
+    channel.body().push(Note::new(&known, RouteResolved));
+    let event = bed.a.next();
+    let destroyer = destroy_elsewhere(address);
+    eventually("it is being destroyed", || known.body().living().is_err());
+    refused_with(Errno::EINVAL, rdma_connect(id, None));
+    rdma_destroy_qp(id);
+    let mut attr = ibv_qp_init_attr::zeroed();
+    attr.qp_type = IBV_QPT_RC;
+    refused_with(
+        Errno::EINVAL,
+        rdma_create_qp(id, ptr::null_mut(), Some(&mut attr)),
+    );
+    assert!(shown(id, |it| it.qp).is_null() && shown(id, |it| it.send_cq).is_null());
+    refused_with(Errno::EINVAL, rdma_migrate_id(id, bed.b.channel));
+    refused_with(Errno::EINVAL, rdma_migrate_id(id, ptr::null_mut()));
+    known.body().state().phase = Phase::Resolved;
+    refused_with(Errno::EINVAL, rdma_resolve_route(id, 1));
+    let second = destroy_elsewhere(address);
+    assert_eq!(
+        second.recv_timeout(TIMEOUT),
+        Ok(-1),
+        "one of two destroys it"
+    );
+    assert!(
+        destroyer.try_recv().is_err(),
+        "the event is not acknowledged"
+    );
+    assert_eq!(rdma_ack_cm_event(event), 0);
+    assert_eq!(destroyer.recv_timeout(TIMEOUT), Ok(0));
+    assert!(bed.a.is_quiet() && bed.b.is_quiet());
+}
+
+/// Destroys an identifier in another thread; what that returns.
+fn destroy_elsewhere(id: usize) -> mpsc::Receiver<i32> {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let destroyed = rdma_destroy_id(ptr::with_exposed_provenance_mut(id));
+        done.send(destroyed).expect("the test waits");
+    });
+    is_done
 }
 
 #[test]
