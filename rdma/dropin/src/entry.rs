@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::errno::Errno;
 
-use crate::{fork, stack};
+use crate::fork::{self, Inside};
+use crate::stack;
 
 /// What a verb fails with.
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
@@ -105,12 +106,14 @@ unsafe extern "C-unwind" {
 }
 
 /// Runs a verb while the thread cannot be cancelled: unwinding would skip what the verb has to
-/// release.
+/// release. A child that is forked meanwhile knows of the call.
 fn uncancelled<T>(verb: impl FnOnce() -> T) -> T {
     let mut before = CANCEL_DISABLE;
     // SAFETY: the place for the former state lives.
     unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
+    let inside = Inside::enter();
     let done = verb();
+    drop(inside);
     // SAFETY: the place lives, and the state is one that the thread had.
     unsafe { pthread_setcancelstate(before, &raw mut before) };
     done
