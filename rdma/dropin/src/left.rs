@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::fs;
 use std::path::Path;
 
+use crate::ending;
 use crate::entry::always;
 use crate::lists;
 use crate::logging::{say, statistics_are_wanted};
@@ -26,7 +27,7 @@ type IsOurs = extern "C" fn(c_int) -> c_int;
 #[unsafe(no_mangle)]
 pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
-        if statistics_are_wanted() {
+        if statistics_are_wanted() && !ending::was_given_up() {
             say(format_args!("never destroyed: {}", list(&objects())));
             say(format_args!(
                 "never closed: {}",

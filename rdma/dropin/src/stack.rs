@@ -79,6 +79,16 @@ impl<T> Lent<T> {
     }
 }
 
+/// Has the calling thread, which is the library's own, take no signal of the program.
+pub(crate) fn take_only_faults() {
+    let mut signals = SigSet::all();
+    signals.remove(Signal::SIGSEGV);
+    signals.remove(Signal::SIGBUS);
+    if let Err(errno) = signals.thread_set_mask() {
+        log::debug!("a thread of the library takes the program's signals: {errno}");
+    }
+}
+
 /// Has a thread of its own run a verb; `None` if there is none left. No signal of the program
 /// interrupts it. It has the caller's network namespace and privileges.
 pub(crate) fn aside<T>(verb: impl FnOnce() -> T) -> Option<T> {
@@ -88,12 +98,7 @@ pub(crate) fn aside<T>(verb: impl FnOnce() -> T) -> Option<T> {
     let verb = Lent(verb);
     scope(|scope| {
         let thread = new.spawn_scoped(scope, move || {
-            let mut signals = SigSet::all();
-            signals.remove(Signal::SIGSEGV);
-            signals.remove(Signal::SIGBUS);
-            if let Err(errno) = signals.thread_set_mask() {
-                log::debug!("a thread of the library takes the program's signals: {errno}");
-            }
+            take_only_faults();
             Lent(verb.take()())
         });
         let done = thread.ok()?.join();

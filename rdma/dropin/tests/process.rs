@@ -140,6 +140,16 @@ fn program_is_detached_though_a_child_without_handlers_holds_its_link() {
 }
 
 #[test]
+fn child_that_is_forked_beside_a_call_never_waits_for_its_locks() {
+    run_on_an_interface("forked");
+}
+
+#[test]
+fn program_that_exits_in_a_signal_handler_ends() {
+    run_on_an_interface("exit_in_handler");
+}
+
+#[test]
 fn thread_with_the_smallest_stack_opens_and_connects() {
     if let Some(program) = Program::compiled("small_stack") {
         // Without optimisation, data take 17 KiB.

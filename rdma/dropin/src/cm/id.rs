@@ -377,8 +377,8 @@ impl CmId {
         lock(&self.state)
     }
 
-    /// The state, for a verb that changes it. EINVAL once a program has begun to destroy the identifier: what the verb gives it then would
-    /// never be taken back.
+    /// The state, for a verb that changes it. EINVAL once a program has begun to destroy the
+    /// identifier: what the verb gives it then would never be taken back.
     pub(super) fn living(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state();
         if self.is_destroyed() {
@@ -387,7 +387,8 @@ impl CmId {
         Ok(state)
     }
 
-    /// Has one thread at a time make or end the queue pair and the queues, or destroy the identifier.
+    /// Has one thread at a time make or end the queue pair and the queues, or destroy the
+    /// identifier.
     pub(super) fn queues(&self) -> MutexGuard<'_, ()> {
         lock(&self.queues)
     }

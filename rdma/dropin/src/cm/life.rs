@@ -76,7 +76,8 @@ pub(super) fn release_event(id: &Arc<Id>) {
     }
 }
 
-/// Destroys an identifier: what it listens on is free when this returns. Of two threads that destroy it, one succeeds.
+/// Destroys an identifier: what it listens on is free when this returns. Of two threads that
+/// destroy it, one succeeds.
 pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;
     let queues = id.body().queues();

@@ -11,6 +11,7 @@ use crate::abi::Zeroed;
 use crate::abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::abi::verbs::ibv_device;
 use crate::backend::{self, Backend, EventSink, Happening, Source};
+use crate::ending;
 use crate::entry::{Result, always, lock, sets};
 use crate::environment;
 use crate::fork;
@@ -222,24 +223,28 @@ impl Device {
     }
 }
 
+fn close_all() {
+    let devices = lock(&DEVICES).clone();
+    for device in devices {
+        let backend = lock(&device.body().opened).backend.take();
+        if let Some(backend) = backend {
+            backend.close();
+        }
+    }
+}
+
 /// Closes RNICs that are open when the process exits, so that peers are told.
 fn close_at_exit() {
     static ONCE: Once = Once::new();
-    extern "C" fn close_all() {
+    extern "C" fn at_exit() {
         always((), || {
-            let devices = lock(&DEVICES).clone();
-            for device in devices {
-                let backend = lock(&device.body().opened).backend.take();
-                if let Some(backend) = backend {
-                    backend.close();
-                }
-            }
+            ending::close_all_by(close_all);
             Ok(())
         });
     }
     ONCE.call_once(|| {
         // SAFETY: the function may be called at any time, by any thread.
-        let failed = unsafe { libc::atexit(close_all) };
+        let failed = unsafe { libc::atexit(at_exit) };
         if failed != 0 {
             log::warn!("peers will not be told when this process exits: atexit has failed");
         }

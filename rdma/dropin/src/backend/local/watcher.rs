@@ -25,6 +25,7 @@ use super::requests::{Requests, outcome};
 use super::table::Keyed;
 use crate::backend::connections::{Failure, News, Told};
 use crate::backend::{self, EventSink, Happening, Key, QpHandle};
+use crate::ending;
 use crate::entry::{Result, lock};
 
 /// The name of the descriptor that wakes the thread.
@@ -33,9 +34,6 @@ const WAKE: u64 = u64::MAX;
 const LINK: u64 = WAKE - 1;
 /// Descriptors that are looked at in one round.
 const ROUND: usize = 32;
-/// How long the thread may take to end. It has microseconds of work left.
-const END_TIMEOUT: Duration = Duration::from_secs(2);
-const END_PAUSE: Duration = Duration::from_micros(50);
 
 /// See the module.
 pub(super) struct Watcher {
@@ -209,18 +207,10 @@ impl Watcher {
 /// Waits until the thread has ended, for [`END_TIMEOUT`] at most: a thread whose descriptors the
 /// program has closed is never woken.
 fn join(thread: JoinHandle<()>) {
-    let told = Instant::now();
-    while !thread.is_finished() {
-        if told.elapsed() > END_TIMEOUT {
-            log::error!(
-                "the connection manager's thread does not end; the program has closed or replaced its descriptors"
-            );
-            return;
-        }
-        thread::sleep(END_PAUSE);
-    }
-    if thread.join().is_err() {
-        log::error!("the connection manager's thread has panicked");
+    if !ending::join(thread, "the connection manager's thread") {
+        log::error!(
+            "the connection manager's thread does not end; the program has closed or replaced its descriptors"
+        );
     }
 }
 

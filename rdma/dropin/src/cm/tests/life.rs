@@ -66,7 +66,8 @@ fn destroying_waits_until_the_event_is_acknowledged() {
     rdma_destroy_event_channel(handle);
 }
 
-/// What a call gave an identifier that is being destroyed was never taken back: a connection, a port, queues.
+/// What a call gave an identifier that is being destroyed was never taken back: a connection, a
+/// port, queues.
 #[test]
 fn identifier_that_is_being_destroyed_takes_nothing_more() {
     let bed = Bed::new();
