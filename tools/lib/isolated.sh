@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a program of tests with a network namespace and a /run of its own. Tests that make hosts of the same names then run beside each
-# other. Fails if the program fails, or leaves a namespace.
-#   isolated.sh NAME PROGRAM ARGUMENT...     prints NAME and what the program printed when it has ended
+# Runs a program of tests with a network namespace and a /run of its own. Tests that make hosts of
+# the same names then run beside each other. Fails if the program fails, or leaves a namespace.
+#   isolated.sh NAME PROGRAM ARGUMENT...     prints NAME and the program's output at its end
 set -euo pipefail
 
 name=$1

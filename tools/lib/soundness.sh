@@ -65,8 +65,9 @@ in_miri() {
     return "$status"
 }
 
-# short MODEL: the driver without what asks the kernel and without its rings, and what is built on it. Of TCP and the simulations these are a few tests that touch
-# frames; the rest of TCP is arithmetic. The corpus is in files, so it is run without isolation from the host.
+# short MODEL: the driver without what asks the kernel and without its rings, and what is built on
+# it. Of TCP and the simulations these are a few tests that touch frames; the rest of TCP is
+# arithmetic. The corpus is in files, so it is run without isolation from the host.
 short() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: --skip xdp::tests:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return

@@ -4,9 +4,12 @@
 # Tests that measure times or take what the whole machine has: they run when nothing else does.
 alone=(kernel:stall:: kernel:tail:: netns:flooding:: netns:interrupting:: netns:huge_pages::)
 
+# Process groups of the parts that were begun and not finished, by name, and of the present step.
 declare -A parts=()
+step=
 
-# begin NAME COMMAND...: runs a part of the tests in a process group of its own. Its output is kept until finish NAME.
+# begin NAME COMMAND...: runs a part of the tests in a process group. Keeps its output until it is
+# finished.
 begin() {
     local name=$1
     shift
@@ -17,7 +20,7 @@ begin() {
     parts[$name]=$!
 }
 
-# finish NAME: waits for a part, and prints its output. Ends the script if it failed.
+# finish NAME: waits for a part, and prints its output. Ends the script if the part failed.
 finish() {
     local status=0
     wait "${parts[$1]}" || status=$?
@@ -27,51 +30,110 @@ finish() {
     [ "$status" = 0 ] || fail "$1 failed"
 }
 
-# Ends the parts that still run.
-end_parts() {
+# Finishes the parts that have ended.
+finish_ended() {
     local name
-    for name in "${!parts[@]}"; do kill -- "-${parts[$name]}" 2>/dev/null || true; done
+    for name in "${!parts[@]}"; do
+        kill -0 "${parts[$name]}" 2>/dev/null || finish "$name"
+    done
+}
+
+# Finishes all parts. Ends the script as soon as one has failed.
+finish_all() {
+    while [ "${#parts[@]}" != 0 ]; do
+        finish_ended
+        sleep 1
+    done
+}
+
+# beside COMMAND...: runs a step beside the parts, and returns its status. Ends the script as soon
+# as a part has failed.
+beside() {
+    local ended
+    set -m
+    "$@" &
+    set +m
+    step=$!
+    while kill -0 "$step" 2>/dev/null; do
+        finish_ended
+        sleep 1
+    done
+    ended=$step step=
+    wait "$ended"
+}
+
+# Ends the parts and the step that still run.
+end_parts() {
+    local group
+    for group in "${parts[@]}" $step; do kill -- "-$group" 2>/dev/null || true; done
     rm -rf "$logs"
+}
+
+# Lists the programs of tests for `executable`. Whatever they need is built before.
+list_executables() {
+    cargo test --workspace --locked --no-run 2>"$logs/executables" || {
+        cat "$logs/executables" >&2
+        fail "the programs of tests cannot be listed"
+    }
 }
 
 # executable SUITE FILE: the program of tests that cargo has built of a file, by cargo's list.
 executable() {
-    realpath "$(sed -n "s|^ *Executable $2 (\(.*/$1-[0-9a-f]*\))\$|\1|p" "$logs/executables")"
+    local found
+    found=$(sed -n "s|^ *Executable $2 (\(.*/$1-[0-9a-f]*\))\$|\1|p" "$logs/executables")
+    [ -f "$found" ] || fail "cargo names no program for $2: '$found'"
+    realpath "$found"
 }
 
-# Lists the modules of netns and kernel for isolate, those with most tests first. A line has a name, a folder, a program and a filter.
+# modules PROGRAM: the modules of its tests, those with most tests first.
+modules() {
+    local tests
+    tests=$("$1" --list --format terse)
+    if [ -z "$tests" ] || grep -v :: <<<"$tests" >&2; then fail "$1 has no test, or has tests in no module"; fi
+    printf '%s\n' "$tests" | sed 's/::.*//' | sort | uniq -c | sort -rn | awk '{ print $2 }'
+}
+
+# Lists the modules of netns and kernel for isolate. A line has a name, a folder, a program and a
+# filter.
 isolated_suites() {
-    local program suite module
+    local program suite module listed
     for suite in netns kernel; do
         program=$(executable "$suite" "tests/$suite/main.rs")
-        "$program" --list --format terse | sed 's/::.*//' | sort | uniq -c | sort -rn | while read -r _ module; do
+        listed=$(modules "$program")
+        for module in $listed; do
             [[ " ${alone[*]} " = *" $suite:$module:: "* ]] || echo "$suite::$module tests/system $program $module::"
         done
     done
-    echo "soak tests/system $(executable soak tests/soak/main.rs)"
+    program=$(executable soak tests/soak/main.rs)
+    echo "soak tests/system $program"
 }
 
-# Lists the suites that run alone.
+# Lists the suites that run alone, each of which is a module with tests.
 alone_suites() {
-    local entry suite
+    local entry suite module program listed
     for entry in "${alone[@]}"; do
-        suite=${entry%%:*}
-        echo "$entry tests/system $(executable "$suite" "tests/$suite/main.rs") ${entry#*:}"
+        suite=${entry%%:*} module=${entry#*:}
+        program=$(executable "$suite" "tests/$suite/main.rs")
+        listed=$(modules "$program")
+        grep -qx "${module%::}" <<<"$listed" || fail "$program has no module ${module%::}"
+        echo "$entry tests/system $program $module"
     done
 }
 
 # Lists the programs of tests/dropin.
 dropin_suites() {
-    local file suite
+    local file suite program
     for file in tests/dropin/tests/*.rs; do
         suite=$(basename "$file" .rs)
-        echo "dropin::$suite tests/dropin $(executable "$suite" "tests/$suite.rs")"
+        program=$(executable "$suite" "tests/$suite.rs")
+        echo "dropin::$suite tests/dropin $program"
     done
 }
 
-# isolate WIDTH: runs the suites that standard input lists, that many beside each other.
+# isolate WIDTH: runs the suites that standard input lists, WIDTH at a time. After the first one
+# that fails it begins no further one: xargs stops at 255.
 isolate() {
     xargs -P "$1" -L 1 bash -c '
-        cd "$2" && exec "$0/tools/lib/isolated.sh" "$1" "$3" --test-threads 1 "${@:4}"
+        cd "$2" && "$0/tools/lib/isolated.sh" "$1" "$3" --test-threads 1 "${@:4}" || exit 255
     ' "$top"
 }
