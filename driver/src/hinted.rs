@@ -1,4 +1,5 @@
-//! Hinted: a value behind a lock, and beside it whether there may be something in it. A look in vain takes no lock.
+//! Hinted: a value behind a lock, and beside it whether there may be something in it. A look in
+//! vain takes no lock.
 //!
 //! The includer provides `sync` (of the standard library, or of the model checker).
 
@@ -6,8 +7,9 @@ use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 
 /// See the module.
 ///
-/// The hint is changed within the lock. So it is right whenever no thread has the lock. After a change, ring the doorbell of who looks: a
-/// sleeper announces itself before it looks at the hint.
+/// The hint is changed within the lock. So it is right whenever no thread has the lock. After a
+/// change, ring the doorbell of the thread that looks: a sleeper announces itself before it looks
+/// at the hint.
 pub(crate) struct Hinted<T> {
     has_any: AtomicBool,
     value: Mutex<T>,

@@ -1,10 +1,11 @@
-//! Limits of the host, for messages that name the one which was hit.
+//! Limits of the host, for messages that name the limit which was hit.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// What an error says is missing, and which limit can be raised: to be printed behind what could not be done. Empty for any other error.
+/// The missing resource of an error, and the limit that can be raised, to be appended to a message.
+/// Empty for any other error.
 pub fn lacking(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN) => {

@@ -103,7 +103,8 @@ fn error_chain(error: &dyn Error) -> String {
     text
 }
 
-/// What the protocols of waking are made of; the model checker's stand in its place in their models.
+/// What the protocols of waking are made of; the model checker's stand in its place in their
+/// models.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
     pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};

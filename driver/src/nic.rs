@@ -508,7 +508,8 @@ fn descriptors(queues: &ServedQueues, engines: usize) -> usize {
     DESCRIPTORS + DESCRIPTORS_OF_A_QUEUE * further + DESCRIPTORS_OF_AN_ENGINE * engines
 }
 
-/// File descriptors that opening all queues of an interface takes, of as many engines as there are processors.
+/// File descriptors that opening all queues of an interface takes, of as many engines as there are
+/// processors.
 ///
 /// # Errors
 ///

@@ -68,8 +68,9 @@ pub trait PacketIo: Send {
     /// - [`IoError::Stalled`]: no frame has completed for too long.
     fn flush(&mut self) -> Result<(), IoError>;
 
-    /// True while the kernel has not taken all queued frames, or is to be told of memory to receive into. [`flush`](Self::flush) must be
-    /// called again then. False while the link is down, as that would be of no use.
+    /// True while the kernel has not taken all queued frames, or must be called as there is memory
+    /// to receive into. [`flush`](Self::flush) must be called again then. False while the link is
+    /// down, as that would be of no use.
     fn backlog(&self) -> bool;
 
     /// Says whether the link is up. While it is down, frames that are sent wait, and that none of them completes is no failure.
@@ -113,7 +114,7 @@ pub trait PacketIo: Send {
         QueueLevels::default()
     }
 
-    /// The state of its rings and of those who are waited for, for a test that has waited in vain.
+    /// State of its rings and of what it waits for, for a test that has waited in vain.
     #[doc(hidden)]
     fn diagnosis(&self) -> String {
         format!("{:?}", self.levels())

@@ -60,7 +60,8 @@ pub enum RawPartsError {
 struct Given(Vec<u8>);
 
 impl SharedBytes {
-    /// The bytes of a vector, which moves in. [`into_vec`](Self::into_vec) gives it back; else it is freed with the last handle.
+    /// The bytes of a vector, which moves in. [`into_vec`](Self::into_vec) gives it back; else it
+    /// is freed with the last handle.
     ///
     /// All pages are faulted in, so that nothing has to wait for them later.
     ///
@@ -83,8 +84,9 @@ impl SharedBytes {
         if let Err(error) = populate(start.addr().get(), len, true) {
             log::debug!("pages of a vector are not faulted in: {error}");
         }
-        // SAFETY: the vector owns `len` initialized bytes from `start` on. It moves into an owner that lends no reference and never
-        // changes it, and moving a vector does not move its bytes.
+        // SAFETY: the vector owns `len` initialized bytes from `start` on. It moves into an owner
+        // that lends no reference and never changes it, and moving a vector does not move its
+        // bytes.
         unsafe { Self::new(start, len, Arc::new(Given(bytes))) }
     }
 
@@ -92,7 +94,8 @@ impl SharedBytes {
     ///
     /// # Errors
     ///
-    /// The handle itself, if the memory is no vector's, or while there are other handles on it. A region is one until it is deallocated.
+    /// The handle itself, if the memory is no vector's, or while there are other handles on it. A
+    /// region is one until it is deallocated.
     pub fn into_vec(self) -> Result<Vec<u8>, Self> {
         self.into_owner().map(|Given(bytes)| bytes)
     }

@@ -1,4 +1,5 @@
-//! Threads of the library's own: work that a caller's thread is not fit for, and ends that cannot be waited for without a limit.
+//! Threads of the library: work that a caller's thread is not fit for, and ends of threads, which
+//! are waited for within a limit.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -7,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use crate::fault::take_only_faults;
 
-/// Bytes of stack of a thread that works for a caller. The caller's may be of `PTHREAD_STACK_MIN`, 16 KiB; opening an RNIC was measured to
-/// need 61 KiB.
+/// Bytes of stack of a thread that works for a caller. The caller's may be of `PTHREAD_STACK_MIN`,
+/// 16 KiB; opening an RNIC was measured to need 61 KiB.
 const STACK: usize = 1 << 20;
-/// How long a thread may take to end that was told to. It has microseconds of work left.
+/// How long a thread may take to end. It has microseconds of work left.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks whether it has.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
-/// Has a thread of its own do `work`, while the caller waits. It has a stack of a usual size, and no signal of the application interrupts its
-/// system calls. Like any new thread it has the caller's network namespace and privileges.
+/// Has a thread of its own do `work`, while the caller waits. It has a stack of a usual size, and
+/// no signal of the application interrupts its system calls. Like any new thread it has the
+/// caller's network namespace and privileges.
 ///
 /// # Errors
 ///
@@ -34,8 +36,8 @@ pub fn aside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> io::Result
     })
 }
 
-/// Waits until a thread has ended that was told to, and reports its panic. Not for ever: if the program has closed the library's descriptors, a
-/// thread that sleeps on one is never woken.
+/// Waits until a thread that was asked to end has ended, for 2 s at most, and reports its panic. If
+/// the program has closed the library's descriptors, a thread that sleeps on one is never woken.
 pub fn join(thread: JoinHandle<()>, whose: &str) {
     let (began, [mut pause, longest]) = (Instant::now(), PAUSES);
     while !thread.is_finished() {

@@ -1,16 +1,19 @@
-//! User namespace of this process: outside of the initial one, no capability lets a process load an XDP program or lock memory.
+//! User namespace of this process: outside of the initial one, no capability lets a process load an
+//! XDP program or lock memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Inode of the initial user namespace (`USER_NS_INIT_INO` of <linux/nsfs.h>); Linux has had this number since 3.8.
+/// Inode of the initial user namespace (`USER_NS_INIT_INO` of <linux/nsfs.h>); Linux has had this
+/// number since 3.8.
 const INITIAL: u64 = 0xEFFF_FFFD;
 
 /// What an error says of a process that is in another user namespace than the initial one.
 pub(crate) const NOT_INITIAL: &str = "an RNIC needs privileges in the initial user namespace, and this process is in another one, as in \
                                       a rootless container: run it as the host's root, or in a container that root has started";
 
-/// Whether this process is in the initial user namespace. Where /proc does not say, it is taken for that.
+/// Whether this process is in the initial user namespace. Where /proc does not say, it is taken for
+/// that.
 pub fn in_initial_user_namespace() -> bool {
     fs::metadata("/proc/self/ns/user").map_or(true, |namespace| namespace.ino() == INITIAL)
 }
@@ -40,7 +43,7 @@ mod tests {
             return; // these tests run in a container
         }
         assert_eq!(inode(&[]), Some(INITIAL));
-        // Where users may not make one there is nothing to tell.
+        // Where users may not make one there is nothing to compare.
         if let Some(other) = inode(&["--user", "--map-root-user"]) {
             assert_ne!(other, INITIAL);
         }

@@ -138,7 +138,8 @@ impl Doorbell {
 }
 
 impl fmt::Debug for Doorbell {
-    /// Whether the sleeper waits for a ring, and whether there was one that it has not taken note of.
+    /// Whether the sleeper waits for a ring, and whether there was one that it has not taken note
+    /// of.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { event, flag } = &*self.0;
         f.debug_struct("Doorbell")

@@ -234,7 +234,8 @@ impl Attachment {
     /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there, or came at the same moment.
     /// - [`AttachError::Beneath`]: an interface above this one has a program.
     /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode, which was asked for.
-    /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
+    /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`],
+    ///   [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
     /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's answer are at fault.
     pub fn open(
         ifindex: u32,
@@ -421,7 +422,8 @@ pub enum Status {
 ///
 /// # Errors
 ///
-/// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
+/// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]:
+///   the process lacks capabilities, or there is no such interface.
 /// - [`AttachError::Program`], [`AttachError::Kernel`]: maps or counters could not be read, or the kernel refuses.
 pub fn status(ifindex: u32) -> Result<Status, AttachError> {
     let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
@@ -466,7 +468,8 @@ pub struct Shown {
 /// # Errors
 ///
 /// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: no program is there, or one that is not ours.
-/// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]: the process lacks capabilities, or there is no such interface.
+/// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]:
+///   the process lacks capabilities, or there is no such interface.
 /// - [`AttachError::Program`], [`AttachError::Kernel`]: maps could not be read, or the kernel refuses.
 pub fn shown(ifindex: u32) -> Result<Vec<Shown>, AttachError> {
     let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));

@@ -21,8 +21,9 @@ impl fmt::Display for User {
     }
 }
 
-/// The other processes that use our program on an interface, in the order of their numbers. Either an engine of theirs shows its state
-/// there, or they hold the program's link, as a forked child holds its parent's. Processes that this one may not look at are left out.
+/// All processes but this one that use our program on an interface, in the order of their numbers.
+/// An engine of such a process shows its state there, or the process holds the program's link, as a
+/// forked child holds its parent's. Processes that this one may not look at are left out.
 pub fn users(ifindex: u32, program_id: u32) -> Vec<User> {
     let engines = shown(ifindex).unwrap_or_default();
     let mut processes: Vec<u32> = engines.into_iter().map(|engine| engine.process).collect();

@@ -62,15 +62,16 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Whether an environment variable has this value. A program that runs with more rights than its user ignores it.
+/// Whether an environment variable has this value. A program that runs with more rights than its
+/// user ignores it.
 pub(super) fn is_set_to(name: &CStr, wanted: &CStr) -> bool {
     // SAFETY: the name ends with a zero.
     let value = unsafe { secure_getenv(name.as_ptr()) };
     if value.is_null() {
         return false;
     }
-    // SAFETY: the value ends with a zero, and stays until the program changes its environment. By setenv(3), it does not do that while another
-    // thread reads.
+    // SAFETY: the value ends with a zero, and stays until the program changes its environment. By
+    // setenv(3), it does not do that while another thread reads.
     let value = unsafe { CStr::from_ptr(value) };
     value == wanted
 }

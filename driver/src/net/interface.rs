@@ -143,7 +143,8 @@ pub enum InterfaceError {
     Netlink(#[from] NetlinkError),
 }
 
-/// The interface `name`. That may be an alternative name of it (`ip link property add ... altname`).
+/// The interface `name`. That may be an alternative name of it
+/// (`ip link property add ... altname`).
 ///
 /// # Errors
 ///
@@ -165,8 +166,8 @@ pub fn interface_by_name(name: &str) -> Result<Interface, InterfaceError> {
     }
 }
 
-/// The interface that has an alternative name, if any has it. A kernel that knows of no such names refuses the question, as do all if the name
-/// is longer than any can be.
+/// The interface that has an alternative name, if any has it. A kernel that knows of no such names
+/// refuses the question, as do all if the name is longer than any can be.
 fn index_by_alternative_name(name: &str) -> Result<Option<u32>, NetlinkError> {
     let mut question = interface_question();
     let bytes = name.bytes().chain([0]).collect();
@@ -235,7 +236,8 @@ pub(super) fn interface_name(index: u32) -> Result<Option<String>, NetlinkError>
     Ok(interface_now(index)?.map(|interface| interface.name))
 }
 
-/// IPv6's own MTU of interface `index`, in bytes: what routers advertise (RFC 4861 §4.6.4), or an administrator sets. `None` without IPv6.
+/// IPv6's own MTU of interface `index`, in bytes: what routers advertise (RFC 4861 §4.6.4), or an
+/// administrator sets. `None` without IPv6.
 pub(super) fn ipv6_mtu(index: u32) -> Result<Option<u32>, NetlinkError> {
     let mut question = interface_question();
     question.header.index = index;
@@ -243,7 +245,8 @@ pub(super) fn ipv6_mtu(index: u32) -> Result<Option<u32>, NetlinkError> {
     Ok(ipv6_mtu_in(&answer.payload))
 }
 
-/// The attributes are taken apart by hand: each kernel has more of IPv6's settings than the parser knows, which it warns of.
+/// The attributes are taken apart by hand: each kernel has more of IPv6's settings than the parser
+/// knows, which it warns of.
 fn ipv6_mtu_in(payload: &[u8]) -> Option<u32> {
     const PLACE: usize = 2 * size_of::<u32>(); // DEVCONF_MTU6
     let buffer = LinkMessageBuffer::new_checked(payload).ok()?;

@@ -30,8 +30,8 @@ pub struct Route {
     pub source: IpAddr,
     /// Whom to hand the packet to: a gateway, or the host itself.
     pub next_hop: IpAddr,
-    /// MTU of the route, in bytes of an IP packet, if it has one. A path MTU that the kernel has learnt is in it, and IPv6's own MTU of the
-    /// interface. The interface's MTU holds, too.
+    /// MTU of the route, in bytes of an IP packet, if it has one. A path MTU that the kernel has
+    /// learnt is in it, and IPv6's own MTU of the interface. The interface's MTU holds, too.
     pub mtu: Option<u32>,
     /// The MSS that the route has hosts offer (`advmss`), in bytes, if it has one.
     pub advmss: Option<u32>,

@@ -1,4 +1,4 @@
-//! Metrics of routes, as the kernel tells them.
+//! Metrics of routes, as the kernel reports them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -198,8 +198,9 @@ impl<S: Calls> Rings<S> {
         self.tell_receiver()
     }
 
-    /// Whether the driver is to be told of chunks soon. It was not told since some came, and asks for it or has nothing to receive into.
-    /// Whoever polls the socket tells it, but a set that the socket is in does not. So a sleep must be short.
+    /// Whether the driver must be called soon, as there are chunks. It was not called since some
+    /// came, and asks for it or has nothing to receive into. A `poll` of the socket calls it, but
+    /// that of a set with the socket in it does not. So a sleep must be short.
     pub(super) fn owes_wakeup(&self) -> bool {
         let lent = self.receiving.lent_and_spare().0;
         let has_nothing = self.agreed.zero_copy && lent > 0 && self.shared.fill.occupied() == lent;
@@ -421,8 +422,9 @@ impl<S: Calls> Rings<S> {
         counters.completion_stalls += self.completion_stall.stalls();
         if let Ok(kernel) = self.socket.statistics() {
             counters.drop_rx_ring_full += kernel.rx_ring_full;
-            // "Failed to retrieve item from fill ring" (<linux/if_xdp.h>). Where the kernel copies, `__xsk_rcv` then counts the frame as
-            // dropped, too; a driver with zero copy looks into the ring without a frame.
+            // "Failed to retrieve item from fill ring" (<linux/if_xdp.h>). Where the kernel copies,
+            // `__xsk_rcv` then counts the frame as dropped, too. A driver with zero copy looks into
+            // the ring without a frame.
             let no_frame = kernel.rx_fill_ring_empty_descs;
             let told_twice = if self.agreed.zero_copy { 0 } else { no_frame };
             counters.drop_rx_no_frame += no_frame;
@@ -456,7 +458,7 @@ impl<S: Calls> Rings<S> {
         }
     }
 
-    /// Its levels, and who waits for being told of what.
+    /// Its levels, and which calls the kernel waits for.
     pub(super) fn diagnosis(&self) -> String {
         let wants_wakeup = [
             self.shared.fill.needs_wakeup(),

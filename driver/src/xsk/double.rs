@@ -1,5 +1,5 @@
-//! Double of the kernel for tests: the other ends of a socket's four rings, its system calls, and
-//! its clock.
+//! Double of the kernel for tests: the kernel's ends of a socket's four rings, its system calls,
+//! and its clock.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -35,8 +35,8 @@ pub(super) fn ends<E: Entry>(size: u32) -> (Producer<E>, Consumer<E>) {
     (producer, Consumer::new(mapping, &OFFSETS, size).unwrap())
 }
 
-/// The kernel behind one socket. A clone is the same kernel: one is the queue's socket, the other
-/// is the test's.
+/// The kernel behind one socket. A clone is the same kernel: the queue has one as its socket, and
+/// the test has one.
 #[derive(Clone)]
 pub(crate) struct Kernel(Arc<Mutex<State>>);
 
@@ -60,7 +60,7 @@ struct State {
 }
 
 impl Kernel {
-    /// A kernel, and the other ends of its rings of so many entries.
+    /// A kernel, and the queue's ends of its rings, which have `entries` entries.
     pub(crate) fn new(entries: u32) -> (Self, RingSet) {
         let (producer, rx) = ends(entries);
         let (tx, consumer) = ends(entries);
@@ -141,7 +141,7 @@ impl Kernel {
         state.fill.ask_for_wakeup(receive);
     }
 
-    /// Takes chunks to receive into, at most so many; their addresses.
+    /// Takes `most` chunks to receive into at most. Returns their addresses.
     pub(crate) fn take_chunks(&self, most: usize) -> Vec<u64> {
         let fill = &mut self.state().fill;
         let there = fill.available(most);
@@ -166,7 +166,7 @@ impl Kernel {
         state.rx.publish();
     }
 
-    /// Takes the pieces that are to be sent, at most so many.
+    /// Takes `most` pieces that are to be sent at most.
     pub(crate) fn take_pieces(&self, most: usize) -> Vec<Descriptor> {
         let tx = &mut self.state().tx;
         let there = tx.available(most);
@@ -179,8 +179,8 @@ impl Kernel {
     pub(crate) fn bytes(&self, addr: u64, len: usize) -> Vec<u8> {
         let place = self.state().place(usize::try_from(addr).unwrap(), len);
         let place = place.expect("bytes of the memory");
-        // SAFETY: the place lies in the memory, and nobody writes there until the piece is
-        // completed.
+        // SAFETY: the place lies in the memory, and the queue does not write there until the piece
+        // is completed.
         unsafe { std::slice::from_raw_parts(place, len) }.to_vec()
     }
 

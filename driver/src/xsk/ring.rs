@@ -89,7 +89,7 @@ struct Memory<E> {
     entries: NonNull<E>,
     /// Entries, a power of two.
     size: u32,
-    /// Shared with the other end where that is of this process, too, as in tests.
+    /// Shared with the ring's second end where this process has both, as in tests.
     _mapping: Arc<MmapRaw>,
 }
 

@@ -159,7 +159,8 @@ impl Socket {
         })
     }
 
-    /// Maps a ring of entries of a type. A forked child does not have it: it would keep the socket open after this process has ended.
+    /// Maps a ring of entries of a type. A forked child does not have it: it would keep the socket
+    /// open after this process has ended.
     fn map<E>(&self, place: &Place, entries: u32) -> io::Result<Arc<MmapRaw>> {
         let mapping = MmapOptions::new()
             .offset(place.at)
@@ -213,8 +214,8 @@ pub(crate) trait Calls: AsFd + Send {
     /// Binds the socket to a queue. After an error it can be tried again.
     fn bind(&self, queue: &Queue) -> io::Result<()>;
 
-    /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at another
-    /// call.
+    /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at
+    /// another call.
     fn transmit(&self) -> io::Result<()>;
 
     /// Has the driver look for chunks to receive into.

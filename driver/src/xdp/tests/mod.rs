@@ -125,7 +125,7 @@ impl Bed {
         }
     }
 
-    /// Asserts where the chunks to receive into are, of which so many are held.
+    /// Asserts that `held` chunks to receive into are held, and that the rest are lent or spare.
     fn assert_held(&self, held: u64) {
         let levels = self.io.levels();
         let elsewhere = levels.rx_chunks_lent + levels.rx_chunks_spare;

@@ -103,7 +103,7 @@ fn chunks_given_back_are_shown_to_the_kernel_by_batches_and_at_each_flush() {
 }
 
 /// It has few at first. A burst of a quarter of them asks for four times as many, as far as there
-/// are others.
+/// are spare ones.
 #[test]
 fn kernel_is_lent_spare_chunks_after_a_burst() {
     let mut bed = Bed::new();

@@ -85,8 +85,8 @@ fn frame_sent_by_other_means_and_one_that_is_not_sent_are_free_again() {
     assert_eq!(bed.io.counters().tx_frames, 0);
 }
 
-/// Whoever wants a frame when none is free gets those that were completed meanwhile, without a
-/// flush.
+/// A caller that asks for a frame when none is free gets those that were completed meanwhile,
+/// without a flush.
 #[test]
 fn frames_are_completed_when_they_run_out() {
     let mut bed = Bed::new();
@@ -216,7 +216,8 @@ fn frame_or_token_of_another_queue_is_counted_and_not_sent() {
     assert_eq!(bed.io.tx_free(), 8);
 }
 
-/// Only a kernel that knows of requests gets any, in front of the frame and told in its descriptor.
+/// Only a kernel that knows of requests gets any, in front of the frame and marked in its
+/// descriptor.
 #[test]
 fn checksum_is_left_to_the_nic_where_the_kernel_takes_requests() {
     let metadata = TxMetadata {

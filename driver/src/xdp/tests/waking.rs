@@ -56,7 +56,7 @@ fn kernel_is_called_to_receive_if_it_asks_for_that_and_not_too_often() {
     assert_eq!(calls_after(1, false), 1);
     assert_eq!(calls_after(99, true), 0);
     assert_eq!(calls_after(1, false), 1);
-    assert_eq!(calls_after(100, false), 0, "of those it was told");
+    assert_eq!(calls_after(100, false), 0, "it was called for those");
     assert_eq!(calls_after(900, false), 1);
     assert_eq!(calls_after(100, true), 1);
 }
@@ -80,7 +80,8 @@ fn queue_whose_driver_is_to_be_told_of_chunks_has_a_backlog_until_then() {
     assert_eq!((bed.kernel.calls(), bed.io.backlog()), ([0, 1], false));
 }
 
-/// The driver looks at the fill ring, finds nothing, and asks to be told just after we have looked whether it does.
+/// The driver finds nothing in the fill ring, and asks for a call just after the queue has looked
+/// whether it does.
 #[test]
 fn driver_without_chunks_may_ask_a_moment_later() {
     let mut bed = Bed::open(&target(), &wanted(), Kernel::set_zero_copy)
@@ -140,7 +141,7 @@ fn refused_call_is_an_error_that_names_it() {
     bed.io.flush().unwrap();
 }
 
-/// Sends a frame that is not completed, and flushes after so many milliseconds each.
+/// Sends a frame that is not completed, and flushes after each of these pauses.
 fn stall(bed: &mut Bed, millis: &[u64]) -> Result<(), IoError> {
     bed.send(&[1; 60]);
     bed.io.flush()?;
