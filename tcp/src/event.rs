@@ -26,7 +26,8 @@ pub enum Event {
         remote: SocketAddr,
     },
     /// A peer's SYN has come to a listener, and awaits the metrics of the route to the peer: see
-    /// [`Stack::set_metrics`](crate::Stack::set_metrics). Comes only where [they are awaited](crate::Stack::await_metrics).
+    /// [`Stack::set_metrics`](crate::Stack::set_metrics). Comes only where
+    /// [they are awaited](crate::Stack::await_metrics).
     RouteWanted(ConnId),
     /// A connection of ours is established.
     Connected(ConnId),

@@ -15,7 +15,8 @@ use crate::time::Instant;
 const TIME_WAIT: Duration = Duration::from_secs(10);
 /// The least time before the first probe of a closed window, before a round trip was measured.
 const PERSIST: Duration = Duration::from_secs(1);
-/// A window without room for all that is to be written is filled after so long: the least of RFC 9293 §3.8.6.2.1.
+/// After this time a window is filled that has no room for all that is to be written: the least of
+/// RFC 9293 §3.8.6.2.1.
 const OVERRIDE: Duration = Duration::from_millis(100);
 /// The least that an answer to the last try has time for, where the timeout has as much to spare. A peer may have to find its neighbour
 /// again.
@@ -98,7 +99,8 @@ impl Clock {
         }
     }
 
-    /// True once the peer's window has had no room for what is to be written for so long that it is filled all the same.
+    /// True once the peer's window has had no room for what is to be written for so long that it is
+    /// filled all the same.
     pub(super) fn waits_long_for_window(&self, now: Instant) -> bool {
         self.probing.without_room(now) >= OVERRIDE
     }

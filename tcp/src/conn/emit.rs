@@ -194,7 +194,8 @@ impl Conn {
         self.append(Held::Ready(frame), n, now);
     }
 
-    /// Appends the first `n` bytes of the payload that lies in `frame`, and has what the peer's window has room for leave at once.
+    /// Appends the first `n` bytes of the payload that lies in `frame`, and has what the peer's
+    /// window has room for leave at once.
     pub(crate) fn enqueue_cut(
         &mut self,
         frame: TxFrame,
@@ -210,8 +211,9 @@ impl Conn {
         self.cut_at_edge(device);
     }
 
-    /// Lets the next write be cut at the end of the peer's window, if that has long had no room for all of it (RFC 9293 §3.8.6.2.1, the
-    /// override timeout). False if nothing fits, or that was allowed before.
+    /// Lets the next write be cut at the end of the peer's window, if that has long had no room for
+    /// all of it (RFC 9293 §3.8.6.2.1, the override timeout). False if nothing fits, or that was
+    /// allowed before.
     pub(super) fn let_cut(&mut self, now: Instant) -> bool {
         let room = self.send.room();
         let small = self.send.queue().is_empty() && room > 0 && self.pending.wanted() > room;

@@ -229,7 +229,8 @@ impl Conn {
         self.arm_retransmission(now);
     }
 
-    /// Takes the metrics of the host's route. They narrow the path, and lower the MSS that a SYN to come offers.
+    /// Takes the metrics of the host's route. They narrow the path, and lower the MSS that a later
+    /// SYN offers.
     pub(crate) fn set_metrics(&mut self, metrics: RouteMetrics, now: Instant) {
         let RouteMetrics { mtu, advmss } = metrics;
         let of_mtu = mtu.map(|mtu| self.flow().payload_of(mtu).max(self.flow().least_advmss()));
@@ -241,12 +242,12 @@ impl Conn {
         }
     }
 
-    /// Has a SYN to come offer an MSS of `mss` bytes at most.
+    /// Has a later SYN offer an MSS of `mss` bytes at most.
     pub(crate) fn lower_mss(&mut self, mss: usize) {
         self.negotiation.lower_mss(mss);
     }
 
-    /// The metrics that it has had so far, for one that takes its place.
+    /// The metrics that it has had so far, for the connection that replaces it.
     pub(crate) fn metrics(&self) -> RouteMetrics {
         RouteMetrics {
             mtu: Some(self.path_mtu()),
@@ -335,8 +336,9 @@ impl Conn {
         self.route.head()
     }
 
-    /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the EMSS. A window that is never
-    /// or no more as large as the piece is filled when nothing else is on its way. The connection would stand still otherwise.
+    /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the
+    /// EMSS. A window that was never as large as the piece, or has long been smaller, is filled
+    /// when nothing else is in flight. The connection would stand still otherwise.
     pub(crate) fn can_write(&mut self, len: usize, now: Instant) -> bool {
         let queue = self.send.queue();
         let room = self.send.room();

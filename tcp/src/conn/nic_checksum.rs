@@ -27,7 +27,7 @@ pub(super) enum NicChecksum {
     Proven,
     /// It did, and something was lost since.
     Doubted,
-    /// There was a timeout, after which no answer counts.
+    /// There was a retransmission timeout, after which no answer counts.
     GivenUp,
 }
 

@@ -60,8 +60,8 @@ impl Route {
         self.mtu
     }
 
-    /// Bytes of payload per segment: what the path's MTU and the peer's MSS allow beside the options. An MSS below 48 bytes is not
-    /// believed in, and options take 12 of them.
+    /// Bytes of payload per segment: what the path's MTU and the peer's MSS allow beside the
+    /// options. An MSS below 48 bytes is not believed in, and options take 12 of them.
     pub(super) fn emss(&self) -> usize {
         self.emss
     }

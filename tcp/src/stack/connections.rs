@@ -124,7 +124,7 @@ impl Connections {
         }
     }
 
-    /// How long its lists are.
+    /// Lengths of its lists.
     pub(super) fn diagnosis(&self) -> String {
         format!(
             "{} with something to send, {} events not polled, {:?}",
@@ -603,8 +603,8 @@ impl Connections {
         self.events.push_back(Event::RouteWanted(ConnId(handle)));
     }
 
-    /// Gives a connection the metrics of the route to its peer, and has it answer a SYN that waits for them. The MSS that it offers, if it
-    /// has a peer.
+    /// Gives a connection the metrics of the route to its peer, and has it answer a SYN that waits
+    /// for them. Returns the MSS that it offers, or `None` if the connection has gone.
     pub(super) fn set_metrics(
         &mut self,
         conn: ConnId,

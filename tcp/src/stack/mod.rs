@@ -182,13 +182,14 @@ impl Stack {
         changed
     }
 
-    /// Has [`Event::RouteWanted`] follow each SYN to a listener from now on. The SYN is answered after [`set_metrics`](Self::set_metrics).
+    /// Has [`Event::RouteWanted`] follow each SYN to a listener from now on. The SYN is answered
+    /// after [`set_metrics`](Self::set_metrics).
     pub fn await_metrics(&mut self) {
         self.awaits_metrics = true;
     }
 
-    /// The host's route to the peer of a connection has these metrics now. Only what is smaller than before matters. Answers the peer's SYN
-    /// if that waits for them.
+    /// The host's route to the peer of a connection has these metrics now. Only what is smaller
+    /// than before matters. Answers the peer's SYN if that waits for them.
     pub fn set_metrics(&mut self, conn: ConnId, metrics: RouteMetrics, now: Instant) {
         self.advance(now);
         if let Some(mss) = self.connections.set_metrics(conn, metrics, self.now) {
@@ -494,8 +495,9 @@ impl Stack {
         }
     }
 
-    /// Takes a frame whose checksum was left to a NIC that it has not met, if it says that nobody listens where we connect to. It has to know
-    /// the number of our SYN. All other such frames are refused.
+    /// Takes a frame whose sender has left the checksum to a NIC, and whose checksum is missing, if
+    /// it refuses a connection that we open. It must acknowledge our SYN. All other such frames are
+    /// refused.
     #[cold]
     fn receive_unsummed(&mut self, frame: RxFrame) {
         let reset = self.addresses.parse_unsummed_reset(&frame);
@@ -592,7 +594,8 @@ impl Stack {
         self.want_route(handle);
     }
 
-    /// Wants the metrics of the route to the peer of a connection to a listener, if they are awaited.
+    /// Wants the metrics of the route to the peer of a connection to a listener, if they are
+    /// awaited.
     fn want_route(&mut self, handle: Handle) {
         if self.awaits_metrics {
             self.connections.want_route(handle);

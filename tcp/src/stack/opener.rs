@@ -32,7 +32,8 @@ impl Opener {
         }
     }
 
-    /// A route has had us offer this MSS. Of an answer by a cookie, which waits for no route, the MSS is the least of all.
+    /// A route has had us offer this MSS. An answer by a cookie waits for no route, and offers the
+    /// least of all.
     pub(super) fn note_mss(&mut self, mss: usize) {
         self.least_mss = self.least_mss.min(mss);
     }

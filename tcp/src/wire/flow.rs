@@ -34,8 +34,8 @@ impl Flow {
     }
 }
 
-/// The least MSS that a route's MTU has the kernel offer, for IPv4 (`ip_rt_min_advmss`) and IPv6 (`min_adv_mss`). What a peer sends has the
-/// other direction's way, whose MTU need not be as small.
+/// The least MSS that a route's MTU has the kernel offer, for IPv4 (`ip_rt_min_advmss`) and IPv6
+/// (`min_adv_mss`). What a peer sends takes the way back, whose MTU need not be as small.
 const LEAST_ADVMSS: (usize, usize) = (256, 1220);
 
 /// True for an address that one host can have.

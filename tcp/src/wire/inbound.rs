@@ -109,8 +109,9 @@ pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> 
     parse_tcp(&packet, at)
 }
 
-/// The RST in a frame whose sender has left the checksum to a NIC, and which has met none. Those of the kernel are so by IPv6 on a veth.
-/// `None` if the frame is anything else. The checksum says no more than that addresses and length are right.
+/// The RST in a frame whose sender has left the checksum to a NIC, which has not computed it. The
+/// kernel's RSTs by IPv6 on a veth are such. `None` if the frame is anything else. Only addresses
+/// and length are checked by what the checksum field holds.
 pub(crate) fn parse_unsummed_reset(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
     let framed = Framed::parse(frame)?;
     admit(&framed, station).ok()?;
@@ -205,7 +206,7 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     read_tcp(packet, &tcp, at)
 }
 
-/// The segment that `tcp` is, whose checksum has been looked at.
+/// The segment in `tcp`, whose checksum was checked before.
 fn read_tcp(packet: &Packet<'_>, tcp: &TcpPacket<&[u8]>, at: usize) -> Result<Segment, Discard> {
     let (source, destination) = (packet.source, packet.destination);
     if tcp.src_port() == 0 || tcp.dst_port() == 0 {

@@ -1,8 +1,9 @@
-//! Routes with an MTU or an MSS of their own (`ip route ... mtu 900 advmss 600`). The kernel's TCP gave the numbers.
+//! Routes with an MTU or an MSS of their own (`ip route ... mtu 900 advmss 600`). The kernel's TCP
+//! gave the numbers.
 
 use crate::{ESTABLISHED, run, run_after};
 
-/// What is offered is what the peer is to send; what is sent is what the route and the peer take.
+/// The MSS that is offered bounds the peer's segments. The route and the peer's MSS bound ours.
 #[test]
 fn active_open_offers_what_the_route_has_room_for_and_sends_no_more() {
     for (metrics, mss, sent) in [

@@ -5,7 +5,8 @@
 //! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
 //! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`, `unread N`: N bytes can be read, and
 //!   are; or are there. `close`, `abort`.
-//! - `connect mtu=900 advmss=600`: over a route of these metrics. `await`: a peer's SYN awaits them; `route mtu=900 advmss=600` gives them.
+//! - `connect mtu=900 advmss=600`: over a route of these metrics. `await`: a peer's SYN awaits
+//!   them; `route mtu=900 advmss=600` gives them.
 //! - `toobig SEQ LEN MTU`: a router says that the packet with this sequence number and length did not fit.
 //! - `busy on`, `busy off`: transmissions do not complete.
 //! - `event NAME`: the next event. `nothing`: nothing was sent.

@@ -56,7 +56,8 @@ write 1000
 ");
 }
 
-/// The override timeout of RFC 9293 §3.8.6.2.1. A window of 500 bytes was larger before, and may be again; after 0.1 s it is filled.
+/// The override timeout of RFC 9293 §3.8.6.2.1. A window of 500 bytes was larger before, and may be
+/// again; after 0.1 s it is filled.
 #[test]
 fn piece_is_split_at_a_window_that_stays_smaller() {
     run_after(

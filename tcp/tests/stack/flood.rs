@@ -139,7 +139,8 @@ fn route(net: &mut Net, conn: ConnId, mtu: Option<usize>, advmss: Option<usize>)
     net.b.step(net.now);
 }
 
-/// A cookie awaits no route: it offers the least that any route has had the host offer. The connection that comes of it asks again.
+/// A cookie awaits no route: it offers the least that any route has had the host offer. The
+/// connection that comes of it asks again.
 #[test]
 fn cookie_offers_the_least_mss_of_all_routes_and_its_connection_keeps_to_its_own() {
     let mut net = flooded(0, config);

@@ -100,7 +100,8 @@ pub(crate) fn write_between(source: IpAddress, target: IpAddress, tcp: &TcpRepr<
     [&Side::B.mac()[..], &Side::A.mac(), &ethertype, &packet].concat()
 }
 
-/// Writes the pseudo-header's sum into an untagged frame in place of its TCP checksum, as a sender does that leaves it to its NIC.
+/// Writes the pseudo-header's sum into an untagged frame in place of its TCP checksum, as a sender
+/// does that leaves it to its NIC.
 #[allow(dead_code)] // scripts have no use for it
 pub(crate) fn leave_checksum(frame: &mut [u8]) {
     let (addresses, tcp) = if frame[14] >> 4 == 4 {

@@ -51,7 +51,8 @@ fn other_frames_are_dropped_each_by_its_cause() {
     assert_eq!((counters.segments_in, counters.segments_out), (0, 0));
 }
 
-/// As the kernel's TCP leaves it to a device. On a virtual link nobody computes it, and what is unverified is not taken.
+/// The kernel's TCP leaves checksums to a device. On a virtual link no device computes them, and an
+/// unverified segment is not taken.
 #[test]
 fn checksum_that_was_left_to_a_device_is_told_from_a_wrong_one() {
     let mut net = Net::new();
@@ -327,7 +328,7 @@ proptest! {
     }
 }
 
-/// The kernel answers a SYN to a port where nobody listens like that by IPv6, on a virtual link.
+/// The kernel refuses a SYN to a port without a listener by such a RST, by IPv6 on a virtual link.
 #[test]
 fn refusal_counts_though_its_checksum_was_left_to_a_device() {
     for ipv6 in [false, true] {
@@ -369,7 +370,7 @@ fn refusal_counts_though_its_checksum_was_left_to_a_device() {
     }
 }
 
-/// A connection that is made is ended by nothing that is unverified.
+/// An unverified segment does not end an established connection.
 #[test]
 fn reset_of_a_connection_counts_only_with_a_checksum() {
     let mut net = Net::new();

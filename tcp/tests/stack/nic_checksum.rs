@@ -225,7 +225,7 @@ impl ByHand {
         Self { net, conn, iss }
     }
 
-    /// The host sends so many bytes as one piece; what leaves.
+    /// The host sends `len` bytes as one piece. Returns what leaves.
     fn write(&mut self, len: usize) -> Vec<Seen> {
         assert!(
             self.net
@@ -237,7 +237,8 @@ impl ByHand {
         sent.iter().map(|frame| frames::read(frame)).collect()
     }
 
-    /// The peer acknowledges all before byte `ack`, and the bytes in `block`; what the host sends then.
+    /// The peer acknowledges all before byte `ack`, and the bytes in `block`; what the host sends
+    /// then.
     fn acknowledge(&mut self, ack: u32, block: Option<(u32, u32)>) -> Vec<Seen> {
         let at = |byte: u32| self.iss.wrapping_add(1).wrapping_add(byte);
         let ack = TcpRepr {
@@ -306,7 +307,7 @@ fn timeout_while_the_nic_is_in_doubt_ends_its_use() {
     assert_eq!(host.net.b.stack.counters().checksums_given_up, 1);
     host.net.b.sent();
     host.acknowledge(56, None);
-    assert_eq!(host.write(8).len(), 1, "no probe any more");
+    assert_eq!(host.write(8).len(), 1, "no further probe");
     assert_eq!(host.asked_and_proven(), (1, 1));
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Piece {
 }
 
 impl fmt::Debug for Piece {
-    /// What its sending goes by, without its bytes.
+    /// State of its transmission, without its bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Piece")
             .field("begin", &self.begin)
@@ -148,7 +148,7 @@ struct Sums {
 }
 
 impl fmt::Debug for SendQueue {
-    /// How many pieces there are, and the one that the others wait for.
+    /// Number of pieces, and the first one, which the rest wait for.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendQueue")
             .field("pieces", &self.pieces.len())
