@@ -114,7 +114,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
         let (completion, message) = end.next(TIMEOUT)?;
         match completion.status {
             CompletionStatus::Success => {}
-            // Nothing will come into the buffer any more. It is well if the client has closed.
+            // No message comes into the buffer again. The client is expected to have closed.
             CompletionStatus::Flushed => {
                 let why = end.qp.why_ended().context("a flush has a cause")?;
                 let closed = ConnectionEnd::Event(AsyncEventKind::Closed);

@@ -171,8 +171,8 @@ impl<'a> Helper<'a> {
         self.shared.inline.close();
     }
 
-    /// The engine's descriptors are unusable: the program has closed them, or has put others in their place. The RNIC has failed then. What is
-    /// posted is flushed until the program closes it.
+    /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
+    /// failed then. What is posted is flushed until the program closes it.
     fn fail(&mut self, error: &io::Error) {
         let reason = format!("the engine cannot wait for frames: {error}");
         let failed = self.shared.inline.call(|engine| engine.fail(&reason));
@@ -231,7 +231,8 @@ impl<'a> Helper<'a> {
         std::thread::yield_now();
     }
 
-    /// While it rests: whether the application polls no longer. A poll that has just sent for long is no sign of that.
+    /// While it rests: whether the application polls no longer. A poll that has just sent for long
+    /// is no sign of that.
     fn polls_no_longer(&self) -> bool {
         let Shared {
             hand_over, inline, ..
@@ -244,7 +245,8 @@ impl<'a> Helper<'a> {
         hand_over.polls() == before
     }
 
-    /// Leaves the engine to the application until that polls no longer. The thread must not count as a sleeper any more.
+    /// Leaves the engine to the application until the application polls no longer. The thread must
+    /// not count as a sleeper.
     fn rest(&mut self, Uncounted: Uncounted) {
         let hand_over = &self.shared.hand_over;
         if let Some(rest) = hand_over.may_rest() {
@@ -394,7 +396,8 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// A handler has dropped a handle in a turn of the thread. No other thread calls a verb or polls.
+    /// A handler has dropped a handle in a turn of the thread. No other thread calls a verb or
+    /// polls.
     #[test]
     #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn thread_releases_what_a_handler_has_dropped() {

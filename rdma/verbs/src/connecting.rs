@@ -31,7 +31,7 @@ pub struct Connecting {
 
 /// A connection that is wanted, whatever the path.
 pub(crate) struct Wanted {
-    /// Where it comes from. An unspecified address or port 0 is the host's to choose.
+    /// Address and port that it leaves from. The host chooses for an unspecified address or port 0.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) params: StartupParams,
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
     pub(crate) timeout: Duration,
 }
 
-/// Where a connection is to come from.
+/// Address and port that a connection leaves from.
 struct Source {
     address: IpAddr,
     /// 0: any.
@@ -49,7 +49,8 @@ struct Source {
 }
 
 impl Source {
-    /// The address that the application names, which has to be one of the interface, or the one that the host's routes choose.
+    /// The address that the application names, which must be one of the interface, or the address
+    /// that the host's routes choose.
     fn of(wanted: &Wanted, control: &Control) -> Result<Self, HostError> {
         let (named, remote) = (wanted.local.ip(), wanted.remote);
         let address = if named.is_unspecified() {

@@ -257,7 +257,8 @@ impl Control {
         self.with_descriptors(|| self.host.open_port_towards(address, remote, engine))
     }
 
-    /// This port of the host, to connect from; another part of it if the RNIC has it already.
+    /// This port of the host, to connect from. If the RNIC has the port already, the returned part
+    /// shares it.
     pub(crate) fn open_named_port(
         &self,
         address: IpAddr,
@@ -646,7 +647,7 @@ impl Control {
         }
     }
 
-    /// Who runs the engines.
+    /// Which threads run the engines.
     pub(crate) fn mode(&self) -> &Mode {
         &self.mode
     }

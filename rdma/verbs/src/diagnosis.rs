@@ -1,4 +1,5 @@
-//! Diagnosis: all that the RNICs of a process and their engines wait for, for a test that has waited in vain.
+//! Diagnosis: all that the RNICs of a process and their engines wait for, for a test that has
+//! waited in vain.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -13,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 #[doc(hidden)]
 impl Rnic {
-    /// The state of all RNICs of the process: engines with their queue pairs, connections, rings, sleep flags and counters, one a line.
+    /// State of all RNICs of the process: engines with their queue pairs, connections, rings, sleep
+    /// flags and counters, one a line.
     ///
     /// What can be seen without waking an engine comes first, as asking an engine wakes it.
     pub fn diagnosis_of_all() -> String {
@@ -32,7 +34,7 @@ impl Diagnosed for Control {
     fn diagnosis_without_asking(self: Arc<Self>) -> Vec<String> {
         let mut lines = vec![who_runs(&self)];
         let doors = self.commons().doors().iter().enumerate();
-        lines.extend(doors.map(|(engine, door)| format!("  engine {engine} is told by {door:?}")));
+        lines.extend(doors.map(|(engine, door)| format!("  engine {engine} has {door:?}")));
         lines
     }
 
@@ -45,7 +47,7 @@ impl Diagnosed for Control {
     }
 }
 
-/// Who runs the engines, and who sleeps on one that has no thread.
+/// Which threads run the engines, or sleep on one that has no thread.
 fn who_runs(control: &Control) -> String {
     let who = match control.mode() {
         Mode::Threads(threads) => format!("{} threads", threads.len()),
@@ -57,13 +59,13 @@ fn who_runs(control: &Control) -> String {
     format!("{id:?}: {who}, closed {closed}, ended {ended:?}")
 }
 
-/// What an engine says of itself. One that does not answer is a finding, too.
+/// State of an engine, as it reports it. An engine that does not answer is a finding, too.
 fn diagnosis_of(control: &Arc<Control>, engine: usize) -> Vec<String> {
     let (answer, reply) = mpsc::channel();
     let control = Arc::clone(control);
     thread::spawn(move || {
         let told = control.call_on(engine, |engine| engine.diagnosis());
-        // Whoever asked may have lost patience.
+        // The asking thread may have waited too long, and ended.
         let _ = answer.send(told);
     });
     match reply.recv_timeout(PATIENCE) {

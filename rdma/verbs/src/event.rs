@@ -1,4 +1,5 @@
-//! Asynchronous events: what an RNIC reports besides completions, and who takes it (verbs draft §8.3, §9.5); why a connection has ended.
+//! Asynchronous events: what an RNIC reports besides completions, and who takes it (verbs draft
+//! §8.3, §9.5); why a connection has ended.
 
 pub use crate::async_events::AsyncEvents;
 pub use crate::state_changes::StateChanges;

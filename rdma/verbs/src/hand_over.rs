@@ -50,7 +50,8 @@ impl HandOver {
         self.asked.store(false, Ordering::Relaxed);
     }
 
-    /// The thread is about to rest. `None` if it was asked for since the burst began, or the RNIC was closed: then it does not.
+    /// The thread is about to rest. `None` if it must not: it was asked for since the burst began,
+    /// or the RNIC was closed.
     #[must_use]
     pub(crate) fn may_rest(&self) -> Option<Rest<'_>> {
         self.resting.store(true, Ordering::Relaxed);
@@ -78,11 +79,13 @@ impl HandOver {
     }
 }
 
-/// A rest of the engine's thread. Only [`HandOver::may_rest`] gives one. When it is dropped, the thread turns the engine again.
+/// A rest of the engine's thread. Only [`HandOver::may_rest`] makes one. When it is dropped, the
+/// thread turns the engine again.
 pub(crate) struct Rest<'a>(&'a HandOver);
 
 impl Rest<'_> {
-    /// Calls `pause`, which an asker ends early, until the thread is asked for, the RNIC is closed, or `is_wanted` says so.
+    /// Calls `pause`, which an asker ends early, until the thread is asked for, the RNIC is closed,
+    /// or `is_wanted` says so.
     pub(crate) fn last(self, mut pause: impl FnMut(), mut is_wanted: impl FnMut() -> bool) {
         loop {
             pause();

@@ -110,8 +110,8 @@ impl HostedEngine {
     }
 }
 
-/// Asks the host for the ports that listeners want at addresses which have come back. Asks it for next hops that are in doubt, too,
-/// and for metrics of routes to peers whose SYN has come.
+/// Asks the host for the ports that listeners want at addresses which have come back. Asks it for
+/// next hops that are in doubt, too, and for metrics of routes to peers whose SYN has come.
 fn ask_host(engine: &mut Engine) {
     let Some(host) = engine.host() else {
         return;

@@ -130,8 +130,8 @@ impl Inline {
         turn_or_sleep_beside(|| self.try_lock(), counted, sleep)
     }
 
-    /// The engine's own thread is going to rest, and counts as a sleeper no longer. `None` while another thread has the engine: then it does
-    /// not rest yet.
+    /// The engine's own thread is about to rest, and counts as a sleeper no longer. `None` while
+    /// another thread has the engine: the thread does not rest then.
     pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<Option<Uncounted>> {
         if !*counted {
             return Ok(Some(Uncounted));

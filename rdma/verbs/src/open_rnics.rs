@@ -7,11 +7,11 @@ pub(crate) trait Diagnosed: Send + Sync {
     /// What can be seen without waking an engine.
     fn diagnosis_without_asking(self: Arc<Self>) -> Vec<String>;
 
-    /// What the engines say of themselves, which wakes them.
+    /// State of the engines, as they report it, which wakes them.
     fn diagnosis(self: Arc<Self>) -> Vec<String>;
 }
 
-/// Every RNIC of the process, and some that are gone.
+/// Every RNIC of the process, and some that are closed.
 static RNICS: Mutex<Vec<Weak<dyn Diagnosed>>> = Mutex::new(Vec::new());
 
 fn rnics() -> MutexGuard<'static, Vec<Weak<dyn Diagnosed>>> {

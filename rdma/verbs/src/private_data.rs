@@ -19,7 +19,7 @@ impl From<PrivateData> for Vec<u8> {
     }
 }
 
-/// As with a vector: most applications parse these bytes, and so want the methods of slices.
+/// Most applications parse these bytes, and use the methods of slices.
 impl Deref for PrivateData {
     type Target = [u8];
 

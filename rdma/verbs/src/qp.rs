@@ -373,18 +373,21 @@ impl QueuePair {
         self.begin_connect_from(any, remote, private_data, timeout)
     }
 
-    /// Begins to connect from an address and a port of this host, as firewalls and servers that know their clients by these want it. An
-    /// unspecified address stands for the one that routes choose, port 0 for any free port.
+    /// Begins to connect from an address and a port of this host. Firewalls and servers may know a
+    /// client by these. An unspecified address stands for the one that routes choose, port 0 for
+    /// any free port.
     ///
-    /// The port may be one that this RNIC has already, by [`Rnic::bind`](crate::Rnic::bind) for instance. A second connection to the same
-    /// peer cannot have it. With several engines, neither can one that follows another in TIME-WAIT.
+    /// The port may be one that this RNIC has already, by [`Rnic::bind`](crate::Rnic::bind) for
+    /// instance. A second connection to the same peer cannot have it. With several engines, neither
+    /// can one that follows another in TIME-WAIT.
     ///
     /// # Errors
     ///
     /// As [`begin_connect`](Self::begin_connect), and:
     ///
-    /// - [`ConnectError::Host`]: the port is in use or privileged, or the address is not one of the interface. If another connection of the
-    ///   RNIC leads from that port to that peer, [`Connecting::wait`] returns it.
+    /// - [`ConnectError::Host`]: the port is in use or privileged, or the address is not one of the
+    ///   interface. If another connection of the RNIC leads from that port to that peer,
+    ///   [`Connecting::wait`] returns it.
     pub fn begin_connect_from(
         &mut self,
         local: SocketAddr,
@@ -413,9 +416,9 @@ impl QueuePair {
         Connecting::begin(place, wanted, &self.control)
     }
 
-    /// Why the last connection has ended, or is ending: what is behind completions that are
-    /// [`Flushed`](crate::CompletionStatus::Flushed). It is known before they can be polled. `None` if none has ended, and again once the queue
-    /// pair is connected anew.
+    /// Why the last connection has ended, or is ending. It is the cause of completions that are
+    /// [`Flushed`](crate::CompletionStatus::Flushed), and is known before they can be polled.
+    /// `None` if no connection has ended, and again once the queue pair has a new one.
     pub fn why_ended(&self) -> Option<ConnectionEnd> {
         self.shared.end()
     }

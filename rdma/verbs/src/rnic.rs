@@ -46,8 +46,9 @@ use xwarp_rnic::queues::{Door, Ending, EventTarget, InCommon};
 use xwarp_rnic::stags::StagTable;
 use xwarp_rnic::tables::{Commons, Handler};
 
-/// The name of the interface that has `name`, which may be an alternative one (`ip link property add ... altname`). `None` if none has it, or
-/// the kernel could not be asked. [`Rnic::open`] takes either name.
+/// The name of the interface that has `name`, which may be an alternative one
+/// (`ip link property add ... altname`). `None` if none has it, or the kernel could not be asked.
+/// [`Rnic::open`] takes either name.
 pub fn interface_name(name: &str) -> Option<String> {
     let found = xwarp_driver::net::interface_by_name(name);
     found.ok().map(|interface| interface.name)
@@ -66,8 +67,8 @@ pub struct Rnic {
 impl Rnic {
     /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the calling thread. Needs root.
     ///
-    /// A thread of the library's own does that. So the caller's stack may be as small as `PTHREAD_STACK_MIN`, and its signals may come at any
-    /// time.
+    /// A thread of the library does the work. So the caller's stack may be as small as
+    /// `PTHREAD_STACK_MIN`, and signals may interrupt the caller at any time.
     ///
     /// # Errors
     ///

@@ -97,8 +97,8 @@ impl Runner {
         self.engine.engine().is_idle()
     }
 
-    /// The engine's descriptors are unusable: the program has closed them, or has put others in their place. The RNIC has failed then. What is
-    /// posted is flushed.
+    /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
+    /// failed then. What is posted is flushed.
     fn fail(&mut self, error: &io::Error) {
         let reason = format!("the engine cannot wait for frames: {error}");
         // A panic is the RNIC's failure, too.

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use super::Engine;
 
 impl Engine {
-    /// What it waits for; its queue, its counters; each connection, queue pair and completion queue.
+    /// What the engine waits for, its queue and counters, and each connection, queue pair and
+    /// completion queue.
     #[doc(hidden)]
     pub fn diagnosis(&self) -> Vec<String> {
         let mut lines = vec![

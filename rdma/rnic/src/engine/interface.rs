@@ -220,8 +220,9 @@ impl Engine {
         }
     }
 
-    /// What the engine wants to know of its host. Whoever turns the engine asks, and then calls [`give_port`](Self::give_port),
-    /// [`give_path`](Self::give_path) or [`give_metrics`](Self::give_metrics).
+    /// What the engine wants to know of its host. The thread that turns the engine asks the host,
+    /// and then calls [`give_port`](Self::give_port), [`give_path`](Self::give_path) or
+    /// [`give_metrics`](Self::give_metrics).
     pub fn take_question(&mut self) -> Option<HostQuestion> {
         let question = self.interface.questions.take(self.device.now);
         if self.interface.questions.owe_round() {
@@ -253,7 +254,8 @@ impl Engine {
         1
     }
 
-    /// The NIC is lost, and every connection with it: RNIC Catastrophic Failure. Of several failures the first one counts.
+    /// The NIC is lost, and every connection with it: RNIC Catastrophic Failure. Only the first
+    /// failure counts.
     pub fn fail(&mut self, reason: &str) {
         if self.is_over() {
             return;

@@ -60,7 +60,7 @@ impl Engine {
 
 /// Routes to peers whose SYN has come.
 impl Engine {
-    /// The answer to a SYN offers what the route has us offer.
+    /// Asks the host for the metrics of a connection's route, as the answer to a SYN offers an MSS.
     pub(super) fn ask_for_metrics(&mut self, conn: ConnId) {
         let Some(found) = self.device.stack.conn(conn) else {
             return;
@@ -79,7 +79,8 @@ impl Engine {
         }
     }
 
-    /// The host's answer for a peer whose SYN has come. Where the host knows no route, the interface's MTU holds.
+    /// The host's answer for a peer whose SYN has come. Where the host knows no route, the
+    /// interface's MTU holds.
     pub fn give_metrics(&mut self, path: &IncomingPath, answer: Result<RouteMetrics, HostError>) {
         let metrics = answer.unwrap_or_else(|error| {
             log::debug!(

@@ -52,7 +52,7 @@ pub enum HostQuestion {
     Port(WantedPort),
     /// A port to connect from.
     OtherPort(OtherPort),
-    /// The way of a connection that there is already.
+    /// The way of a connection that exists already.
     Path(DoubtfulPath),
     /// Metrics of the route to a peer whose SYN has come.
     Metrics(IncomingPath),
@@ -107,7 +107,7 @@ impl DoubtfulPath {
 /// Questions that wait.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// Those for next hops are behind the others.
+    /// Questions for ports and metrics are in front of those for next hops.
     waiting: VecDeque<HostQuestion>,
     /// How many are for next hops.
     paths: usize,

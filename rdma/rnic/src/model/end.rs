@@ -5,11 +5,13 @@ use std::fmt;
 use super::completion::CompletionStatus;
 use super::event::AsyncEventKind;
 
-/// Why the connection of a queue pair has ended. Work that was outstanding then completes as [`CompletionStatus::Flushed`].
+/// Why the connection of a queue pair has ended. Work that was outstanding then completes as
+/// [`CompletionStatus::Flushed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEnd {
-    /// What an asynchronous event of the queue pair reports, too. [`AsyncEventKind::Closed`] is the end of a graceful close.
+    /// An asynchronous event of the queue pair reports it, too. [`AsyncEventKind::Closed`] is the
+    /// end of a graceful close.
     Event(AsyncEventKind),
     /// A work request of this side has failed. Its completion has this status.
     WorkFailed(CompletionStatus),
@@ -39,7 +41,7 @@ fn describe(event: &AsyncEventKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Kind::Terminated { code, reason, .. } => {
             write!(
                 f,
-                "this side has terminated it: {reason}; the peer was told {code}"
+                "this side has terminated it: {reason}; the Terminate says {code}"
             )
         }
         Kind::Ended => f.write_str("this side has ended it"),

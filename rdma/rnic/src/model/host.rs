@@ -30,8 +30,9 @@ pub trait Host: Send + Sync {
     /// - [`HostError::Unknown`]: a host of fixed answers has none.
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError>;
 
-    /// Which Ethernet address leads from `local` to `remote`, and the metrics of the route there. Does not wait for the network: what is not known is searched for up to
-    /// `timeout`. Where several next hops lead there, the ports may decide.
+    /// Which Ethernet address leads from `local` to `remote`, and the metrics of the route there.
+    /// Does not wait for the network: what is not known is searched for up to `timeout`. Where
+    /// several next hops lead there, the ports may decide.
     ///
     /// # Errors
     ///
@@ -45,9 +46,11 @@ pub trait Host: Send + Sync {
         timeout: Duration,
     ) -> Result<Way, HostError>;
 
-    /// Which way leads from `local` to `remote` now, for a connection that there is already. Where the host does not know the next hop, it
-    /// asks the neighbour meanwhile, and [notifies](Self::monitor) when it knows. `silent`: the peer does not answer, so that the host is to ask
-    /// the neighbour whose address it believes to know, too. By default, paths stay as they were.
+    /// Which way leads from `local` to `remote` now, for a connection that there is already. Where
+    /// the host does not know the next hop, it asks the neighbour meanwhile, and
+    /// [notifies](Self::monitor) when it knows. `silent`: the peer does not answer, so that the
+    /// host is to ask the neighbour whose address it believes to know, too. By default, paths stay
+    /// as they were.
     ///
     /// # Errors
     ///
@@ -62,11 +65,13 @@ pub trait Host: Send + Sync {
         Ok(PresentWay::default())
     }
 
-    /// The metrics of the route from `local` to `remote`, of which the first SYN has come. By default, routes have none.
+    /// The metrics of the route from `local` to `remote`, of which the first SYN has come. By
+    /// default, routes have none.
     ///
     /// # Errors
     ///
-    /// [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
+    /// [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another
+    /// interface.
     fn metrics(&self, local: SocketAddr, remote: SocketAddr) -> Result<RouteMetrics, HostError> {
         let _ = (local, remote);
         Ok(RouteMetrics::default())
@@ -105,7 +110,7 @@ pub trait Host: Send + Sync {
 
 /// The way from the host to a peer.
 pub struct Way {
-    /// Whom frames are handed to.
+    /// Host or router that frames are sent to.
     pub next_hop: NextHop,
     /// Metrics of the route.
     pub metrics: RouteMetrics,
@@ -121,7 +126,7 @@ impl From<NextHop> for Way {
     }
 }
 
-/// The way of a connection that there is already.
+/// The way of a connection that exists already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PresentWay {
     /// Ethernet address of the next hop. `None` if the host does not know it at the moment.

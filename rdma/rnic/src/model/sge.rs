@@ -85,7 +85,7 @@ pub struct RemoteAddress {
 #[error("a remote address has {expected} bytes, not {len}", expected = RemoteAddress::BYTES)]
 #[non_exhaustive]
 pub struct RemoteAddressError {
-    /// Bytes that there were.
+    /// Number of bytes that were given.
     pub len: usize,
 }
 
@@ -93,8 +93,8 @@ impl RemoteAddress {
     /// Bytes of [`to_bytes`](Self::to_bytes).
     pub const BYTES: usize = 12;
 
-    /// The address for a message or private data: the `STag` in 4 bytes, then the Tagged Offset in 8. Both are in network byte order, as in the
-    /// headers of DDP (RFC 5041 §4.2).
+    /// The address for a message or private data: the `STag` in 4 bytes, then the Tagged Offset in
+    /// 8. Both are in network byte order, as in the headers of DDP (RFC 5041 §4.2).
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let (stag, to) = bytes.split_at_mut(size_of::<u32>());

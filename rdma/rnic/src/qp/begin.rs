@@ -120,8 +120,8 @@ impl FullOperation<'_> {
     }
 }
 
-/// What would fail in this side's memory, so that nothing of it is sent or asked of the peer. A source that fits one segment is left to that
-/// segment.
+/// Checks a request's source or sink before anything is sent or asked of the peer. A source that
+/// fits one segment is checked when that is written.
 fn check_memory(
     stags: &StagTable,
     user: QpIdentity,

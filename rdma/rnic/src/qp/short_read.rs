@@ -18,7 +18,8 @@ use super::tx_segment::TxSegment;
 use crate::model::{Access, Operation, QpIdentity, SendRequest};
 use crate::stags::{Bytes, StagTable, Views};
 
-/// The Read Request of a work request, if it is one that fails in nothing. `sinks` are the memory that its response may be placed in.
+/// The Read Request of a work request, if it is one that fails in nothing. `sinks` are the memory
+/// that its response may be placed in.
 #[inline]
 fn read_request(request: &SendRequest, sinks: &mut Views<'_>) -> Option<ReadRequest> {
     let Operation::Read { sink, remote, .. } = &request.operation else {

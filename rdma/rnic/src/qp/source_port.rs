@@ -45,7 +45,7 @@ impl SourcePort {
         }
     }
 
-    /// The application has named it: no other is tried.
+    /// The application has named the port: no further one is tried.
     pub(crate) fn keep(&mut self) {
         self.left = 0;
     }

@@ -24,7 +24,7 @@ pub struct ConnectOrder {
     pub qp: QpId,
     /// The local port.
     pub port: LocalPort,
-    /// The application has named it, so the connection comes from no other.
+    /// The application has named the port, so the connection leaves from no other port.
     pub port_is_named: bool,
     /// Where its number is told when it becomes another.
     pub shown_port: Arc<AtomicU16>,
@@ -287,7 +287,8 @@ impl Starting {
         true
     }
 
-    /// Makes the second connection. The first one, which the peer has closed, ends before if it has the same port.
+    /// Makes the second connection. The first one, which the peer has closed, ends before if it has
+    /// the same port.
     fn connect_again(
         &self,
         path: Path,
@@ -333,7 +334,8 @@ impl Starting {
     }
 }
 
-/// Why TCP does not connect. Only of a port that the application has named can another connection have the flow.
+/// Why TCP does not connect. Only of a port that the application has named can another connection
+/// have the flow.
 fn refusal(error: xwarp_tcp::ConnectError) -> ConnectError {
     match error {
         xwarp_tcp::ConnectError::FlowExists { local, .. } => {

@@ -19,8 +19,9 @@ const UNARMED: u8 = 0;
 
 /// What the waiter asks for.
 ///
-/// The waiter arms, then looks at the ring once more. An engine appends an entry, then reads the arm state. Each writes before it reads, with a
-/// full barrier between. So either the waiter finds the entry, or the engine finds the waiter.
+/// The waiter arms, then looks at the ring once more. An engine appends an entry, then reads the
+/// arm state. Each writes before it reads, with a full barrier between. So either the waiter finds
+/// the entry, or the engine finds the waiter.
 #[derive(Debug)]
 pub(super) struct ArmState(AtomicU8);
 
@@ -35,15 +36,17 @@ impl ArmState {
         fence(Ordering::SeqCst);
     }
 
-    /// True until the completion has come that was asked for.
+    /// True until a completion has come that the waiter asked for.
     pub(super) fn is_armed(&self) -> bool {
         self.0.load(Ordering::SeqCst) != UNARMED
     }
 
-    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed. Of several engines one wakes it.
+    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed.
+    /// Of several engines one wakes it.
     #[inline]
     pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
-        // The entry must be visible before the arm state is read: the application arms before it looks again.
+        // The entry must be visible before the arm state is read: the application arms before it
+        // looks again.
         fence(Ordering::SeqCst);
         let armed = self.0.load(Ordering::Relaxed);
         let wakes = armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited);
@@ -56,8 +59,9 @@ impl ArmState {
     }
 }
 
-/// Arms a queue for a waiter that has found nothing in it, and looks again. `None`: the waiter may sleep, as a completion from now on wakes it.
-/// A completion that came between the waiter's look and the arming has woken nobody: the second look finds it.
+/// Arms a queue for a waiter that has found nothing in it, and looks again. `None`: the waiter may
+/// sleep, as a completion from now on wakes it. A completion that came between the waiter's look
+/// and the arming has woken no thread: the second look finds it.
 pub fn arm_and_look<Q, T, E>(
     queue: &mut Q,
     arm: impl FnOnce(&Q) -> Result<(), E>,

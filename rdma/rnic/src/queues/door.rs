@@ -59,7 +59,8 @@ impl Door {
 }
 
 impl fmt::Debug for Door {
-    /// Whether something was told that the engine has not taken, and whether it would be woken for more.
+    /// Whether queue pairs are ready that the engine has not taken, and whether the next one wakes
+    /// it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Door")
             .field("has_ready", &!self.ready.is_empty())

@@ -41,7 +41,8 @@ pub use ready_set::ReadySet;
 pub use resize::{NewRing, NewRings};
 pub use ring::ring;
 
-/// What the protocols of waking are made of; the model checker's stand in its place in their models.
+/// What the protocols of waking are made of; the model checker's stand in its place in their
+/// models.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};

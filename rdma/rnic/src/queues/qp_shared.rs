@@ -43,7 +43,7 @@ impl QpShared {
     /// Has every further state raise `signal`, as long as somebody holds it.
     pub fn watch(&self, signal: &Arc<Signal>) {
         let gone = |watcher: &Weak<Signal>| watcher.strong_count() == 0;
-        // Whoever watches looks at the state by itself.
+        // The watcher itself looks at the state.
         (self.watchers).register(Arc::downgrade(signal), gone, || ());
     }
 
@@ -89,8 +89,8 @@ impl QpShared {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows why the connection ends, before the state and the completions that follow from it. The first failure counts; a close that has
-    /// begun well may still fail.
+    /// Shows why the connection ends, before the state and the completions that follow from it. The
+    /// first failure counts; a close that has begun well may still fail.
     pub(crate) fn set_end(&self, end: ConnectionEnd) {
         let mut shown = self.shown_end();
         if let None | Some(ConnectionEnd::Event(AsyncEventKind::Closed)) = *shown {
@@ -98,7 +98,7 @@ impl QpShared {
         }
     }
 
-    /// There is a new connection.
+    /// Forgets the end of the last connection, as there is a new one.
     pub(crate) fn clear_end(&self) {
         *self.shown_end() = None;
     }

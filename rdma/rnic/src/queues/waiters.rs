@@ -1,13 +1,15 @@
-//! Waiters of something that may happen at any time: each learns of it, whether it registers before or after.
+//! Waiters for something that may happen at any time: each is notified, whether it registers before
+//! or after.
 //!
 //! The includer provides `sync` (locks of the standard library, or of the model checker).
 
 use super::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is told of a change of state. The state itself is elsewhere.
+/// Waiters that are notified of a change of state. The state itself is elsewhere.
 ///
-/// A waiter registers, then looks at the state. Who changes the state does that first, and then goes through the waiters. Both take the
-/// lock. So either the waiter is in the list by then, or it finds the new state.
+/// A waiter registers, then looks at the state. The thread that changes the state does that first,
+/// and then goes through the waiters. Both take the lock. So either the waiter is in the list by
+/// then, or it finds the new state.
 pub(super) struct Waiters<W>(Mutex<Vec<W>>);
 
 impl<W> Default for Waiters<W> {
@@ -17,7 +19,8 @@ impl<W> Default for Waiters<W> {
 }
 
 impl<W> Waiters<W> {
-    /// Registers a waiter; those that are `gone` make room for it. Then calls `look`, which finds what has changed before.
+    /// Registers a waiter; those that are `gone` make room for it. Then calls `look`, which finds
+    /// what has changed before.
     pub(super) fn register<R>(
         &self,
         waiter: W,

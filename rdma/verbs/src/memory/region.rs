@@ -44,8 +44,9 @@ impl ProtectionDomain {
         self.register(bytes, access)
     }
 
-    /// RI-Register (verbs draft §9.2.6.2): registers memory that the application has already, for the domain's queue pairs. Several
-    /// registrations of the same memory are independent. A vector becomes such memory by [`SharedBytes::from_vec`].
+    /// RI-Register (verbs draft §9.2.6.2): registers memory that the application has already, for
+    /// the domain's queue pairs. Several registrations of the same memory are independent. A vector
+    /// becomes such memory by [`SharedBytes::from_vec`].
     ///
     /// # Errors
     ///
@@ -268,7 +269,8 @@ impl<M> MemoryRegion<M> {
         Sge { stag, to, len }
     }
 
-    /// `STag` and Tagged Offset of byte `offset` (RFC 5041 §4.2), for the peer to name. [`RemoteAddress::to_bytes`] makes a message of them.
+    /// `STag` and Tagged Offset of byte `offset` (RFC 5041 §4.2), for the peer to name.
+    /// [`RemoteAddress::to_bytes`] makes a message of them.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             stag: self.stag(),

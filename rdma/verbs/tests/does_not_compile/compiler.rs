@@ -1,4 +1,4 @@
-//! The compiler, and what it says of programs.
+//! The compiler, and its errors about programs.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(crate) struct Program {
 /// compiler's error, or its text if it has no code.
 pub(crate) type Change = (&'static str, &'static str, &'static str);
 
-/// Parts of the compiler that come one after the other. What one refuses, the next may not see.
+/// Stages of the compiler, in order. A stage may not see what the one before has refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Types,
@@ -106,8 +106,8 @@ fn libraries() -> Vec<PathBuf> {
     libraries
 }
 
-/// Has the compiler read programs, each a module of its own. Returns the errors, with the numbers of
-/// the programs that they are in.
+/// Has the compiler read programs, each a module of its own. Returns the errors, with the numbers
+/// of the programs that they are in.
 fn compile(library: &Path, cases: &[Case]) -> Vec<(Option<usize>, String)> {
     let (mut source, mut begins) = (String::from("#![allow(warnings)]\n"), BTreeMap::new());
     for (number, case) in cases.iter().enumerate() {
@@ -123,7 +123,7 @@ fn compile(library: &Path, cases: &[Case]) -> Vec<(Option<usize>, String)> {
         .collect()
 }
 
-/// What the compiler says of a source, a line for each message.
+/// Messages of the compiler about a source, one a line.
 fn run(library: &Path, source: &str) -> String {
     let folder = library.parent().expect("a folder");
     let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -153,9 +153,9 @@ fn run(library: &Path, source: &str) -> String {
     said
 }
 
-/// The line and code of a message such as `<anon>:12:5: error[E0308]: mismatched types`, if it is an
-/// error. An error without a code has its text instead. Those of the program as a whole have no line,
-/// and the last one only counts the others.
+/// The line and code of a message such as `<anon>:12:5: error[E0308]: mismatched types`, if it is
+/// an error. An error without a code has its text instead. Those of the program as a whole have no
+/// line, and the last message only counts the errors.
 fn error_in(message: &str) -> Option<(Option<usize>, &str)> {
     let (place, what) = message.split_once("error")?;
     let is_message = place.is_empty() || place.ends_with(": ");
@@ -168,13 +168,13 @@ fn error_in(message: &str) -> Option<(Option<usize>, &str)> {
     Some((line, code.map_or(text, |(code, _)| code)))
 }
 
-/// What the compiler has said of one program.
+/// Errors of the compiler in one program.
 struct Verdict {
     case: Case,
     errors: Vec<String>,
 }
 
-/// What it has said of all programs.
+/// Those of all programs.
 static VERDICTS: LazyLock<Vec<Verdict>> = LazyLock::new(|| {
     let library = library();
     let parts = [Part::Types, Part::Borrows];
@@ -188,8 +188,8 @@ static VERDICTS: LazyLock<Vec<Verdict>> = LazyLock::new(|| {
     })
 });
 
-/// The newest library that programs can be compiled with. Another build may have left a newer one that
-/// is of another compiler.
+/// The newest library that programs can be compiled with. Another build may have left a newer one
+/// that is of another compiler.
 fn library() -> &'static Path {
     static FOUND: LazyLock<PathBuf> = LazyLock::new(|| {
         let empty = Case {
@@ -223,8 +223,8 @@ fn judged(library: &Path, cases: Vec<Case>) -> Vec<Verdict> {
         .collect()
 }
 
-/// Asserts that each program of a claim compiles, and that each change of it is refused for its reason
-/// and for no other.
+/// Asserts that each program of a claim compiles, and that each change of it is refused for its
+/// reason and for no other.
 #[track_caller]
 pub(crate) fn assert_ruled_out(claim: &Claim) {
     let verdicts = VERDICTS.iter().filter(|it| it.case.claim == claim.name);

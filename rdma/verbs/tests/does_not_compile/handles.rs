@@ -54,8 +54,8 @@ fn unknown_notification_type_does_not_compile() {
 const PATH: &str = "mut DataPath";
 const POLLER: &str = "mut CompletionPoller<'_>";
 
-/// A Non-Privileged Consumer that does more than to post, poll and arm (verbs draft §7.5, §8.2.1, §9.1;
-/// RFC 5042 §2.3.1). Each verb is one that another handle has.
+/// A Non-Privileged Consumer that does more than to post, poll and arm (verbs draft §7.5, §8.2.1,
+/// §9.1; RFC 5042 §2.3.1). Each verb is one that another handle has.
 pub(crate) const DATA_PATH_OR_POLLER: Claim = Claim {
     name: "data path or poller",
     programs: &[
@@ -122,7 +122,8 @@ fn control_verb_of_a_data_path_or_poller_does_not_compile() {
     assert_ruled_out(&DATA_PATH_OR_POLLER);
 }
 
-/// A handle after its object was destroyed: every verb that ends an object takes the handle (verbs draft §9.2).
+/// A handle after its object was destroyed: every verb that ends an object takes the handle (verbs
+/// draft §9.2).
 pub(crate) const DESTROYED: Claim = Claim {
     name: "destroyed",
     programs: &[

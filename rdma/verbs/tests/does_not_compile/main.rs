@@ -1,9 +1,9 @@
-//! Programs that the types of this library rule out: wrong or missing modifiers of verbs, and what a
-//! handle cannot do.
+//! Programs that the types of this library rule out: wrong or missing modifiers of verbs, and what
+//! a handle cannot do.
 //!
-//! Each claim has programs that compile, and changes of them that do not. A change replaces one piece
-//! of a program, so that it fails for the reason given. The compiler reads all programs of all claims
-//! at once.
+//! Each claim has programs that compile, and changes of them that do not. A change replaces one
+//! piece of a program, so that it fails for the reason given. The compiler reads all programs of
+//! all claims at once.
 #![forbid(unsafe_code)]
 
 mod compiler;

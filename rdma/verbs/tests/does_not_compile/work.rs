@@ -5,8 +5,8 @@ use xwarp::{SendRequest, WrId};
 
 use crate::compiler::{Claim, Program, assert_ruled_out};
 
-/// Another number or kind of sources and sinks than an operation has (verbs draft §8.1.2.1, §8.1.2.2,
-/// §8.1.3.3).
+/// Another number or kind of sources and sinks than an operation has (verbs draft §8.1.2.1,
+/// §8.1.2.2, §8.1.3.3).
 pub(crate) const SOURCES_AND_SINKS: Claim = Claim {
     name: "sources and sinks",
     programs: &[
@@ -55,8 +55,8 @@ fn unknown_operation_does_not_compile() {
     assert_ruled_out(&OPERATION);
 }
 
-/// A list of other things than elements, and an element or a place at the peer without one of its parts
-/// (verbs draft §7.2, §9.3.1.1, §9.3.1.2).
+/// A list of other things than elements, and an element or a place at the peer without one of its
+/// parts (verbs draft §7.2, §9.3.1.1, §9.3.1.2).
 pub(crate) const LIST: Claim = Claim {
     name: "list",
     programs: &[
@@ -119,8 +119,9 @@ fn modifier_with_a_value_that_it_cannot_have_does_not_compile() {
     assert_ruled_out(&VALUE);
 }
 
-/// A work request without one of its modifiers (verbs draft §9.3.1.1). Those that `SendRequest::new` does
-/// not ask for have a value from the beginning; a request cannot be made past it.
+/// A work request without one of its modifiers (verbs draft §9.3.1.1). Those that
+/// `SendRequest::new` does not ask for have a value from the beginning; a request cannot be made
+/// past it.
 pub(crate) const MODIFIER: Claim = Claim {
     name: "modifier",
     programs: &[
@@ -167,7 +168,7 @@ fn request_has_a_notification_type_and_no_fence_from_the_beginning() {
     assert!(request.signaled && !request.read_fence);
 }
 
-/// A request in the queue of the other kind (verbs draft §8.1.2.1).
+/// A Send request in a receive queue, and the reverse (verbs draft §8.1.2.1).
 pub(crate) const QUEUE: Claim = Claim {
     name: "queue",
     programs: &[

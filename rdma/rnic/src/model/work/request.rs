@@ -58,9 +58,10 @@ impl SendRequest {
 
     /// An RDMA Read (RFC 5040 §5.2): as many bytes as `sink` has come from `remote`.
     ///
-    /// The sink's region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the peer's response names it. Where `LOCAL_WRITE`
-    /// is to be enough, the queue pair is made with [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks).
-    /// A Read whose sink cannot be written fails before it is sent.
+    /// The sink's region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the
+    /// peer's response names it. Where `LOCAL_WRITE` is to be enough, the queue pair is made with
+    /// [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks). A Read whose sink
+    /// cannot be written fails before it is sent.
     #[inline]
     pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
         let operation = Operation::Read {

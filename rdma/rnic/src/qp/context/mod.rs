@@ -7,7 +7,7 @@
 //! | ways into RTS: initiator, responder, handover of a stream | `start_up.rs` |
 //! | ways out of RTS: graceful close, Terminate, faults, resets | `ending.rs` |
 //! | Modify QP and Query QP | `attributes.rs` |
-//! | a test has waited in vain | `diagnosis.rs` |
+//! | state in text, for a test that has waited in vain | `diagnosis.rs` |
 
 mod attributes;
 mod diagnosis;
