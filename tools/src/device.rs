@@ -42,8 +42,8 @@ pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Addresses of the host on loopback that other hosts may use, as where BGP announces them. Packets to them come over another interface, and
-/// no RNIC serves them.
+/// Addresses of the host on loopback that other hosts may use, as where BGP announces them. Packets
+/// to them come over another interface, and no RNIC serves them.
 pub(crate) fn addresses_on_loopback() -> anyhow::Result<Vec<IpAddr>> {
     let loopback = (net::interfaces()?.into_iter()).filter(net::Interface::is_loopback);
     let addresses = loopback.flat_map(|it| it.addresses);

@@ -1,4 +1,5 @@
-//! A host on the command line: an IP address, with the interface where it needs one (`fe80::1%eth1`), and with a port as a server prints it.
+//! A host on the command line: an IP address, with the interface where it needs one
+//! (`fe80::1%eth1`), and with a port as a server prints it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -78,7 +79,8 @@ pub(crate) fn named(address: SocketAddr) -> String {
 }
 
 impl Host {
-    /// The server's port: the one behind the address, or that of `--port`, which is `default` unless it was given.
+    /// The server's port: the one behind the address, or that of `--port`, which is `default`
+    /// unless it was given.
     pub(crate) fn port_or(&self, option: u16, default: u16) -> anyhow::Result<u16> {
         match self.port {
             Some(port) if option != default && option != port => {

@@ -122,7 +122,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 /// What the XDP program does not see, or not with every driver.
 fn stripped_note(dev: &str, asks: bool) -> String {
     let unless = if asks {
-        ", unless its driver tells them"
+        ", unless its driver reports them"
     } else {
         ""
     };

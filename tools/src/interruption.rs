@@ -7,7 +7,7 @@ const SIGNALLED: u8 = 128;
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interruption {
-    /// The number of the signal that has come first.
+    /// The number of the first signal.
     pub(crate) signal: i32,
 }
 

@@ -53,7 +53,8 @@ macro_rules! print_line {
 }
 pub(crate) use print_line;
 
-/// A line of the log: a sentence, as every other one on standard error. What only a developer asks for also has its place in the source.
+/// A line of the log: a sentence, as every other one on standard error. What only a developer asks
+/// for also has its place in the source.
 pub(crate) fn log_line(record: &log::Record<'_>) -> String {
     let text = record.args();
     if record.level() <= log::Level::Warn {

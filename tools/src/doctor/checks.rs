@@ -309,12 +309,13 @@ fn vlan_tags(facts: &Facts) -> Finding {
     }
 }
 
-/// A virtual link carries checksums that its sender has left empty. Two hosts with xwarp do without the kernel's TCP.
+/// A virtual link carries checksums that its sender has left empty. Two hosts with xwarp do without
+/// the kernel's TCP.
 fn checksums(facts: &Facts) -> Finding {
     let name = &facts.interface.name;
     let virtual_link = facts.interface.kind.as_deref() == Some("veth");
     if virtual_link && facts.hardware.offloads("tx-checksum-ip-generic") {
-        let says = "xwarp computes its own; this kernel's TCP and siw leave theirs empty here, and an xwarp at the other end refuses such packets";
+        let says = "xwarp computes its own; this kernel's TCP and siw leave theirs empty here, and an xwarp at the peer refuses such packets";
         return Finding::pass("checksums", says).mended_by(format!("ethtool -K {name} tx off"));
     }
     Finding::pass("checksums", "computed by the sender")

@@ -30,7 +30,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
     /// What is so, in a few words or one sentence.
     pub(super) says: String,
-    /// The command that mends it, or that some would want.
+    /// The command that removes the cause, or that some users want.
     pub(super) remedy: Option<String>,
 }
 

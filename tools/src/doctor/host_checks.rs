@@ -5,7 +5,7 @@ use super::finding::Finding;
 
 /// The oldest kernel whose XDP programs go with the process that attached them.
 const OLDEST: (u32, u32) = (5, 9);
-/// Bytes of memory that an RNIC locks unless told otherwise: frames and regions.
+/// Bytes of memory that an RNIC locks by default: frames and regions.
 const LOCKED: u64 = (16 + 64) << 20;
 /// Bytes of a huge page, as an RNIC takes them.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -93,7 +93,7 @@ pub(super) fn huge_pages(facts: &Facts) -> Finding {
     let says = if free >= wanted {
         format!("{free} of 2 MiB are free, and an RNIC takes {wanted}")
     } else if facts.host.makes_huge_pages {
-        format!("{free} of 2 MiB are set aside, but the kernel makes others for an RNIC")
+        format!("{free} of 2 MiB are set aside, but the kernel makes more for an RNIC")
     } else {
         format!(
             "{free} of 2 MiB are free, and an RNIC would take {wanted}: set them aside with `sysctl vm.nr_hugepages={wanted}`, or do without"

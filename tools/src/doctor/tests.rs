@@ -293,7 +293,7 @@ fn huge_pages_are_told_as_an_rnic_finds_them() {
     let says = |found: &Facts| about(found, "huge pages").says;
     assert!(says(&found).contains("vm.nr_hugepages=40"));
     found.host.makes_huge_pages = true;
-    assert!(says(&found).contains("makes others"));
+    assert!(says(&found).contains("makes more"));
     found.host.huge_pages = Some(40);
     assert_eq!(says(&found), "40 of 2 MiB are free, and an RNIC takes 40");
 }

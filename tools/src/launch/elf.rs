@@ -1,4 +1,5 @@
-//! Executable files of 64 bits, little-endian, as far as the loader's search for libraries goes (elf(5)).
+//! Executable files of 64 bits, little-endian, as far as the loader's search for libraries goes
+//! (elf(5)).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -145,7 +146,7 @@ fn read_at<T: FromZeros + FromBytes + IntoBytes>(file: &File, offset: u64) -> Op
     Some(value)
 }
 
-/// Up to [`MOST`] values that lie one behind the other.
+/// Up to [`MOST`] consecutive values.
 fn read_all<T: FromBytes + IntoBytes>(file: &File, offset: u64, count: u64) -> Option<Vec<T>> {
     (0..count.min(MOST))
         .map(|at| read_at(file, offset.checked_add(at * size_of::<T>() as u64)?))
@@ -156,7 +157,8 @@ fn read_all<T: FromBytes + IntoBytes>(file: &File, offset: u64, count: u64) -> O
 mod tests {
     use super::*;
 
-    /// An executable of 0x200 bytes with an interpreter and these dynamic entries, whose strings lie at 0x400180, and at 0x180 of the file.
+    /// An executable of 0x200 bytes with an interpreter and these dynamic entries, whose strings
+    /// lie at 0x400180, and at 0x180 of the file.
     fn written(name: &str, is_loaded: bool, entries: &[(u64, u64)]) -> std::path::PathBuf {
         let mut header = Header::new_zeroed();
         header.ident[..6].copy_from_slice(&IDENT);

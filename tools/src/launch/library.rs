@@ -11,7 +11,8 @@ const FOLDER: &str = "XWARP_LIB";
 /// The library, and one of the names that programs ask for it by.
 const FILES: [&str; 2] = ["libxwarp-rdma.so.1", "librdmacm.so.1"];
 
-/// The folder that the environment names, or the first one that has the library among those where it is built and installed.
+/// The folder that the environment names, or the first one that has the library among those where
+/// it is built and installed.
 pub(super) fn folder() -> anyhow::Result<PathBuf> {
     let own = env::current_exe().context("cannot find out where xwarp is")?;
     let beside = own.parent().unwrap_or(Path::new("/"));
@@ -20,8 +21,8 @@ pub(super) fn folder() -> anyhow::Result<PathBuf> {
     Ok(found.canonicalize()?)
 }
 
-/// Where the library may be, as seen from the folder of the command. `tools/dropin` builds it into `target/dropin`. Packages have it in `lib`,
-/// which Debian and Fedora divide by architecture.
+/// Where the library may be, as seen from the folder of the command. `tools/dropin` builds it into
+/// `target/dropin`. Packages have it in `lib`, which Debian and Fedora divide by architecture.
 fn places(beside: &Path) -> Vec<PathBuf> {
     let multiarch = format!("../lib/{ARCH}-linux-gnu/xwarp");
     let places = [

@@ -24,7 +24,8 @@ use crate::output::{FailedWith, complain};
 
 /// Names the interfaces to the library.
 const DEVICES: &str = "XWARP_DEV";
-/// Has the library print what the RNIC has counted, when it is closed, and what is left at the exit.
+/// Has the library print what the RNIC has counted, when it is closed, and what is left at the
+/// exit.
 const STATS: &str = "XWARP_STATS";
 /// Asks the library for the NIC's times in completions.
 const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
@@ -46,16 +47,19 @@ Environment:
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
-    /// The network interface that is the program's RDMA device; several are separated by commas. Without it the
-    /// environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are up are devices, and the program chooses
+    /// The network interface that is the program's RDMA device; several are separated by commas.
+    /// Without it the environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are
+    /// up are devices, and the program chooses
     #[arg(long)]
     dev: Option<String>,
-    /// Switch offloads of the named interfaces off that leave frames unfinished, until the program ends, however it does
+    /// Switch offloads of the named interfaces off that leave frames unfinished, until the program
+    /// ends, however it does
     #[arg(long)]
     fix_offloads: bool,
     #[command(flatten)]
     print: PrintArgs,
-    /// Have completions of the later kind tell when the NIC received them (`ibv_wc_read_completion_ts`), where its driver tells that
+    /// Have completions of the later kind tell when the NIC received them
+    /// (`ibv_wc_read_completion_ts`), where its driver tells that
     #[arg(long)]
     timestamps: bool,
     /// The program and its arguments
@@ -66,7 +70,8 @@ pub(crate) struct RunArgs {
 /// What is printed beside what the program prints.
 #[derive(Args)]
 struct PrintArgs {
-    /// Print what the RNIC has counted when the program closes it, and at the exit which objects were never destroyed
+    /// Print what the RNIC has counted when the program closes it, and at the exit which objects
+    /// were never destroyed
     #[arg(long)]
     stats: bool,
     /// Do not print which devices the program finds

@@ -1,4 +1,5 @@
-//! Programs to which the loader does not give xwarp's library, though `LD_LIBRARY_PATH` names its folder (ld.so(8)).
+//! Programs to which the loader does not give xwarp's library, though `LD_LIBRARY_PATH` names its
+//! folder (ld.so(8)).
 
 use std::fmt;
 use std::fs::File;
@@ -63,7 +64,8 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What is in the way of a program, if this process executes it. `None` also where the file cannot be read.
+/// What is in the way of a program, if this process executes it. `None` also where the file cannot
+/// be read.
 pub(super) fn of(program: &Path) -> Option<Obstacle> {
     let file = executed(program.to_owned(), DEPTH)?;
     if let Some(elevated) = elevated(&file) {
@@ -80,7 +82,8 @@ pub(super) fn of(program: &Path) -> Option<Obstacle> {
     }
 }
 
-/// The file that the kernel executes: of a script, its interpreter, and of `env` what that looks for.
+/// The file that the kernel executes: of a script, its interpreter, and of `env` what that looks
+/// for.
 fn executed(file: PathBuf, depth: usize) -> Option<PathBuf> {
     let mut start = [0; 256];
     let read = File::open(&file).ok()?.read_at(&mut start, 0).ok()?;
@@ -97,7 +100,8 @@ fn executed(file: PathBuf, depth: usize) -> Option<PathBuf> {
     executed(named, depth.checked_sub(1)?)
 }
 
-/// What has the kernel run a file with other rights than this process has (`AT_SECURE` of getauxval(3)).
+/// What has the kernel run a file with other rights than this process has (`AT_SECURE` of
+/// getauxval(3)).
 fn elevated(file: &Path) -> Option<Obstacle> {
     let metadata = file.metadata().ok()?;
     if statvfs(file).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID)) {

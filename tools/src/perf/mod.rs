@@ -63,7 +63,8 @@ pub(crate) enum Test {
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
-    /// The server's address, with or without its port, link-local ones with the interface (`fe80::1%eth1`). Without it this is the server
+    /// The server's address, with or without its port, link-local ones with the interface
+    /// (`fe80::1%eth1`). Without it this is the server
     host: Option<Host>,
     /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
     #[arg(long)]
@@ -77,7 +78,8 @@ pub(crate) struct PerfArgs {
     /// Messages to send on each connection [default: 10000]
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
-    /// Time to send for, for example 5s (or 5), instead of a number of messages; what is under way then may take 5 s more
+    /// Time to send for, for example 5s (or 5), instead of a number of messages; what is under way
+    /// then may take 5 s more
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
     /// Messages outstanding at once on each connection (bandwidth)

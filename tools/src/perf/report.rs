@@ -170,7 +170,7 @@ const PERCENTILES: [(&str, f64); 5] = [
     ("p99.99", 99.99),
 ];
 
-/// Whether so many samples tell a percentile: at least one of them lies beyond it.
+/// Whether `samples` samples determine a percentile: at least one of them lies beyond it.
 #[expect(clippy::cast_precision_loss, reason = "2^53 messages are years")]
 fn is_known(percentile: f64, samples: u64) -> bool {
     // Percentiles are decimal fractions, so that the product may be a little less than 1.
@@ -270,7 +270,7 @@ mod tests {
         ] {
             let told = PERCENTILES.map(|(_, percentile)| is_known(percentile, samples));
             let told = told.iter().filter(|known| **known).count();
-            // Two samples tell a median.
+            // Two samples determine a median.
             let median = usize::from((2..10).contains(&samples));
             assert_eq!(told, known + median, "{samples}");
         }

@@ -37,7 +37,8 @@ const REGION_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct PingArgs {
-    /// The server's address, with or without its port, link-local ones with the interface (`fe80::1%eth1`). Without it this is the server, which serves one client and ends
+    /// The server's address, with or without its port, link-local ones with the interface
+    /// (`fe80::1%eth1`). Without it this is the server, which serves one client and ends
     host: Option<Host>,
     /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
     #[arg(long)]

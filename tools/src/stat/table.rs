@@ -52,7 +52,7 @@ impl Column {
     }
 }
 
-/// How often something happens in a second that has happened so often in this time.
+/// Rate per second of something that has happened `count` times in `time`.
 fn per_second(count: u64, time: Duration) -> u64 {
     let nanos = time.as_nanos().max(1);
     u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
