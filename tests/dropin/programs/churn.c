@@ -1,6 +1,6 @@
 /* churn serve CONNECTIONS
- * churn connect ADDRESS CONNECTIONS: connections one after another, each with its own identifier and queue pair. Every second one is closed, the others
- * are reset. Nothing else ends one: the server accepts each, and none may be told of an end that is another's. */
+ * churn connect ADDRESS CONNECTIONS: connections one after another, each with its own identifier and queue pair. Every second one is closed, the rest
+ * are reset. Nothing else ends one: the server accepts each, and none may get an event of another one. */
 #include "check.h"
 #include <poll.h>
 #include <time.h>
@@ -63,7 +63,7 @@ static void connect_to(const char *address, long connections) {
     }
     double took = now() - began;
     rdma_destroy_event_channel(channel);
-    printf("%ld connections, none refused, none told of an end of another: %.0f a second\n", connections, connections / took);
+    printf("%ld connections, none refused, none got an event of another: %.0f a second\n", connections, connections / took);
 }
 
 int main(int argc, char **argv) {

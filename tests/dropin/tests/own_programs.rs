@@ -107,8 +107,8 @@ fn wildcards_of_both_families_are_listened_on_side_by_side() {
     finish(&hosts.b, &program, server);
 }
 
-/// Runs `connections` from host A to host B, one after another. None may be refused, or told of an
-/// end that is another's.
+/// Runs `connections` from host A to host B, one after another. None may be refused, or get an
+/// event of another one.
 fn churn(connections: u64) {
     let hosts = Hosts::new();
     let program = compiled(&hosts, "churn");
@@ -117,7 +117,7 @@ fn churn(connections: u64) {
     let server = serve(&hosts.b, &serving);
     let client = format!("{program} connect {SERVER} {connections}");
     let said = finish_within(&hosts.a, &client, start(&hosts.a, &client), limit).stdout;
-    let none = format!("{connections} connections, none refused, none told of an end of another");
+    let none = format!("{connections} connections, none refused, none got an event of another");
     assert!(said.starts_with(&none), "{said}");
     println!("{said}");
     let said = finish(&hosts.b, &serving, server).stdout;

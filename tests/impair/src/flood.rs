@@ -16,7 +16,8 @@ use crate::delay_line::link_address;
 
 /// Between two looks at what is due.
 const PAUSE: Duration = Duration::from_millis(1);
-/// What was due for longer than this is never sent: a sender that waited for a processor keeps its rate.
+/// What was due for longer than this is never sent: a sender that waited for a processor keeps its
+/// rate.
 const LATE: Duration = Duration::from_millis(10);
 /// Which of a seed's random streams the flood has.
 const STREAM: u64 = 2;

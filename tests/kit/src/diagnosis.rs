@@ -25,7 +25,8 @@ fn rnics() -> String {
     String::new()
 }
 
-/// What each thread is called and does, where it sleeps in the kernel, and for how long it had to wait for a processor.
+/// What each thread is called and does, where it sleeps in the kernel, and for how long it had to
+/// wait for a processor.
 fn threads() -> String {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return "  /proc is not there".to_owned();

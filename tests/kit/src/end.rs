@@ -75,8 +75,9 @@ pub fn next_completion(cq: &mut CompletionQueue) -> WorkCompletion {
     next_completion_within(timeout(), cq)
 }
 
-/// The next completion, which must come within `limit`. If none does, the state of everything is printed twice: an engine that is asked for
-/// its state is woken. So what completes then says that a wake-up was lost.
+/// The next completion, which must come within `limit`. If none does, the state of everything is
+/// printed twice: an engine that is asked for its state is woken. So what completes then says that
+/// a wake-up was lost.
 fn next_completion_within(limit: Duration, cq: &mut CompletionQueue) -> WorkCompletion {
     let began = Instant::now();
     let completion = cq.wait(limit).expect("a completion queue");
@@ -116,7 +117,7 @@ mod tests {
 
     const BYTES: u32 = 100;
 
-    /// What the RNICs of the process show when nobody sends what is awaited.
+    /// What the RNICs of the process show when the awaited message is not sent.
     fn complaint(progress: Progress) -> String {
         let of = |side| MemoryRnic::at(side).progress(progress).announced();
         let MemoryRnics { a, b, cable } = MemoryRnics::open(of);
@@ -132,7 +133,7 @@ mod tests {
         far.accept(&mut listener, b"");
         begun.expect("memory").wait().expect("a connection");
         let wait = || next_completion_within(Duration::from_millis(50), &mut cqs[0]);
-        let complaint = catch_unwind(AssertUnwindSafe(wait)).expect_err("nobody sends");
+        let complaint = catch_unwind(AssertUnwindSafe(wait)).expect_err("no message comes");
         drop(cable);
         *complaint.downcast::<String>().expect("a text")
     }

@@ -8,7 +8,8 @@ use crate::diagnosis;
 /// How long a condition may take that takes milliseconds on an idle machine.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
-/// Time in which some thread of the machine waited for a processor (`some` in the kernel's `psi.rst`).
+/// Time in which some thread of the machine waited for a processor (`some` in the kernel's
+/// `psi.rst`).
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// Four fifths of that time do not count, so a wait takes at most five times as long.
 const NOT_COUNTED: (u32, u32) = (4, 5);

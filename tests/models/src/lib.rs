@@ -1,6 +1,8 @@
-//! Protocols by which one thread wakes another, explored by a model checker: every interleaving that the memory model allows.
+//! Protocols by which one thread wakes another, explored by a model checker: every interleaving
+//! that the memory model allows.
 //!
-//! A model compiles the product's own file, with the model checker's atomics and locks in its `sync`.
+//! A model compiles the product's own file, with the model checker's atomics and locks in its
+//! `sync`.
 //!
 //! | who wakes whom | file | verdict |
 //! |---|---|---|
@@ -89,7 +91,8 @@ mod lock {
     }
 }
 
-/// A word that threads sleep on, as the kernel's futex has it: it compares and falls asleep in one step.
+/// A word that threads sleep on, as the kernel's futex has it: it compares and falls asleep in one
+/// step.
 mod futex {
     use loom::thread::{self, Thread};
 

@@ -10,12 +10,15 @@ use crate::image::{Image, guest_file};
 
 /// One guest at a time: it has all processors.
 const LOCK: &str = "/run/xwarp-nic-tests.lock";
-/// The longest that a command in a guest may take, which is seconds on an idle machine. On one with much other work it has been a minute.
+/// The longest that a command in a guest may take, which is seconds on an idle machine. On one with
+/// much other work it has been a minute.
 pub const LIMIT: Duration = Duration::from_mins(15);
-/// How much longer programs of tests wait there for what takes milliseconds on an idle machine: 5 minutes.
+/// How much longer programs of tests wait there for what takes milliseconds on an idle machine: 5
+/// minutes.
 const GUESTS_PATIENCE: u32 = 15;
 
-/// Waits until `condition` holds, which asks a guest, and fails the test if it does not within [`LIMIT`].
+/// Waits until `condition` holds, which asks a guest, and fails the test if it does not within
+/// [`LIMIT`].
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     assert!(
         eventually_within(LIMIT, condition),

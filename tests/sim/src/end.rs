@@ -128,7 +128,8 @@ impl SimEnd {
         self.qp.post_recv(request).unwrap();
     }
 
-    /// A receive buffer of pieces of these lengths, each between guards, for a queue that may be shared.
+    /// A receive buffer of pieces of these lengths, each between guards, for a queue that may be
+    /// shared.
     pub fn recv_request(&mut self, wr_id: u64, lens: &[usize]) -> RecvRequest {
         let piece = |len: &usize| self.host.guarded(*len, Access::LOCAL_WRITE);
         let pieces: Vec<Target> = lens.iter().map(piece).collect();

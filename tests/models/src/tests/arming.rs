@@ -1,4 +1,5 @@
-//! Arming (`rdma/rnic/src/queues/arming.rs`): a completion that comes while its queue is armed wakes the waiter, once.
+//! Arming (`rdma/rnic/src/queues/arming.rs`): a completion that comes while its queue is armed
+//! wakes the waiter, once.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +43,8 @@ impl Queue {
         (appended == expected).then_some(appended)
     }
 
-    /// What the waiter does before it sleeps. True if it sleeps without having seen all of `expected`.
+    /// What the waiter does before it sleeps. True if it sleeps without having seen all of
+    /// `expected`.
     fn falls_asleep(&self, kind: Arm, expected: usize) -> bool {
         let arm = |queue: &&Self| {
             queue.armed.arm(kind);

@@ -1,11 +1,13 @@
-//! Hand-over (`rdma/verbs/src/hand_over.rs`): the thread of an assisted engine rests while the application polls.
+//! Hand-over (`rdma/verbs/src/hand_over.rs`): the thread of an assisted engine rests while the
+//! application polls.
 
 use loom::sync::Arc;
 use loom::thread::{self, Thread};
 
 use crate::hand_over::HandOver;
 
-/// A thread that rests if it may, without limit: whoever needs it must wake it, or the model ends in a deadlock.
+/// A thread that rests if it may, without limit: the thread that needs it must wake it, or the
+/// model ends in a deadlock.
 fn rests(hand_over: &HandOver) {
     if let Some(rest) = hand_over.may_rest() {
         rest.last(thread::park, || false);

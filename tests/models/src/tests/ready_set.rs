@@ -1,4 +1,5 @@
-//! Ready set (`rdma/rnic/src/queues/ready_set.rs`): a queue pair that is posted to is looked at, also while it moves to another engine.
+//! Ready set (`rdma/rnic/src/queues/ready_set.rs`): a queue pair that is posted to is looked at,
+//! also while it moves to another engine.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +9,8 @@ use super::explore_bounded;
 use super::sleeping::Shared;
 use crate::ready_set::ReadySet;
 
-/// A queue pair that is posted to: the tail of its ring, the set, and what the engine has seen of the tail.
+/// A queue pair that is posted to: the tail of its ring, the set, and what the engine has seen of
+/// the tail.
 struct Posted {
     tail: AtomicUsize,
     ready: ReadySet,
@@ -112,7 +114,7 @@ impl Moving {
         self.seen.store(tail, Ordering::Relaxed);
     }
 
-    /// A turn of engine 0, which hands on what it is told of a queue pair that has left.
+    /// A turn of engine 0, which passes a post to a queue pair that has left to engine 1.
     fn turn_of_first(&self, has_it: bool) {
         self.doors[0].drain(|_| {
             if has_it {
@@ -123,7 +125,7 @@ impl Moving {
         });
     }
 
-    /// Engine 0 lets it go.
+    /// Engine 0 releases it.
     fn leave(&self) {
         self.turn_of_first(true);
         self.left.store(1, Ordering::Release);

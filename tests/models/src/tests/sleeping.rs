@@ -1,4 +1,5 @@
-//! Sleep flag (`driver/src/sleep_flag.rs`): doorbells of engines, of completion queues and of the mailbox of an engine's thread.
+//! Sleep flag (`driver/src/sleep_flag.rs`): doorbells of engines, of completion queues and of the
+//! mailbox of an engine's thread.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,8 @@ use loom::thread;
 use super::explore_bounded;
 use crate::sleep_flag::SleepFlag;
 
-/// Work that is published, the flag, and the event that a sleeper sleeps on (an eventfd: a count that stays until it is read).
+/// Work that is published, the flag, and the event that a sleeper sleeps on (an eventfd: a count
+/// that stays until it is read).
 pub(super) struct Shared {
     pub(super) work: AtomicUsize,
     pub(super) flag: SleepFlag,
@@ -40,7 +42,8 @@ impl Shared {
         self.ring();
     }
 
-    /// Announces, looks, and goes to sleep if there is nothing. True if it sleeps without having seen all of `expected`.
+    /// Announces, looks, and goes to sleep if there is nothing. True if it sleeps without having
+    /// seen all of `expected`.
     fn falls_asleep(&self, expected: usize) -> bool {
         self.flag.announce();
         self.work.load(Ordering::Acquire) < expected

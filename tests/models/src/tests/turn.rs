@@ -1,5 +1,5 @@
-//! Turn (`rdma/dropin/src/verbs/turn.rs`): threads that build a batch or poll a queue one after the other. A thread that is not woken ends
-//! the model in a deadlock.
+//! Turn (`rdma/dropin/src/verbs/turn.rs`): threads that build a batch or poll a queue in turn. A
+//! thread that is not woken ends the model in a deadlock.
 
 use loom::sync::Arc;
 use loom::thread;

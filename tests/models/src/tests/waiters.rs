@@ -1,4 +1,5 @@
-//! Waiters (`rdma/rnic/src/queues/waiters.rs`): those of an RNIC's end, and those of a queue pair's state.
+//! Waiters (`rdma/rnic/src/queues/waiters.rs`): those of an RNIC's end, and those of a queue pair's
+//! state.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,8 @@ use loom::thread;
 use super::explore_bounded;
 use crate::waiters::Waiters;
 
-/// A state that changes once, those who wait for that, and their signals: each an eventfd, which counts until it is read.
+/// A state that changes once, the waiters for that, and their signals: each an eventfd, which
+/// counts until it is read.
 struct Watched {
     changed: AtomicUsize,
     waiters: Waiters<usize>,
@@ -37,7 +39,7 @@ impl Watched {
         self.waiters.tell_each(|number| self.raise(*number));
     }
 
-    /// As whoever makes something that ends with the RNIC.
+    /// As a thread does that makes something which ends with the RNIC.
     fn watch(&self, number: usize) {
         if (self.waiters).register(number, |_| false, || self.has_changed()) {
             self.raise(number);

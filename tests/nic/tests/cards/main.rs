@@ -14,7 +14,8 @@ use serde_json::Value;
 use xwarp_nic_tests::{Card, End, Guest, Image};
 use xwarp_system_tests::{Finished, Running};
 
-/// Seconds for which data is sent until something has happened meanwhile: enough on an idle machine, then on one that has other work.
+/// Seconds for which data is sent until something has happened meanwhile: enough on an idle
+/// machine, then on one that has other work.
 const RUNS: [u32; 3] = [12, 60, 300];
 
 /// Runs a test in a guest with each kind of card, of so many queues.
@@ -41,8 +42,9 @@ fn begin_perf(guest: &Guest, options: &str, run: &str) -> (Running, Running) {
     (server, client)
 }
 
-/// Has something happen while data is sent, which is verified; the client's output. On a busy machine the data may be sent before that is over.
-/// Then all of it begins anew, and data is sent for longer.
+/// Has something happen while data is sent, which is verified; the client's output. On a busy
+/// machine the data may be sent before that is over. Then all of it begins anew, and data is sent
+/// for longer.
 fn while_data_is_sent(
     guest: &Guest,
     options: &str,

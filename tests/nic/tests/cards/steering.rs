@@ -12,7 +12,8 @@ const CONNECTIONS: u64 = 16;
 /// A file in the guest. While it is not there, messages are sent.
 const ENOUGH: &str = "/run/enough";
 
-/// Begins `flows` at both ends. `rounds` is the number of messages on each connection, or a file that ends them.
+/// Begins `flows` at both ends. `rounds` is the number of messages on each connection, or a file
+/// that ends them.
 fn begin_flows(guest: &Guest, rounds: &str, engines: usize) -> [Running; 2] {
     let begin = |end: End, role, rounds| {
         let (dev, to) = (end.dev(), End::B.address());
@@ -59,7 +60,8 @@ fn await_rounds(client: &Running) {
     eventually("two more rounds", || over() >= before + 2);
 }
 
-/// Where the NIC chooses other queues meanwhile, engines hand frames over. Connections are there before, and have messages with each choice.
+/// Where the NIC chooses other queues meanwhile, engines hand frames over. Connections are there
+/// before, and have messages with each choice.
 #[test]
 fn connections_survive_other_queues() {
     on_each_card(4, |card, guest| {

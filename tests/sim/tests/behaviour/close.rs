@@ -89,7 +89,7 @@ fn disconnect_from_either_side_lets_all_that_was_posted_arrive_first() {
     }
 }
 
-/// No message can come for them any more, though TCP has not ended yet.
+/// No message can come for them now, though TCP has not ended yet.
 #[test]
 fn receives_are_flushed_as_soon_as_both_sides_have_closed() {
     let mut sim = sim();

@@ -481,7 +481,8 @@ fn failed_queue_pair_takes_no_work() {
     assert_eq!(a.qp.post_recv(RecvRequest::new(WrId(1), source)), failed);
 }
 
-/// What a newcomer forgets: the peer's response to a Read names the sink, and so needs its remote right.
+/// What a newcomer forgets: the peer's response to a Read names the sink, and so needs its remote
+/// right.
 #[test]
 fn read_into_a_sink_without_its_right_leads_to_the_cause() {
     let mut sim = sim().expecting(&["drop_refused_segment", "drop_after_failure"]);

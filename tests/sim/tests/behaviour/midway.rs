@@ -112,7 +112,8 @@ fn rights_that_are_taken_midway_stop_the_response() {
     assert_response_stopped(dut, TermCode::rdmap_protection(2));
 }
 
-/// A Read that waits behind another is checked again when its turn comes, also if its response is short.
+/// A Read that waits behind another is checked again when its turn comes, also if its response is
+/// short.
 #[test]
 fn rights_that_are_taken_before_a_short_response_begins_stop_it() {
     for len in [1, 100, 1400] {

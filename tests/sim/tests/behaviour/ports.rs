@@ -1,4 +1,5 @@
-//! Ports: bound before they are listened on, listened on again while connections have them, and named by who connects.
+//! Ports: bound before they are listened on, listened on again while connections have them, and
+//! named by who connects.
 
 use std::net::SocketAddr;
 use std::time::Duration;

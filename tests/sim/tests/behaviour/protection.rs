@@ -194,7 +194,8 @@ const BUFFERS: [&[usize]; 6] = [
     &[1; 16],
 ];
 
-/// Sends a message into a buffer of these pieces, behind one that fits, without markers in the stream or with them.
+/// Sends a message into a buffer of these pieces, behind one that fits, without markers in the
+/// stream or with them.
 fn send_into(pieces: &[usize], len: usize, markers: bool) -> (Sim, SimEnd, SimEnd) {
     let mut sim = sim_of(MpaConfig::default().markers(markers));
     let (mut a, mut b) = sim.connected_pair();
@@ -207,7 +208,8 @@ fn send_into(pieces: &[usize], len: usize, markers: bool) -> (Sim, SimEnd, SimEn
     (sim, a, b)
 }
 
-/// A buffer lies in a region that goes on around it. The list of pieces bounds the message, not the region.
+/// A buffer lies in a region that goes on around it. The list of pieces bounds the message, not the
+/// region.
 #[test]
 fn send_that_is_one_byte_too_long_leaves_the_region_around_its_buffer_alone() {
     for (pieces, markers) in BUFFERS.into_iter().zip([false, true].into_iter().cycle()) {

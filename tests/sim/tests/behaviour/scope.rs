@@ -66,7 +66,8 @@ fn region_of_one_stream_is_refused_to_another_of_the_same_domain() {
     }
 }
 
-/// The requester itself refuses the Read, before it is asked for: the region that its work request names is another stream's.
+/// The requester itself refuses the Read, before it is asked for: the region that its work request
+/// names is another stream's.
 #[test]
 fn read_response_is_not_placed_into_a_region_of_another_stream() {
     let mut sim = sim();

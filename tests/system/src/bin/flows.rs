@@ -1,8 +1,10 @@
 //! Many connections of one RNIC over several queues, as a program of its own: for hosts that share no process, such as guests.
 //!
-//! `flows serve DEV ADDRESS CONNECTIONS ENGINES` echoes what `flows ask DEV ADDRESS CONNECTIONS ENGINES ROUNDS` sends, which compares it. For
-//! ROUNDS, a path can be given: then it goes on until there is such a file. Each prints a line of JSON at its end: how many connections each
-//! engine has, and the frames that engines have handed over. The one that asks prints a line after each round.
+//! `flows serve DEV ADDRESS CONNECTIONS ENGINES` echoes what
+//! `flows ask DEV ADDRESS CONNECTIONS ENGINES ROUNDS` sends, which compares it. For ROUNDS, a path
+//! can be given: then it goes on until there is such a file. Each prints a line of JSON at its end:
+//! how many connections each engine has, and the frames that engines have handed over. The one that
+//! asks prints a line after each round.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -108,7 +110,8 @@ fn ends(arguments: &Arguments, rnic: &Rnic, cq: &CompletionQueue) -> Vec<End> {
     ends
 }
 
-/// Sends each message back that comes, until the peer has ended all connections. Their receives are flushed then.
+/// Sends each message back that comes, until the peer has ended all connections. Their receives are
+/// flushed then.
 fn serve(ends: &mut [End], cq: &mut CompletionQueue) {
     let mut left = ends.len();
     while left > 0 {
@@ -173,7 +176,8 @@ fn report(rnic: &Rnic, on_engines: &[u64]) {
     println!("{told}");
 }
 
-/// How long this end stays when it fails. So the peer, which waits in vain, too, prints its own state before its connections end.
+/// How long this end stays when it fails. So the peer, which also waits in vain, prints its own
+/// state before its connections end.
 const STAY: Duration = Duration::from_secs(5);
 
 fn stay_when_failing() {

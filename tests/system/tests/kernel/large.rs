@@ -59,7 +59,7 @@ fn take(engine: &mut Engine, sent: &Receiver<usize>) -> Vec<u8> {
     received
 }
 
-/// Tells B how many bytes are new, and turns until it has taken them and answered.
+/// Sends B the number of new bytes, and turns the engine until B has taken them and answered.
 fn have_taken(engine: &mut Engine, conn: ConnId, bytes: usize, sent: &Sender<usize>) {
     sent.send(bytes).expect("a receiver");
     let mut answers = Vec::new();
@@ -80,7 +80,8 @@ fn fill(engine: &mut Engine, conn: ConnId, data: &[u8], sent: &Sender<usize>) ->
         have_taken(engine, conn, written, sent);
         assert_eq!(engine.conn(conn).unacked(), 0);
     }
-    // A peer that waits for a processor gets the last segment again (RFC 8985 §7), and reports it as a duplicate.
+    // A peer that waits for a processor gets the last segment again (RFC 8985 §7), and reports it
+    // as a duplicate.
     eventually("all that was sent again had arrived", || {
         have_taken(engine, conn, 0, sent);
         let counters = engine.stack.counters();

@@ -173,7 +173,8 @@ fn foreign_frame_gives_the_kernel_no_frame_that_is_being_read() {
     }
 }
 
-/// The kernel counts an empty fill ring twice where it copies frames: as a drop, and as a ring that was found empty.
+/// The kernel counts an empty fill ring twice where it copies frames: as a drop, and as a ring that
+/// was found empty.
 #[test]
 fn frame_that_finds_no_chunk_is_counted_once() {
     needs_root!();

@@ -31,8 +31,9 @@ fn to_the_kernel(hosts: &Bridged, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, Sta
     (receiving.recv().expect("what came"), counters)
 }
 
-/// It reports the byte of the probe as a duplicate, as RFC 2883 says. After losses it is asked anew, and after what only looks like one: a
-/// kernel that waits for a processor may get a segment again.
+/// It reports the byte of the probe as a duplicate, as RFC 2883 says. After losses it is asked
+/// anew, and after what only looks like one: a kernel that waits for a processor may get a segment
+/// again.
 #[test]
 fn kernel_proves_the_checksums_that_it_gets() {
     needs_root!();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use xwarp_system_tests::{Case, DEV, Hosts, Mode, Setup, Way};
 use xwarp_test_kit::needs_root;
 
-/// What `status` tells, with its exit code: 3 where xwarp's program is not attached.
+/// What `status` prints, with its exit code: 3 where xwarp's program is not attached.
 fn status_with(hosts: &Hosts, code: i32) -> Value {
     let asked = hosts.b.xwarp(&format!("status {DEV} --json"));
     serde_json::from_str(&asked.exited(code).stdout).expect("JSON")

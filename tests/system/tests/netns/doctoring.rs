@@ -46,7 +46,8 @@ fn exit_codes_and_the_firewall_are_told() {
     assert!(firewall.contains("do not hold"), "{firewall}");
 }
 
-/// Root of a user namespace, as in a rootless container, has all capabilities, and they count there only.
+/// Root of a user namespace, as in a rootless container, has all capabilities, and they count there
+/// only.
 #[test]
 fn user_namespace_is_named_by_all_commands() {
     needs_root!();
@@ -72,7 +73,8 @@ fn user_namespace_is_named_by_all_commands() {
     }
 }
 
-/// What `xwarp doctor` says after a shell's command, of a root with fewer capabilities, where something has failed.
+/// What `xwarp doctor` says after a shell's command, of a root with fewer capabilities, where
+/// something has failed.
 fn ask_limited(hosts: &Hosts, first: &str, bounding_set: &str) -> Value {
     let mut command = hosts.b.command("sh");
     let xwarp = Hosts::command_file();

@@ -220,7 +220,8 @@ fn quiet(hosts: &Hosts) {
     assert!(quiet, "host B goes on sending: {last}");
 }
 
-/// A second server, which had found the program of a first one that was killed while it tried to bind the queue.
+/// A second server, which had found the program of a first one that was killed while it tried to
+/// bind the queue.
 fn take_over(hosts: &Hosts) -> Running {
     for _ in 0..TAKE_OVERS {
         let mut first = hosts.b.serve("write-bw");

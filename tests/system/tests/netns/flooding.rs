@@ -17,12 +17,13 @@ const RATE: u32 = 20_000;
 /// RSTs that an RNIC answers strangers with: at once, and every second.
 const RESETS_AT_ONCE: u64 = 16_384;
 const RESETS_PER_SECOND: u64 = 1000;
-/// How long clients come, one after the other, and how many do at least.
+/// How long clients come, one at a time, and how many do at least.
 const TIME: Duration = Duration::from_secs(4);
 const CLIENTS: u64 = 4;
 /// Hostile SYNs that a full backlog leaves to cookies, and hostile ACKs, between two clients.
 const HOSTILE: u64 = 100;
-/// How long one of them waits, and how often it tries: anew only if the server's receive ring was full meanwhile.
+/// How long one of them waits, and how often it tries: anew only if the server's receive ring was
+/// full meanwhile.
 const LIMIT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 20;
 /// Connections that the server keeps.
@@ -74,7 +75,8 @@ fn accept_all(rnic: &Rnic, listener: &mut Listener, end: &AtomicBool) {
     }
 }
 
-/// A client that is served. A server that waits for a processor loses frames of flood and client alike, and then it may take another attempt.
+/// A client that is served. A server that waits for a processor loses frames of flood and client
+/// alike, and then it may take another attempt.
 fn connect_once(hosts: &Hosts, [a, b]: [&Rnic; 2]) {
     let lost = || {
         let io = b.counters().expect("an engine").io;
@@ -89,7 +91,8 @@ fn connect_once(hosts: &Hosts, [a, b]: [&Rnic; 2]) {
     panic!("a client is not served in {ATTEMPTS} attempts");
 }
 
-/// Connects again and again; how often. The flood goes on meanwhile: between two clients, `b` refuses further hostile SYNs and ACKs.
+/// Connects again and again; how often. The flood goes on meanwhile: between two clients, `b`
+/// refuses further hostile SYNs and ACKs.
 fn connect_all(hosts: &Hosts, [a, b]: [&Rnic; 2]) -> u64 {
     let begin = Instant::now();
     let hostile = || {

@@ -20,7 +20,7 @@ const TEST: &str = "write-bw --verify --size 4096 --iterations 20";
 struct Captured {
     /// Received from the kernel's TCP, without its RSTs.
     from_kernel: Vec<String>,
-    /// Received from the other RNIC.
+    /// Received from the client's RNIC.
     from_rnic: Vec<String>,
     sent: Vec<String>,
     /// The server's first line.
@@ -34,7 +34,7 @@ fn captured(hosts: &Hosts, name: &str, options: &str) -> Captured {
     server.line("waiting for a client at ");
     // The kernel's TCP sends frames with a hash, a socket of AF_XDP without one.
     hosts.a.compute_checksums();
-    // The kernel gives a flow another hash after a retransmission, unless told otherwise.
+    // The kernel gives a flow another hash after a retransmission, unless this forbids it.
     hosts.a.sh("echo 0 >/proc/sys/net/core/txrehash");
     let of_kernel = connect(hosts, PERF_PORT, &[]);
     let port = of_kernel.local_addr().expect("an address").port();

@@ -68,7 +68,8 @@ fn segments_keep_to_the_metrics_of_the_route_as_the_kernels_do() {
     }
 }
 
-/// Between the hosts, packets of more than 1400 bytes are lost without a word, as behind tunnels of clouds. The hosts' routes say so.
+/// Between the hosts, packets of more than 1400 bytes are lost without a word, as behind tunnels of
+/// clouds. The hosts' routes say so.
 #[test]
 fn message_arrives_where_only_the_route_knows_how_narrow_the_way_is() {
     needs_root!();

@@ -55,7 +55,7 @@ fn interface_that_cannot_serve_is_refused() {
     );
 }
 
-/// A client that would wait for the answer of a neighbour is told at once.
+/// A client that would wait for the answer of a neighbour is refused at once.
 #[test]
 fn link_whose_other_end_is_down_is_refused_at_once() {
     needs_root!();

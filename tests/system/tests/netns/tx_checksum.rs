@@ -19,7 +19,8 @@ const PORT: u16 = 7471;
 /// Messages each way, and bytes of each.
 const MESSAGES: u64 = 50;
 const BYTES: u32 = 1000;
-/// Attempts to exchange them on a busy machine without a peer that waits for a processor for too long.
+/// Attempts to exchange them on a busy machine without a peer that waits for a processor for too
+/// long.
 const EXCHANGES: u64 = 20;
 
 fn config(host: &Host, tx_checksum: TxChecksum, capture: Option<PathBuf>) -> Rnic {
@@ -95,7 +96,8 @@ fn unreported(rnic: &Rnic) -> u64 {
     counters.retransmissions.saturating_sub(reported)
 }
 
-/// [`exchange`], in which nothing is lost. A peer that waits for a processor gets segments again, and reports each as a duplicate.
+/// [`exchange`], in which nothing is lost. A peer that waits for a processor gets segments again,
+/// and reports each as a duplicate.
 fn exchange_without_loss(hosts: &Hosts, rnics: &[Rnic; 2]) {
     let mut connected = connect(hosts, rnics);
     // SYNs are not reported.
@@ -108,8 +110,8 @@ fn exchange_without_loss(hosts: &Hosts, rnics: &[Rnic; 2]) {
     }
 }
 
-/// Exchanges until nothing is sent again in one; how many there were. What is sent again is taken for a loss, after which the peer is asked
-/// anew, or checksums are computed here.
+/// Exchanges until nothing is sent again in one; how many there were. What is sent again is taken
+/// for a loss, after which the peer is asked anew, or checksums are computed here.
 fn undisturbed_exchange(hosts: &Hosts, rnics: &[Rnic; 2]) -> u64 {
     let repeated = || tcp(&rnics[0]).retransmissions;
     for exchanges in 1..=EXCHANGES {

@@ -137,7 +137,8 @@ fn solicited_is_told_of_messages_that_ask_for_it() {
     assert_eq!(calls_of(&mut sim, &mut a, &calls, &sends), [0, 0, 1, 0]);
 }
 
-/// A peer may send several messages before this side looks: wherever the one is that asks for an event, it is told of.
+/// A peer may send several messages before this side looks: the message that asks for an event gets
+/// one wherever it is among them.
 #[test]
 fn solicited_message_is_told_of_wherever_it_is_among_those_of_one_turn() {
     for (solicited, apart) in (0..4).flat_map(|at| [(at, false), (at, true)]) {
@@ -167,7 +168,7 @@ fn solicited_message_is_told_of_wherever_it_is_among_those_of_one_turn() {
         b.recv_cq().arm(Arm::Solicited).unwrap();
         assert!(
             !b.recv_cq().wait_event(Duration::ZERO).unwrap(),
-            "it is told once"
+            "one event for one message"
         );
     }
 }

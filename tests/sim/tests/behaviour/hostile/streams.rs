@@ -177,7 +177,7 @@ fn nothing_after_a_bad_fpdu_is_acted_upon() {
     assert_eq!(target.to_vec(), [0; 4]);
 }
 
-/// Writes of one TCP segment are placed one after the other, and each names its region with its key.
+/// Writes of one TCP segment are placed in order, and each names its region with its key.
 #[test]
 fn write_with_another_key_than_the_one_before_it_is_refused() {
     let mut dut = Dut::new().expecting(REFUSED);

@@ -50,7 +50,8 @@ fn window_does_not_open_a_queue_pair_that_is_closed_to_writes() {
     assert_eq!(write, Some(forbidden(WRITE)));
 }
 
-/// The sink of a Read needs both, and no local right. It is judged before the Read is asked for, and again when the response comes.
+/// The sink of a Read needs both, and no local right. It is judged before the Read is asked for,
+/// and again when the response comes.
 #[test]
 fn read_response_is_placed_only_where_queue_pair_and_stag_allow_it() {
     for (inbound_write, access, placed) in [

@@ -195,7 +195,7 @@ fn stag_zero_is_judged_by_the_queue_pair_that_takes_it() {
     }
 }
 
-/// Nobody polls them, and their slots are free all the same.
+/// The application does not poll them, and their slots are free nevertheless.
 #[test]
 fn completions_that_are_discarded_free_the_slots_of_the_shared_queue() {
     let mut sim = sim().expecting(&["drop_no_flow"]);

@@ -218,7 +218,7 @@ impl Program {
         if self.reference.awaited.len() >= REQUESTS {
             return;
         }
-        // A sink that is no more would end the connection here, before anything is asked.
+        // A sink that was deallocated would end the connection here, before the Read is asked for.
         let sink = [0, 3][self.rng.index(2)];
         if !self.reference.areas.list[sink].is_valid() {
             return;
