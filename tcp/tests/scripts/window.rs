@@ -56,13 +56,9 @@ write 1000
 ");
 }
 
-/// The override timeout of RFC 9293 §3.8.6.2.1. A window of 500 bytes was larger before, and may be
-/// again; after 0.1 s it is filled.
-#[test]
-fn piece_is_split_at_a_window_that_stays_smaller() {
-    run_after(
-        PLAIN,
-        "
+/// A window that was larger before may be again. A piece of 1000 bytes waits for it until the
+/// override timeout of RFC 9293 §3.8.6.2.1 has passed, which is 0.1 s.
+const SMALLER: &str = "
 write 1000
 > P. 1:1001(1000) ack 1
 +10ms < . 1:1(0) ack 1001 win 400
@@ -72,6 +68,13 @@ refuse 1000
 +50ms > . 1000:1000(0) ack 1
 < . 1:1(0) ack 1001 win 400
 +100ms event Writable
+";
+
+#[test]
+fn piece_is_split_at_a_window_that_stays_smaller() {
+    run_after(
+        &format!("{PLAIN}{SMALLER}"),
+        "
 write 1000
 > P. 1001:1401(400) ack 1
 +10ms < . 1:1(0) ack 1401 win 400
@@ -88,19 +91,12 @@ refuse 1000
     );
 }
 
-/// It is not the window's end that the next piece is cut at.
+/// The next piece is not cut at the window's former end.
 #[test]
 fn piece_is_whole_if_the_window_opens_before_it_is_written() {
     run_after(
-        PLAIN,
+        &format!("{PLAIN}{SMALLER}"),
         "
-write 1000
-> P. 1:1001(1000) ack 1
-+10ms < . 1:1(0) ack 1001 win 400
-refuse 1000
-+25ms > . 1000:1000(0) ack 1
-+50ms > . 1000:1000(0) ack 1
-+100ms event Writable
 < . 1:1(0) ack 1001 win 1000
 write 1000
 > P. 1001:2001(1000) ack 1
