@@ -62,6 +62,8 @@ fn is_link_of(info: &str, wanted: &str) -> bool {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
+    use xwarp_test_kit::WorkDir;
+
     use super::*;
 
     /// As Linux 6.18 shows it.
@@ -78,14 +80,13 @@ mod tests {
 
     #[test]
     fn holder_is_found_among_processes() {
-        let root = std::env::temp_dir().join(format!("xwarp-holders-{}", std::process::id()));
+        let processes = WorkDir::new("xwarp-holders");
         for (process, info) in [("12", LINK), ("13", "pos:\t0\n"), ("self", LINK)] {
-            let descriptors = root.join(process).join("fdinfo");
+            let descriptors = processes.file(process).join("fdinfo");
             fs::create_dir_all(&descriptors).unwrap();
             fs::write(descriptors.join("5"), info).unwrap();
         }
-        let (found, none) = (holders(&root, 71), holders(&root, 72));
-        fs::remove_dir_all(&root).unwrap();
-        assert_eq!((found, none), (vec![12], vec![]));
+        assert_eq!(holders(processes.as_ref(), 71), [12]);
+        assert_eq!(holders(processes.as_ref(), 72), []);
     }
 }

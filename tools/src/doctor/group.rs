@@ -69,11 +69,14 @@ fn left_of(group: &Path, files: &Files) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use xwarp_test_kit::WorkDir;
+
     use super::*;
 
     /// What groups a and a/b leave, of both versions, with these limits. 100 bytes are in use, and the kernel would drop 60 more.
     fn left(name: &str, limits: [&str; 2], groups: &str) -> Option<u64> {
-        let mount = std::env::temp_dir().join(format!("xwarp-group-{}-{name}", std::process::id()));
+        let files = WorkDir::new(&format!("xwarp-group-{name}"));
+        let mount = files.file("mount");
         for (group, limit) in ["a", "a/b"].into_iter().zip(limits) {
             for (root, files) in [
                 (mount.clone(), VERSION_2),
@@ -87,9 +90,7 @@ mod tests {
                 fs::write(group.join("memory.stat"), stat).unwrap();
             }
         }
-        let left = left_in(&mount, groups);
-        fs::remove_dir_all(&mount).unwrap();
-        left
+        left_in(&mount, groups)
     }
 
     #[test]

@@ -155,11 +155,13 @@ fn read_all<T: FromBytes + IntoBytes>(file: &File, offset: u64, count: u64) -> O
 
 #[cfg(test)]
 mod tests {
+    use xwarp_test_kit::WorkDir;
+
     use super::*;
 
     /// An executable of 0x200 bytes with an interpreter and these dynamic entries, whose strings
     /// lie at 0x400180, and at 0x180 of the file.
-    fn written(name: &str, is_loaded: bool, entries: &[(u64, u64)]) -> std::path::PathBuf {
+    fn executable(is_loaded: bool, entries: &[(u64, u64)]) -> Vec<u8> {
         let mut header = Header::new_zeroed();
         header.ident[..6].copy_from_slice(&IDENT);
         header.segments = 64.into();
@@ -184,16 +186,14 @@ mod tests {
         }
         bytes.resize(0x180, 0);
         bytes.extend_from_slice(b"\0/opt/lib:$ORIGIN/../lib\0");
-        let file = std::env::temp_dir().join(format!("xwarp-elf-{}-{name}", std::process::id()));
-        std::fs::write(&file, bytes).unwrap();
-        file
+        bytes
     }
 
     fn linked(name: &str, is_loaded: bool, entries: &[(u64, u64)]) -> Option<Linked> {
-        let file = written(name, is_loaded, entries);
-        let linked = Elf::read(&file).and_then(|elf| elf.linked());
-        std::fs::remove_file(file).unwrap();
-        linked
+        let files = WorkDir::new(&format!("xwarp-elf-{name}"));
+        let file = files.file("executable");
+        std::fs::write(&file, executable(is_loaded, entries)).unwrap();
+        Elf::read(&file)?.linked()
     }
 
     #[test]

@@ -78,14 +78,16 @@ fn find(named: Option<PathBuf>, beside: &Path) -> anyhow::Result<PathBuf> {
 mod tests {
     use std::fs;
 
+    use xwarp_test_kit::WorkDir;
+
     use super::*;
 
     /// Has the library in a folder, and looks for it from PREFIX/bin.
     fn found_in(place: &str, named: Option<&str>) -> Result<PathBuf, String> {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("xwarp-library-{}-{number}", std::process::id());
-        let prefix = env::temp_dir().join(name);
+        let files = WorkDir::new(&format!("xwarp-library-{number}"));
+        let prefix: &Path = files.as_ref();
         fs::create_dir_all(prefix.join(place)).unwrap();
         fs::create_dir_all(prefix.join("bin")).unwrap();
         for file in FILES {
@@ -93,8 +95,7 @@ mod tests {
         }
         let named = named.map(|named| prefix.join(named));
         let found = find(named, &prefix.join("bin")).map_err(|error| error.to_string());
-        fs::remove_dir_all(&prefix).unwrap();
-        let below = |found: PathBuf| found.strip_prefix(&prefix).unwrap().to_owned();
+        let below = |found: PathBuf| found.strip_prefix(prefix).unwrap().to_owned();
         found.map(below)
     }
 
