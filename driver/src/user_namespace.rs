@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_of_the_machine_is_told_from_one_that_was_made() {
+    fn namespace_of_the_machine_differs_from_one_that_was_made() {
         if !in_initial_user_namespace() {
             return; // these tests run in a container
         }

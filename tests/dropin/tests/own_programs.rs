@@ -125,7 +125,7 @@ fn churn(connections: u64) {
 }
 
 #[test]
-fn connections_that_come_and_go_are_told_of_no_end_but_their_own() {
+fn connections_that_come_and_go_get_no_end_but_their_own() {
     needs_root!();
     churn(600);
 }

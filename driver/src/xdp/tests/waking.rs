@@ -63,7 +63,7 @@ fn kernel_is_called_to_receive_if_it_asks_for_that_and_not_too_often() {
 
 /// A call that came too soon is made up for: nothing may arrive before it that would end a sleep.
 #[test]
-fn queue_whose_driver_is_to_be_told_of_chunks_has_a_backlog_until_then() {
+fn queue_whose_driver_must_be_woken_has_a_backlog_until_then() {
     let mut bed = Bed::new();
     bed.kernel.ask_for_wakeups(false, true);
     bed.io.flush().unwrap();
@@ -239,7 +239,7 @@ fn stall_is_watched_anew_after_the_link_has_changed() {
 }
 
 #[test]
-fn driver_that_is_told_of_chunks_and_takes_none_is_noticed() {
+fn driver_that_is_woken_for_chunks_and_takes_none_is_noticed() {
     let mut bed = Bed::new();
     bed.kernel.ask_for_wakeups(false, true);
     let tell = |bed: &mut Bed| {

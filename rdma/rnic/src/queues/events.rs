@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn event_that_the_handler_could_not_be_told_stays_the_oldest() {
+    fn event_that_the_handler_did_not_get_stays_the_oldest() {
         let events = EventQueue::new(2).unwrap();
         events.set_handled(true);
         (0..3).for_each(|qp| events.report(closed(qp)));

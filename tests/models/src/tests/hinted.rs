@@ -73,6 +73,6 @@ fn engine_that_sleeps_is_woken_by_a_frame_of_another() {
 }
 
 #[test]
-fn engine_that_sleeps_is_woken_by_frames_of_two_others() {
+fn engine_that_sleeps_is_woken_by_frames_of_two_engines() {
     explore_bounded(|| run_with(2));
 }

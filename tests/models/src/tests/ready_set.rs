@@ -42,7 +42,7 @@ impl Posted {
 }
 
 #[test]
-fn post_to_a_ready_queue_pair_is_seen_by_whoever_takes_it_out() {
+fn post_to_a_ready_queue_pair_is_seen_by_the_thread_that_takes_it_out() {
     loom::model(|| {
         let pair = Posted::new();
         let poster = {
@@ -60,7 +60,7 @@ fn post_to_a_ready_queue_pair_is_seen_by_whoever_takes_it_out() {
 }
 
 #[test]
-fn whoever_finds_a_queue_pair_ready_need_not_wake_the_engine() {
+fn thread_that_finds_a_queue_pair_ready_need_not_wake_the_engine() {
     explore_bounded(|| {
         let (shared, ready) = (Shared::new(), Arc::new(ReadySet::new(1)));
         let posters: Vec<_> = (0..2)

@@ -51,7 +51,7 @@ impl Shared {
 }
 
 #[test]
-fn whoever_sleeps_with_work_left_is_woken() {
+fn thread_that_sleeps_with_work_left_is_woken() {
     loom::model(|| {
         let shared = Shared::new();
         let waker = {

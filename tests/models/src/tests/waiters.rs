@@ -83,7 +83,7 @@ fn both_of_two_that_register_meanwhile_are_raised() {
 
 /// As `StateChanges::take` does: it clears the signal, then looks.
 #[test]
-fn watcher_that_clears_its_signal_sees_the_state_or_is_told_again() {
+fn watcher_that_clears_its_signal_sees_the_state_or_is_signalled_again() {
     loom::model(|| {
         let watched = Watched::new();
         watched.waiters.register(0, |_| false, || ());

@@ -499,7 +499,7 @@ fn read_into_a_sink_without_its_right_leads_to_the_cause() {
 }
 
 #[test]
-fn end_that_the_application_asked_for_is_told_until_the_next_connection() {
+fn end_that_the_application_asked_for_is_reported_until_the_next_connection() {
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let (mut a, b) = sim.connected_pair();
     assert_eq!((a.qp.why_ended(), b.qp.why_ended()), (None, None));

@@ -34,7 +34,7 @@ fn remark_about_checksums_goes_by_its_command() {
 }
 
 #[test]
-fn exit_codes_and_the_firewall_are_told() {
+fn exit_codes_and_the_firewall_are_reported() {
     needs_root!();
     let hosts = Hosts::new();
     let help = hosts.b.xwarp("doctor --help").succeeded().stdout;

@@ -70,7 +70,7 @@ fn link_whose_other_end_is_down_is_refused_at_once() {
 
 /// The kernel's RST by IPv6 has no checksum of its own here.
 #[test]
-fn port_where_nobody_listens_is_refused_at_once_by_ipv4_and_ipv6() {
+fn port_without_a_listener_is_refused_at_once_by_ipv4_and_ipv6() {
     needs_root!();
     let hosts = Hosts::new();
     for server in ["10.77.0.2", "fd77::2"] {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn end_that_is_told_late_is_that_of_the_former_connection() {
+    fn end_that_is_reported_late_is_that_of_the_former_connection() {
         let connected = Connected::default();
         let first = connected.begin(QP, ignoring()).expect("no connection yet");
         connected.note_made(first);

@@ -50,7 +50,7 @@ const CASES: [Case; 6] = [
 ];
 
 #[test]
-fn every_end_is_told_both_programs_after_their_receives_are_flushed() {
+fn every_end_is_reported_to_both_programs_after_their_receives_are_flushed() {
     let bed = Bed::new();
     let listener = bed.b.listening(8);
     for (case, end, not_flushed) in CASES {
@@ -75,7 +75,7 @@ fn every_end_is_told_both_programs_after_their_receives_are_flushed() {
 
 /// Reads that were not agreed upon end it, too.
 #[test]
-fn read_beyond_the_depth_is_told_as_the_end() {
+fn read_beyond_the_depth_is_reported_as_the_end() {
     let bed = Bed::new();
     let listener = bed.b.listening(8);
     let a = bed.a.connecting(0);
@@ -100,7 +100,7 @@ fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
 
 /// The thread that reports is held up until the connection has ended.
 #[test]
-fn connection_that_ends_at_once_is_told_to_be_established_first() {
+fn connection_that_ends_at_once_is_reported_as_established_first() {
     let bed = Bed::new();
     let listener = bed.b.listening(8);
     let held = bed.hold_up_a();
@@ -116,7 +116,7 @@ fn connection_that_ends_at_once_is_told_to_be_established_first() {
 }
 
 #[test]
-fn attempt_that_is_given_up_is_told_nothing() {
+fn attempt_that_is_given_up_has_no_event() {
     let bed = Bed::new();
     let listener = bed.b.listening(8);
     let a = bed.a.connecting(1);

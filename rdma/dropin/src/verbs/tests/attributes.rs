@@ -184,7 +184,7 @@ fn reset_ends_the_connection_before_another_can_be_made() {
 /// A queue pair on a shared receive queue reports its last receive once for each time that it comes
 /// into Error after a reset.
 #[test]
-fn last_receive_is_told_once_per_reset_and_a_limit_is_not_armed_at_creation() {
+fn last_receive_is_reported_once_per_reset_and_a_limit_is_not_armed_at_creation() {
     let bed = Bed::unconnected();
     let mut init = ibv_srq_init_attr::zeroed();
     (init.attr.max_wr, init.attr.max_sge, init.attr.srq_limit) = (8, 1, 4);

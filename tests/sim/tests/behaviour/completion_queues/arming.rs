@@ -140,7 +140,7 @@ fn solicited_is_told_of_messages_that_ask_for_it() {
 /// A peer may send several messages before this side looks: the message that asks for an event gets
 /// one wherever it is among them.
 #[test]
-fn solicited_message_is_told_of_wherever_it_is_among_those_of_one_turn() {
+fn solicited_message_is_reported_wherever_it_is_among_those_of_one_turn() {
     for (solicited, apart) in (0..4).flat_map(|at| [(at, false), (at, true)]) {
         let mut sim = sim();
         let (mut a, mut b, calls) = pair(&mut sim);

@@ -65,7 +65,7 @@ type Look<'a> = Box<dyn FnMut() -> bool + 'a>;
 
 /// No event loop waits, and no thread.
 #[test]
-fn engine_is_turned_by_whoever_looks_for_something_and_finds_nothing() {
+fn engine_is_turned_by_a_caller_that_looks_for_something_and_finds_nothing() {
     let (rnic, wire) = inline();
     let (channel, mut cq) = (
         rnic.create_completion_channel().unwrap(),

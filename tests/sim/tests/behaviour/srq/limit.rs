@@ -49,7 +49,7 @@ fn limit_is_told_once_per_arming_when_fewer_are_left() {
 
 /// Immediate Data takes a buffer by itself, not as one of a run.
 #[test]
-fn limit_is_told_when_fewer_are_left_and_not_when_as_many_are() {
+fn limit_is_reported_when_fewer_are_left_and_not_when_as_many_are() {
     let mut sim = sim();
     let mut srq = queue(&sim.b(), 16, 3);
     let reached = limit_of(&srq);
