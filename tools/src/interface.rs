@@ -48,16 +48,19 @@ pub(crate) struct AttachArgs {
     mode: Option<ModeArg>,
 }
 
-/// Exit code of `status` where xwarp's program is not attached.
+/// Exit code of `status` where another program is attached, or none although one is wanted.
 const NOT_OURS: u8 = 3;
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit code: 0 if xwarp's program is attached, 3 if none or another one is, 1 if that cannot be known"
+    after_help = "Exit code: 0 if xwarp's program is attached or none is, 3 if another one is, 1 if that cannot be known. With --attached, 3 if none is, too"
 )]
 pub(crate) struct StatusArgs {
     /// The network interface
     dev: String,
+    /// Exit with 3 unless xwarp's program is attached
+    #[arg(long)]
+    attached: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -94,7 +97,7 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The exit code says whether xwarp's program is there.
+/// The exit code says whether another program is there, or whether xwarp's is not.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let interface = net::interface_by_name(&args.dev)?;
     let status = attach::status(interface.index)?;
@@ -102,6 +105,8 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let stripped = net::strips_vlan_tags(interface.index).unwrap_or(false);
     let code = match &status {
         Status::Ours { .. } => ExitCode::SUCCESS,
+        // As before and after each run of a program that attaches it for itself.
+        Status::NotAttached if !args.attached => ExitCode::SUCCESS,
         Status::NotAttached | Status::Foreign { .. } => ExitCode::from(NOT_OURS),
     };
     if args.json {
