@@ -37,7 +37,7 @@ mod wire;
 
 pub use config::{Path, RouteMetrics, StackConfig};
 pub use congestion::CongestionControl;
-pub use conn::{Conn, ConnLoad, MAX_SEGMENTS_IN_FLIGHT};
+pub use conn::{Conn, ConnLoad, MAX_ACK_DELAY, MAX_RTO, MAX_SEGMENTS_IN_FLIGHT};
 pub use counters::StackCounters;
 pub use error::{ConnectError, ListenError};
 pub use event::{CloseReason, ConnId, Event, ListenerId};

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::iter;
+use std::time::Duration;
 
 use xwarp_driver::lacking;
 use xwarp_rnic::queues::WorkQueue;
@@ -33,6 +34,33 @@ pub enum OpenError {
     /// A resource of the host, such as a thread or a file descriptor.
     #[error("the RNIC could not be set up{}", lacking(.0))]
     System(#[from] io::Error),
+    /// An option cannot be had.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// An option of [`RnicConfig`](crate::RnicConfig) that cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Acknowledgments would wait for longer than TCP allows.
+    #[error(
+        "an acknowledgment cannot wait for {0:?} (ack_delay): 499 ms are the most (RFC 9293 §3.8.6.3)"
+    )]
+    AckDelay(Duration),
+    /// Segments would be sent again later than TCP ever waits.
+    #[error(
+        "a retransmission cannot wait for {0:?} at least (min_rto): one minute is the most that any waits"
+    )]
+    MinRto(Duration),
+    /// BBR does not look at marks.
+    #[error(
+        "ECN is not for BBR, which takes no marks: leave ECN out, or use CUBIC, NewReno or DCTCP"
+    )]
+    EcnWithBbr,
+    /// A time or a number that cannot be zero, by the option's name.
+    #[error("{0} cannot be zero; leave it out for its default")]
+    Zero(&'static str),
 }
 
 /// Nothing more comes from an RNIC, and why.

@@ -74,7 +74,9 @@ impl Rnic {
     ///
     /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
+    /// - [`OpenError::Config`]: an option cannot be had.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
+        config.check()?;
         aside("xwarp-open", || Self::open_here(interface, config))?
     }
 
@@ -99,7 +101,7 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`OpenError::System`]: the host has no thread, file descriptor or memory left.
+    /// [`OpenError::System`]: the host has no thread, file descriptor or memory left. [`OpenError::Config`]: an option cannot be had.
     pub fn with_io(
         io: Box<dyn PacketIo>,
         stack: &StackConfig,
@@ -116,7 +118,7 @@ impl Rnic {
     /// # Errors
     ///
     /// [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or the host has no thread, file descriptor or
-    /// memory left.
+    /// memory left. [`OpenError::Config`]: an option cannot be had.
     pub fn with_ios(
         ios: Vec<Box<dyn PacketIo>>,
         stack: &StackConfig,
@@ -124,6 +126,7 @@ impl Rnic {
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
+        config.check()?;
         let wakings = wakings(ios.len())?;
         let stacks = stacks(ios, stack, &wakings, &StrayAnswers::default())?;
         Self::assemble(stacks, wakings, host, regions, config)
@@ -161,7 +164,7 @@ impl Rnic {
         Ok(Self {
             control: Control::new(mode, parts)?,
             info: None,
-            backlog: config.backlog.max(1),
+            backlog: config.backlog,
             pbl_mode: config.pbl_mode,
             capture: None,
             timestamps: config.nic.timestamps,

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use xwarp_driver::NicConfig;
 use xwarp_rnic::model::{MAX_QPS, MpaConfig, PblMode};
-use xwarp_tcp::{CongestionControl, StackConfig};
+use xwarp_tcp::{CongestionControl, MAX_ACK_DELAY, MAX_RTO, StackConfig};
 
 use crate::config::{Progress, WaitMode};
+use crate::error::ConfigError;
 
 /// Connections that may wait to be accepted, per listener, by default: a burst of them, such as when all clients come back at once.
 const BACKLOG: usize = 1024;
@@ -65,6 +66,28 @@ xwarp_rnic::setters!(RnicConfig {
     max_events: usize,
 });
 
+impl RnicConfig {
+    /// Refuses options that cannot be had, or not together.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if self.ack_delay > MAX_ACK_DELAY {
+            return Err(ConfigError::AckDelay(self.ack_delay));
+        }
+        if self.min_rto > MAX_RTO {
+            return Err(ConfigError::MinRto(self.min_rto));
+        }
+        if self.ecn && self.congestion == CongestionControl::Bbr {
+            return Err(ConfigError::EcnWithBbr);
+        }
+        let zero = [
+            (self.user_timeout.is_zero(), "user_timeout"),
+            (self.keepalive == Some(Duration::ZERO), "keepalive"),
+            (self.backlog == 0, "backlog"),
+        ];
+        let named = zero.into_iter().find_map(|(is, name)| is.then_some(name));
+        named.map_or(Ok(()), |name| Err(ConfigError::Zero(name)))
+    }
+}
+
 impl Default for RnicConfig {
     fn default() -> Self {
         Self {
@@ -81,6 +104,45 @@ impl Default for RnicConfig {
             backlog: BACKLOG,
             pbl_mode: PblMode::Page,
             max_events: MAX_QPS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_had_are_refused_by_name() {
+        let config = RnicConfig::default;
+        let (second, bbr) = (Duration::from_secs(1), CongestionControl::Bbr);
+        for (config, wanted) in [
+            (config().ack_delay(MAX_ACK_DELAY).min_rto(MAX_RTO), Ok(())),
+            (config().ecn(true), Ok(())),
+            (config().congestion(bbr), Ok(())),
+            (
+                config().ack_delay(second),
+                Err(ConfigError::AckDelay(second)),
+            ),
+            (
+                config().min_rto(61 * second),
+                Err(ConfigError::MinRto(61 * second)),
+            ),
+            (
+                config().congestion(bbr).ecn(true),
+                Err(ConfigError::EcnWithBbr),
+            ),
+            (
+                config().user_timeout(Duration::ZERO),
+                Err(ConfigError::Zero("user_timeout")),
+            ),
+            (
+                config().keepalive(Some(Duration::ZERO)),
+                Err(ConfigError::Zero("keepalive")),
+            ),
+            (config().backlog(0), Err(ConfigError::Zero("backlog"))),
+        ] {
+            assert_eq!(config.check(), wanted, "{config:?}");
         }
     }
 }

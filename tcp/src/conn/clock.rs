@@ -22,7 +22,7 @@ const OVERRIDE: Duration = Duration::from_millis(100);
 /// again.
 const ANSWER: Duration = Duration::from_millis(250);
 /// The retransmission timeout's ceiling (RFC 6298 §2.5).
-const MAX_RTO: Duration = Duration::from_mins(1);
+pub const MAX_RTO: Duration = Duration::from_mins(1);
 /// The part of the whole timeout that an answer to the last try has time for at most.
 const ANSWER_PART: u32 = 4;
 /// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.

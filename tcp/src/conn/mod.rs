@@ -46,6 +46,7 @@ use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 use challenge_ack::ChallengeAcks;
 use clock::Clock;
+pub use clock::MAX_RTO;
 use deferred_ack::DeferredAck;
 use nic_checksum::NicChecksum;
 use options::{Negotiation, Offered};
@@ -65,7 +66,7 @@ pub const MAX_SEGMENTS_IN_FLIGHT: usize = BURST;
 /// The send buffer's size in receive buffers.
 const SEND_BUFFERS: usize = 4;
 /// An ACK must not be delayed for half a second (RFC 9293 §3.8.6.3).
-const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
+pub const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
 /// After so long without an ACK a peer is silent about a segment, and others may need its frame more.
 const SILENCE: Duration = Duration::from_millis(5);
 
