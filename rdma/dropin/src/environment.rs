@@ -23,13 +23,14 @@ pub(crate) fn value(name: &CStr) -> Option<OsString> {
 }
 
 /// Whether a variable is set to anything.
+#[cfg(test)]
 pub(crate) fn is_set(name: &CStr) -> bool {
     value(name).is_some()
 }
 
-/// The value of a variable that is text; `None` if it is anything else.
-pub(crate) fn text(name: &CStr) -> Option<String> {
-    value(name)?.into_string().ok()
+/// Whether a variable asks for something: it is set, and neither empty nor `0`.
+pub(crate) fn is_on(name: &CStr) -> bool {
+    value(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 #[cfg(test)]
@@ -41,8 +42,7 @@ mod tests {
         let path = std::env::var_os("PATH");
         assert!(path.is_some());
         assert_eq!(value(c"PATH"), path);
-        assert_eq!(text(c"PATH").map(OsString::from), path);
-        assert!(is_set(c"PATH"));
+        assert!(is_set(c"PATH") && is_on(c"PATH") && !is_on(c"no such variable"));
         assert_eq!(value(c"no such variable"), None);
     }
 }

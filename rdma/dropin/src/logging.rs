@@ -1,5 +1,5 @@
-//! Standard error: messages, log lines as `XWARP_LOG` asks for, and statistics if `XWARP_STATS` is
-//! set. Without a level, warnings and errors are printed.
+//! Standard error: messages, log lines as `XWARP_LOG` asks for, and statistics as `XWARP_STATS`
+//! asks for. Without a level, warnings and errors are printed.
 //!
 //! A write to the program's standard error may fail: its disk is full, or the reader of a pipe is
 //! gone. The message is lost then, and nothing else.
@@ -25,7 +25,7 @@ const STATISTICS: &CStr = c"XWARP_STATS";
 
 /// Whether statistics are to be printed.
 pub(crate) fn statistics_are_wanted() -> bool {
-    environment::is_set(STATISTICS)
+    environment::is_on(STATISTICS)
 }
 
 /// Prints a line, in one write.
@@ -112,11 +112,25 @@ impl Log for StandardError {
 pub(crate) fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let level = environment::text(LEVEL).and_then(|level| level.parse().ok());
         if log::set_logger(&StandardError).is_ok() {
-            log::set_max_level(level.unwrap_or(LevelFilter::Warn));
+            log::set_max_level(level());
         }
     });
+}
+
+/// The level that is asked for.
+fn level() -> LevelFilter {
+    let Some(named) = environment::value(LEVEL).filter(|named| !named.is_empty()) else {
+        return LevelFilter::Warn;
+    };
+    let level = named.to_str().and_then(|level| level.parse().ok());
+    level.unwrap_or_else(|| {
+        say_once(format_args!(
+            "XWARP_LOG is {}, which is no level: warnings and errors are logged; set it to error, warn, info, debug, trace or off",
+            named.display()
+        ));
+        LevelFilter::Warn
+    })
 }
 
 #[cfg(test)]

@@ -70,6 +70,12 @@ static int addresses(void)
     CHECK(copied->ai_src_addr != hints.ai_src_addr && copied->ai_dst_len == sizeof *of);
     CHECK(((struct sockaddr_in *)copied->ai_dst_addr)->sin_port == htons(7471));
     rdma_freeaddrinfo(copied);
+    hints.ai_src_len = sizeof *of - 1;
+    MINUS(rdma_getaddrinfo("10.99.0.2", "7471", &hints, &info), EINVAL);
+    hints.ai_src_len = 1;
+    MINUS(rdma_getaddrinfo("10.99.0.2", "7471", &hints, &info), EINVAL);
+    hints.ai_src_len = 0, hints.ai_dst_len = sizeof *of - 1, hints.ai_dst_addr = address("10.99.0.2", 1);
+    MINUS(rdma_getaddrinfo(NULL, NULL, &hints, &info), EINVAL);
     hints = (struct rdma_addrinfo){ .ai_flags = RAI_PASSIVE | RAI_FAMILY, .ai_family = AF_INET6 };
     CHECK(rdma_getaddrinfo(NULL, "7471", &hints, &info) == 0);
     CHECK(info->ai_src_addr->sa_family == AF_INET6 && info->ai_src_len == sizeof(struct sockaddr_in6));
@@ -164,6 +170,61 @@ static int source_ports(struct rdma_event_channel *channel)
     return 0;
 }
 
+// Resolves with this source; -1 if that has failed. Without one, with the wildcard address that the identifier is bound to.
+static int resolves(struct rdma_event_channel *channel, struct sockaddr *bound, struct sockaddr *named, const char *source)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7471), .sin_addr.s_addr = inet_addr("10.99.0.2") };
+    struct sockaddr_in *from;
+    struct rdma_cm_id *id;
+    int done;
+
+    if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) || (bound && rdma_bind_addr(id, bound)))
+        return 1;
+    done = rdma_resolve_addr(id, named, (struct sockaddr *)&to, 1);
+    from = (struct sockaddr_in *)rdma_get_local_addr(id);
+    if (done == 0 && from->sin_addr.s_addr != inet_addr(source))
+        done = 1;
+    rdma_destroy_id(id);
+    return done;
+}
+
+// A source that a program names twice is the same one, and of the destination's family.
+static int sources(struct rdma_event_channel *channel)
+{
+    struct sockaddr_in first = *(struct sockaddr_in *)address("10.99.0.1", 0), second = *(struct sockaddr_in *)address("10.99.0.9", 0);
+    struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(5001) }, other = any;
+    struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
+    struct sockaddr *a = (struct sockaddr *)&first, *b = (struct sockaddr *)&second, *c = (struct sockaddr *)&six;
+
+    inet_pton(AF_INET6, "fd99::1", &six.sin6_addr);
+    other.sin_port = htons(5002);
+    CHECK(resolves(channel, NULL, b, "10.99.0.9") == 0 && resolves(channel, a, a, "10.99.0.1") == 0);
+    CHECK(resolves(channel, (struct sockaddr *)&any, b, "10.99.0.9") == 0);
+    MINUS(resolves(channel, a, b, NULL), EINVAL);
+    MINUS(resolves(channel, (struct sockaddr *)&any, (struct sockaddr *)&other, NULL), EINVAL);
+    MINUS(resolves(channel, NULL, c, NULL), EINVAL);
+    MINUS(resolves(channel, c, NULL, NULL), EINVAL);
+    return 0;
+}
+
+// An endpoint is of a reliable connection, and nothing is taken for one.
+static int endpoints(void)
+{
+    struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_UD }, *info;
+    struct rdma_cm_id *id;
+
+    for (int passive = 0; passive <= RAI_PASSIVE; passive += RAI_PASSIVE) {
+        hints.ai_flags = passive;
+        CHECK(rdma_getaddrinfo("10.99.0.1", "7471", &hints, &info) == 0);
+        MINUS(rdma_create_ep(&id, info, NULL, NULL), EOPNOTSUPP);
+        info->ai_qp_type = IBV_QPT_RC;
+        CHECK(rdma_create_ep(&id, info, NULL, NULL) == 0);
+        rdma_destroy_ep(id);
+        rdma_freeaddrinfo(info);
+    }
+    return 0;
+}
+
 static int resolving(struct rdma_event_channel *channel)
 {
     struct rdma_cm_event *event, *none;
@@ -252,7 +313,9 @@ static int all(void)
     struct rdma_event_channel *channel = rdma_create_event_channel();
 
     CHECK(channel && fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
-    if (devices() || names() || addresses() || ports(channel) || shared_port(channel) || source_ports(channel) || resolving(channel) || queue_pairs())
+    if (devices() || names() || addresses() || ports(channel) || shared_port(channel) || source_ports(channel))
+        return 1;
+    if (sources(channel) || endpoints() || resolving(channel) || queue_pairs())
         return 1;
     if (is_dead_in_a_child(channel))
         return 1;

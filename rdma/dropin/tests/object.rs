@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{FOLDER, checked, in_namespace, library, run, run_on_an_interface};
+use common::{FOLDER, Program, checked, in_namespace, library, run, run_on_an_interface};
 use xwarp_test_kit::{WorkDir, is_root_or_skipped};
 
 /// Programs that may be installed, whose imports are looked up.
@@ -270,6 +270,32 @@ fn interface_that_is_named_and_does_not_exist_is_told_once() {
     );
 }
 
+/// The program runs all the same, with what is the default.
+#[test]
+fn variables_without_a_meaning_are_reported_once_each() {
+    let Some(program) = Program::compiled("descriptors") else {
+        return;
+    };
+    let set = "XWARP_LOG=loud XWARP_TRANSPORT=roce XWARP_STATS=0";
+    let printed = in_namespace(&format!("{set} {program} 2>&1"));
+    for told in [
+        "xwarp: XWARP_LOG is loud, which is no level: ",
+        "xwarp: XWARP_TRANSPORT is roce, which is no transport: ",
+    ] {
+        assert_eq!(printed.matches(told).count(), 1, "{printed}");
+    }
+    assert!(!printed.contains("never destroyed"), "{printed}");
+    let set = "XWARP_LOG= XWARP_TRANSPORT=iwarp XWARP_STATS=1";
+    let printed = in_namespace(&format!("{set} {program} 2>&1"));
+    assert!(!printed.contains("XWARP_"), "{printed}");
+    let Some(program) = Program::compiled("identifiers") else {
+        return;
+    };
+    let none = in_namespace(&format!("! XWARP_DEV=, {program} 2>&1"));
+    let told = "xwarp: XWARP_DEV is set and names no interface: none is used";
+    assert_eq!(none.matches(told).count(), 1, "{none}");
+}
+
 #[test]
 fn interface_can_be_named_by_an_alternative_name() {
     if !is_root_or_skipped() || !Path::new("/usr/bin/ibv_devinfo").exists() {
@@ -295,7 +321,11 @@ fn program_of_c_is_refused_what_iwarp_does_not_have() {
 
 #[test]
 fn program_of_c_uses_identifiers_without_a_peer() {
-    run_on_an_interface("identifiers");
+    let addresses = ["10.99.0.9/24", "fd99::1/64 nodad"];
+    let added = addresses.map(|address| format!("ip addr add {address} dev dropin0 && "));
+    if let Some(program) = Program::compiled("identifiers") {
+        in_namespace(&format!("{}{program}", added.concat()));
+    }
 }
 
 #[test]

@@ -41,6 +41,22 @@ pub(super) fn read(from: *const sockaddr) -> Result<SocketAddr> {
     }
 }
 
+/// Refuses an address that has fewer bytes than its family's.
+pub(super) fn check_length(from: *const sockaddr, len: libc::socklen_t) -> Result<()> {
+    let len = len as usize;
+    if len < size_of::<libc::sa_family_t>() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: by its manual page, so many bytes are there, and the family is the first of them.
+    let family = unsafe { ptr::read_unaligned(from.cast::<libc::sa_family_t>()) };
+    let least = match family {
+        AF_INET => size_of::<sockaddr_in>(),
+        AF_INET6 => size_of::<sockaddr_in6>(),
+        _ => return Err(Errno::EAFNOSUPPORT),
+    };
+    (len >= least).then_some(()).ok_or(Errno::EINVAL)
+}
+
 /// An address as C has it.
 pub(super) fn storage(address: SocketAddr) -> sockaddr_storage {
     // SAFETY: an address of zeros is one without a family.

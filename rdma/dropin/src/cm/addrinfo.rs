@@ -7,6 +7,7 @@ use std::slice;
 use libc::{addrinfo, sockaddr};
 use nix::errno::Errno;
 
+use super::address;
 use super::numbers::{RAI_FAMILY, RAI_NOROUTE, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP};
 use crate::abi::Zeroed;
 use crate::abi::cm::rdma_addrinfo;
@@ -90,17 +91,21 @@ impl Building {
         }
     }
 
-    /// Addresses of the hints, where none was found.
-    fn complete(&mut self, hints: Option<&rdma_addrinfo>) {
+    /// Addresses of the hints, where none was found. EINVAL if one is shorter than its family has
+    /// it.
+    fn complete(&mut self, hints: Option<&rdma_addrinfo>) -> Result<()> {
         let Some(hints) = hints else {
-            return;
+            return Ok(());
         };
         if self.abi.ai_src_len == 0 && hints.ai_src_len > 0 && !hints.ai_src_addr.is_null() {
+            address::check_length(hints.ai_src_addr, hints.ai_src_len)?;
             self.set_source(hints.ai_src_addr, hints.ai_src_len);
         }
         if self.abi.ai_dst_len == 0 && hints.ai_dst_len > 0 && !hints.ai_dst_addr.is_null() {
+            address::check_length(hints.ai_dst_addr, hints.ai_dst_len)?;
             self.set_destination(hints.ai_dst_addr, hints.ai_dst_len);
         }
+        Ok(())
     }
 
     fn publish(self) -> *mut rdma_addrinfo {
@@ -167,7 +172,7 @@ pub extern "C" fn rdma_getaddrinfo(
         {
             return Ok(code);
         }
-        building.complete(hints);
+        building.complete(hints)?;
         *place = building.publish();
         Ok(0)
     })

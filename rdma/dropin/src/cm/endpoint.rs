@@ -13,6 +13,7 @@ use super::numbers::{RAI_PASSIVE, RDMA_PS_IB, RDMA_PS_TCP};
 use super::qp;
 use super::resolving;
 use crate::abi::cm::{rdma_addrinfo, rdma_cm_id};
+use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
 use crate::entry::{Result, always, sets_status};
 use crate::object::Object;
@@ -25,7 +26,7 @@ fn prepare(
     mut attr: Option<&mut ibv_qp_init_attr>,
 ) -> Result<()> {
     if let Some(attr) = &mut attr {
-        attr.qp_type = info.ai_qp_type.cast_unsigned();
+        attr.qp_type = IBV_QPT_RC;
     }
     if info.ai_flags & RAI_PASSIVE != 0 {
         resolving::bind(id, address::read(info.ai_src_addr)?)?;
@@ -59,6 +60,9 @@ pub extern "C" fn rdma_create_ep(
         let space = info.ai_port_space.cast_unsigned();
         if !matches!(space, RDMA_PS_TCP | RDMA_PS_IB) {
             return Err(Errno::EPROTONOSUPPORT);
+        }
+        if info.ai_qp_type != IBV_QPT_RC.cast_signed() {
+            return Err(Errno::EOPNOTSUPP);
         }
         // Path records and data of InfiniBand's address family.
         if info.ai_route_len != 0 || info.ai_connect_len != 0 {

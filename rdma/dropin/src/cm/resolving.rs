@@ -91,14 +91,14 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
         return Err(Errno::EINVAL);
     }
     let towards = address::device_towards(remote)?;
-    let named = source.filter(|source| !source.ip().is_unspecified());
-    let named = named.map(|named| source_on(&towards, named)).transpose()?;
-    if state.phase == Phase::New {
-        let port = source.map_or(0, |source| source.port());
-        state.wanted_source = address::with_port(named.unwrap_or(ANY), port);
+    let named = source.map_or(Ok(ANY), |named| source_on(&towards, named))?;
+    let bound = (state.phase == Phase::Bound).then_some(state.wanted_source);
+    let mut source = agreed(bound.unwrap_or(ANY), named)?;
+    if !source.ip().is_unspecified() && source.is_ipv4() != remote.is_ipv4() {
+        return Err(Errno::EINVAL);
     }
+    state.wanted_source = source;
     state.bind(id, &towards.device)?;
-    let mut source = state.wanted_source;
     if source.ip().is_unspecified() {
         source = SocketAddr::new(towards.address, source.port());
     }
@@ -117,8 +117,25 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     Ok(())
 }
 
-/// The address that a program wants to connect from, which has to be one of the device that leads there.
+/// The source that a program has bound to, and named as it resolved. What it has said twice has to
+/// agree.
+fn agreed(bound: SocketAddr, named: SocketAddr) -> Result<SocketAddr> {
+    let is_open = |it: SocketAddr| it.ip().is_unspecified();
+    if !is_open(bound) && !is_open(named) && bound.ip() != named.ip()
+        || bound.port() != 0 && named.port() != 0 && bound.port() != named.port()
+    {
+        return Err(Errno::EINVAL);
+    }
+    let address = if is_open(named) { bound } else { named };
+    let port = bound.port().max(named.port());
+    Ok(address::with_port(address, port))
+}
+
+/// Where a program wants to connect from. An address has to be one of the device that leads there.
 fn source_on(towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
+    if named.ip().is_unspecified() {
+        return Ok(address::with_port(ANY, named.port()));
+    }
     let of_source = address::device_with(named)?;
     if !Arc::ptr_eq(&of_source.device, &towards.device) {
         return Err(Errno::ENETUNREACH);
@@ -201,4 +218,36 @@ pub(super) fn bind_if_new(id: &Arc<Id>) -> Result<()> {
         return Ok(());
     }
     bind(id, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_that_is_named_twice_has_to_agree() {
+        let parse = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+        for (bound, named, both) in [
+            ("0.0.0.0:0", "0.0.0.0:0", "0.0.0.0:0"),
+            ("0.0.0.0:0", "10.0.0.1:7", "10.0.0.1:7"),
+            ("10.0.0.1:7", "0.0.0.0:0", "10.0.0.1:7"),
+            ("10.0.0.1:7", "10.0.0.1:7", "10.0.0.1:7"),
+            ("10.0.0.1:7", "10.0.0.1:0", "10.0.0.1:7"),
+            ("0.0.0.0:7", "10.0.0.2:0", "10.0.0.2:7"),
+            ("[::]:7", "10.0.0.2:0", "10.0.0.2:7"),
+            ("[::]:7", "0.0.0.0:0", "[::]:7"),
+        ] {
+            let agreed = agreed(parse(bound), parse(named));
+            assert_eq!(agreed, Ok(parse(both)), "{bound} {named}");
+        }
+        for (bound, named) in [
+            ("10.0.0.1:7", "10.0.0.2:0"),
+            ("10.0.0.1:7", "0.0.0.0:8"),
+            ("10.0.0.1:7", "[fd00::1]:7"),
+            ("0.0.0.0:7", "10.0.0.1:8"),
+        ] {
+            let agreed = agreed(parse(bound), parse(named));
+            assert_eq!(agreed, Err(Errno::EINVAL), "{bound} {named}");
+        }
+    }
 }

@@ -155,9 +155,7 @@ fn check_domain(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
         return Ok(());
     }
-    let domain = Object::<Pd>::find(attr.parent_domain)?;
-    let is_ours = Object::handle(domain.body().context()) == context;
-    is_ours.then_some(()).ok_or(Errno::EINVAL)
+    Pd::find_of(context, attr.parent_domain).map(|_domain| ())
 }
 
 /// `ibv_create_cq_ex(3)`: sets errno.

@@ -16,10 +16,10 @@ use crate::entry::{Result, always, lock, sets};
 use crate::environment;
 use crate::fork;
 use crate::lists::Lists;
-use crate::logging;
+use crate::logging::{self, say_once};
 use crate::object::{Kind, Object};
 
-/// Has programs take the device for one of InfiniBand transport: `ib`.
+/// The transport that programs take devices for: `iwarp`, as it is, or `ib`.
 const TRANSPORT: &CStr = c"XWARP_TRANSPORT";
 
 /// A device, for as long as the process runs: programs may look at it while a context is open.
@@ -106,7 +106,16 @@ fn text(into: &mut [u8], from: &str) {
 
 /// Whether programs are to take devices for ones of InfiniBand.
 pub(crate) fn are_taken_for_infiniband() -> bool {
-    environment::value(TRANSPORT).is_some_and(|transport| transport == "ib")
+    let Some(transport) = environment::value(TRANSPORT).filter(|it| !it.is_empty()) else {
+        return false;
+    };
+    if transport != "ib" && transport != "iwarp" {
+        say_once(format_args!(
+            "XWARP_TRANSPORT is {}, which is no transport: devices are of iWARP; set it to ib or iwarp",
+            transport.display()
+        ));
+    }
+    transport == "ib"
 }
 
 fn abi_of(interface: &Interface) -> ibv_device {

@@ -59,12 +59,12 @@ pub(super) extern "C" fn alloc_parent_domain(
         if attr.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
             return Err(Errno::EINVAL);
         }
-        let parent = Object::<Pd>::find(attr.pd)?;
+        let parent = Pd::find_of(context, attr.pd)?;
         if !attr.td.is_null() {
-            Object::<Td>::find(attr.td)?;
-        }
-        if Object::handle(parent.body().context()) != context {
-            return Err(Errno::EINVAL);
+            let td = Object::<Td>::find(attr.td)?;
+            if td.with_abi(|abi| abi.context) != context {
+                return Err(Errno::EINVAL);
+            }
         }
         Ok(pd::name_again(&parent))
     })

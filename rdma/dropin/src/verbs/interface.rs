@@ -81,7 +81,7 @@ pub(crate) fn named() -> Option<Vec<String>> {
             ));
             return Some(Vec::new());
         };
-        return Some(words(names, ','));
+        return Some(some_words(names));
     }
     let configured = environment::value(CONFIGURATION);
     let path = configured
@@ -98,6 +98,17 @@ pub(crate) fn named() -> Option<Vec<String>> {
             Some(Vec::new())
         }
     }
+}
+
+/// The names in the variable, which says that some are meant.
+fn some_words(text: &str) -> Vec<String> {
+    let names = words(text, ',');
+    if names.is_empty() {
+        say_once(format_args!(
+            "XWARP_DEV is set and names no interface: none is used; unset it, or set it to names, separated by commas"
+        ));
+    }
+    names
 }
 
 /// Reads a configuration file. What is no file could block for ever, such as a FIFO.

@@ -101,6 +101,11 @@ pub(crate) fn register(
     let pd = Object::<Pd>::find(pd)?;
     let rights = rights_of(flags)?;
     let is_zero_based = is_zero_based(flags);
+    let start = addr.addr() as u64;
+    // Inline functions of the header name the address where the program names no offset.
+    if is_zero_based && ![0, start].contains(&iova) {
+        return Err(Errno::EINVAL);
+    }
     let memory = Memory {
         start: addr.expose_provenance(),
         len: length,

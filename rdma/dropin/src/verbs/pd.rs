@@ -31,6 +31,13 @@ impl Kind for Pd {
 }
 
 impl Pd {
+    /// A domain of this context; EINVAL if it is of another one.
+    pub(super) fn find_of(context: *mut ibv_context, pd: *mut ibv_pd) -> Result<Arc<Object<Self>>> {
+        let pd = Object::<Self>::find(pd)?;
+        let is_ours = Object::handle(pd.body().context()) == context;
+        is_ours.then_some(pd).ok_or(Errno::EINVAL)
+    }
+
     pub(crate) fn context(&self) -> &Arc<Object<Context>> {
         &self.context
     }

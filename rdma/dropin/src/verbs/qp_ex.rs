@@ -5,6 +5,7 @@ use std::slice;
 
 use nix::errno::Errno;
 
+use super::pd::Pd;
 use super::qp::{self, Qp, Wanted};
 use crate::abi::numbers::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
@@ -314,7 +315,7 @@ fn fill(abi: &mut ibv_qp_ex) {
 }
 
 /// Makes a queue pair by the attributes of later versions. It has these functions if it says what for.
-pub(crate) fn create(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
+fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
     let known = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
@@ -327,9 +328,8 @@ pub(crate) fn create(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
     if attr.comp_mask & !known != 0 || asks_for_more {
         return Err(Errno::EOPNOTSUPP);
     }
-    if !has(IBV_QP_INIT_ATTR_PD) {
-        return Err(Errno::EINVAL);
-    }
+    let pd = has(IBV_QP_INIT_ATTR_PD).then_some(attr.pd);
+    Pd::find_of(context, pd.ok_or(Errno::EINVAL)?)?;
     let wanted = Wanted {
         pd: attr.pd,
         qp_context: attr.qp_context,
@@ -349,10 +349,10 @@ pub(crate) fn create(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
 
 /// `ibv_create_qp_ex(3)`: sets errno.
 pub(super) extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     attr: Option<&mut ibv_qp_init_attr_ex>,
 ) -> *mut ibv_qp {
-    sets(|| create(attr.ok_or(Errno::EINVAL)?))
+    sets(|| create(context, attr.ok_or(Errno::EINVAL)?))
 }
 
 /// `ibv_qp_to_qp_ex(3)`: null for a queue pair that was created without these functions.

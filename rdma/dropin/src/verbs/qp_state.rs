@@ -170,10 +170,16 @@ impl QpAttributes {
             return Err(Errno::EINVAL);
         }
         let to = (mask & IBV_QP_STATE != 0).then_some(attr.qp_state);
-        if let Some(to) = to {
-            Self::apply(effect(self.state(status), to)?, status, backend, qp)?;
+        let effect = to.map_or(Ok(Effect::None), |to| effect(self.state(status), to))?;
+        // A queue pair in Error takes no depths: before the change to it, or after the change from
+        // it.
+        if effect == Effect::Reset {
+            Self::apply(effect, status, backend, qp)?;
+            Self::modify_reads(backend, qp, attr, mask)?;
+        } else {
+            Self::modify_reads(backend, qp, attr, mask)?;
+            Self::apply(effect, status, backend, qp)?;
         }
-        Self::modify_reads(backend, qp, attr, mask)?;
         self.keep(attr, mask);
         self.kept.qp_state = to.unwrap_or(self.kept.qp_state);
         Ok(to)

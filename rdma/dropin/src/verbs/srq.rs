@@ -142,7 +142,7 @@ pub extern "C" fn ibv_create_srq(
 
 /// `ibv_create_srq_ex(3)` for the basic type: sets errno.
 pub(super) extern "C" fn create_srq_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     attr: Option<&mut ibv_srq_init_attr_ex>,
 ) -> *mut ibv_srq {
     sets(|| {
@@ -156,6 +156,7 @@ pub(super) extern "C" fn create_srq_ex(
         if !has(IBV_SRQ_INIT_ATTR_PD) {
             return Err(Errno::EINVAL);
         }
+        Pd::find_of(context, attr.pd)?;
         create(attr.pd, attr.srq_context, &mut attr.attr)
     })
 }

@@ -101,7 +101,7 @@ pub(crate) fn limits() -> Limits {
 
 /// Whether completions are to have the NIC's times: `XWARP_TIMESTAMPS` is set.
 pub(crate) fn times_are_wanted() -> bool {
-    environment::is_set(TIMESTAMPS)
+    environment::is_on(TIMESTAMPS)
 }
 
 /// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.

@@ -351,6 +351,10 @@ fn send_message(request: SendWr<'_>, invalidate: Option<Stag>) -> Result<Operati
 fn rare_operation(request: SendWr<'_>) -> Result<Operation> {
     // In requests with these opcodes the field is a key.
     let key = Stag(request.fields().imm_data);
+    let has_no_payload = [IBV_WR_LOCAL_INV, IBV_WR_BIND_MW].contains(&request.fields().opcode);
+    if has_no_payload && request.has(IBV_SEND_INLINE) {
+        return Err(Errno::EINVAL);
+    }
     match request.fields().opcode {
         IBV_WR_SEND_WITH_INV => send_message(request, Some(key)),
         IBV_WR_RDMA_WRITE_WITH_IMM => Ok(Operation::WriteImmediate {

@@ -10,10 +10,11 @@ use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_EVENT_QP_LAST_WQE_REACHED,
     IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH, IBV_QP_AV, IBV_QP_CAP, IBV_QP_CUR_STATE, IBV_QP_DEST_QPN,
-    IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU,
-    IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RATE_LIMIT, IBV_QP_RETRY_CNT,
-    IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR,
-    IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_WC_WR_FLUSH_ERR,
+    IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER,
+    IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
+    IBV_QP_RATE_LIMIT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN,
+    IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR,
+    IBV_QPS_RTS, IBV_WC_WR_FLUSH_ERR,
 };
 use crate::abi::verbs::{ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr};
 use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
@@ -162,6 +163,25 @@ fn change_from_another_state_than_the_present_one_is_refused() {
         assert_eq!(from(qp, name), is_it, "a new one is not {name}");
         assert_eq!(ibv_destroy_qp(qp), 0);
     }
+    bed.end();
+}
+
+/// Depths go with a change of state to Error or out of it. A queue pair in Error takes none.
+#[test]
+fn state_and_depths_are_changed_together_or_not_at_all() {
+    let bed = Bed::unconnected();
+    let change = |to, depth| {
+        let both = IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC;
+        let done = modify(bed.a.qp, both, |attr| {
+            (attr.qp_state, attr.max_rd_atomic) = (to, depth);
+        });
+        let now = query(bed.a.qp);
+        (done, now.qp_state, now.max_rd_atomic)
+    };
+    assert_eq!(change(IBV_QPS_RTS, 7), (INVALID, IBV_QPS_INIT, 32));
+    assert_eq!(change(IBV_QPS_ERR, 9), (DONE, IBV_QPS_ERR, 9));
+    assert_eq!(change(IBV_QPS_ERR, 11), (INVALID, IBV_QPS_ERR, 9));
+    assert_eq!(change(IBV_QPS_RESET, 5), (DONE, IBV_QPS_INIT, 5));
     bed.end();
 }
 

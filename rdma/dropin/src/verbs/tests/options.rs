@@ -11,12 +11,12 @@ use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
     IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD,
-    IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
-    IBV_QP_EX_WITH_TSO, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_MAX_TSO_HEADER,
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC,
-    IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_IP_CSUM, IBV_SEND_SOLICITED, IBV_SRQ_INIT_ATTR_PD,
-    IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_CQ_INIT_ATTR_MASK_FLAGS,
+    IBV_CQ_INIT_ATTR_MASK_PD, IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_QP_EX_WITH_SEND,
+    IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_TSO, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+    IBV_QP_INIT_ATTR_MAX_TSO_HEADER, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_IP_CSUM,
+    IBV_SEND_SOLICITED, IBV_SRQ_INIT_ATTR_PD, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
 use crate::abi::verbs::{
     ibv_cq_init_attr_ex, ibv_parent_domain_init_attr, ibv_qp_ex, ibv_qp_init_attr_ex,
@@ -24,7 +24,7 @@ use crate::abi::verbs::{
 };
 use crate::entry::Result;
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr};
+use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova2};
 use crate::verbs::pd::ibv_dealloc_pd;
 use crate::verbs::qp::ibv_destroy_qp;
 use crate::verbs::qp_ex::ibv_qp_to_qp_ex;
@@ -76,6 +76,44 @@ fn access_flags_of_a_region() {
     bed.end();
 }
 
+/// A region's offsets begin where the program says, or at 0. Inline functions of the header name the address.
+#[test]
+fn offset_of_a_region_whose_offsets_begin_at_0() {
+    let bed = Bed::unconnected();
+    let flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
+    let own = bed.a.memory.addr() as u64;
+    for (offset, expected) in [
+        (0, Ok(())),
+        (own, Ok(())),
+        (own + 1, INVALID),
+        (1 << 40, INVALID),
+    ] {
+        let mr = ibv_reg_mr_iova2(bed.a.pd, bed.a.memory.cast(), 64, offset, flags);
+        assert_eq!(made(mr, ibv_dereg_mr), expected, "{offset:#x}");
+    }
+    bed.end();
+}
+
+#[test]
+fn objects_of_another_context_are_refused_where_a_context_is_named() {
+    let bed = Bed::unconnected();
+    let (later, other) = (bed.a.later(), bed.b.context);
+    let mut attr = extended(&bed.a, 0, 0);
+    let qp = later.create_qp_ex.expect("a slot")(other, Some(&mut attr));
+    assert_eq!(made(qp, ibv_destroy_qp), INVALID);
+    let mut attr = ibv_srq_init_attr_ex::zeroed();
+    (attr.attr.max_wr, attr.comp_mask, attr.pd) = (4, IBV_SRQ_INIT_ATTR_PD, bed.a.pd);
+    let srq = later.create_srq_ex.expect("a slot")(other, Some(&mut attr));
+    assert_eq!(made(srq, ibv_destroy_srq), INVALID);
+    let td = later.alloc_td.expect("a slot")(other, Some(&ibv_td_init_attr { comp_mask: 0 }));
+    let mut attr = ibv_parent_domain_init_attr::zeroed();
+    (attr.pd, attr.td) = (bed.a.pd, td);
+    let domain = later.alloc_parent_domain.expect("a slot")(bed.a.context, Some(&attr));
+    assert_eq!(made(domain, ibv_dealloc_pd), INVALID);
+    assert_eq!(made(td, later.dealloc_td.expect("a slot")), Ok(()));
+    bed.end();
+}
+
 #[test]
 fn access_flags_of_a_window() {
     let bed = Bed::new();
@@ -89,6 +127,10 @@ fn access_flags_of_a_window() {
     ];
     for (rights, expected) in cases {
         let mut wr = window.bind(&bed.b, bed.b.mr, 512, rights);
+        // It has no data that could be inline.
+        wr.send_flags |= IBV_SEND_INLINE;
+        assert_eq!(returned(bed.b.post_send(&mut wr)), INVALID);
+        wr.send_flags &= !IBV_SEND_INLINE;
         let posted = returned(bed.b.post_send(&mut wr));
         assert_eq!(posted, expected, "{rights:#x}");
     }
