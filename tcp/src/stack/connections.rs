@@ -253,9 +253,9 @@ impl Connections {
         free
     }
 
-    /// True if a sibling has this flow.
-    pub(super) fn is_elsewhere(&self, flow: &Flow) -> bool {
-        self.table.is_elsewhere(flow)
+    /// Claims a flow for a connection that is inserted next. False if a sibling has it.
+    pub(super) fn claim(&self, flow: &Flow) -> bool {
+        self.table.claim(flow)
     }
 
     /// True if a connection is in TIME-WAIT, and `segment` opens another with a listener or is for one that a sibling has opened meanwhile.

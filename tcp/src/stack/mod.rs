@@ -220,11 +220,6 @@ impl Stack {
         self.connections.unlisten(id, &mut self.device, self.now);
     }
 
-    /// True if a sibling of this stack has a connection along `path`, also one in TIME-WAIT.
-    pub fn sibling_has(&self, path: &Path) -> bool {
-        flow_along(path).is_ok_and(|flow| self.connections.is_elsewhere(&flow))
-    }
-
     /// Sends a SYN along `path`, to a listener of this stack itself if the next hop is its own Ethernet address. [`Event::Connected`] follows, or [`Event::Closed`], after
     /// [`StackConfig::connect_timeout`] at the latest.
     pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {
@@ -237,6 +232,28 @@ impl Stack {
         path: Path,
         timeout: Duration,
         now: Instant,
+    ) -> Result<ConnId, ConnectError> {
+        self.connect_if(path, timeout, now, |_, _| true)
+    }
+
+    /// Connects likewise from a port that siblings may have, too. Refused with [`ConnectError::FlowExists`] if one has a connection along `path`,
+    /// also in TIME-WAIT. Of siblings that connect at once, one is not refused.
+    pub fn connect_alone(
+        &mut self,
+        path: Path,
+        timeout: Duration,
+        now: Instant,
+    ) -> Result<ConnId, ConnectError> {
+        self.connect_if(path, timeout, now, Connections::claim)
+    }
+
+    /// Connects if `may_have` says that the stack may have the flow, which is asked last.
+    fn connect_if(
+        &mut self,
+        path: Path,
+        timeout: Duration,
+        now: Instant,
+        may_have: impl FnOnce(&Connections, &Flow) -> bool,
     ) -> Result<ConnId, ConnectError> {
         self.advance(now);
         let flow = flow_along(&path)?;
@@ -252,6 +269,9 @@ impl Stack {
         if !self.make_room() {
             let max = self.opener.config().max_connections;
             return Err(ConnectError::TooManyConnections(max));
+        }
+        if !may_have(&self.connections, &flow) {
+            return Err(ConnectError::FlowExists { local, remote });
         }
         let ethertype = if local.is_ipv4() {
             ethernet::IPV4

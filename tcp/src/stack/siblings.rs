@@ -66,6 +66,11 @@ impl Sibling {
         flows.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// This stack has the flow from now on, unless a sibling has it: then false. Of two that claim it at once, one gets it.
+    pub(super) fn claim(&self, flow: Flow) -> bool {
+        *self.write().entry(flow).or_insert(self.index) == self.index
+    }
+
     /// This stack has the flow from now on.
     pub(super) fn enter(&self, flow: Flow) {
         self.write().insert(flow, self.index);

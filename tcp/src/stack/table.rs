@@ -76,6 +76,12 @@ impl Table {
         sibling.is_some_and(|sibling| sibling.other_with(flow).is_some())
     }
 
+    /// Claims a flow for a connection that is entered next. False if a sibling has it.
+    pub(super) fn claim(&self, flow: &Flow) -> bool {
+        let sibling = self.sibling.as_ref();
+        sibling.is_none_or(|sibling| sibling.claim(*flow))
+    }
+
     /// Hands a frame to the sibling that has its segment's flow. False if none has.
     pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
         let sibling = self.sibling.as_ref();

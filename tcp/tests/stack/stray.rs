@@ -1,10 +1,13 @@
-//! Answers to SYNs that come to another stack of the interface, by hand.
+//! Stacks of one interface, by hand: answers to SYNs that come to another one, and flows that both want.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_driver::{MemoryIo, PacketIo, Sleeper, Wire};
-use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, Stack, StrayAnswers};
+use xwarp_tcp::{CloseReason, ConnId, ConnectError, Event, Instant, Path, Stack, StrayAnswers};
 use xwarp_test_kit::Side;
 
 use crate::frames::{self, Seen, segment};
@@ -283,4 +286,51 @@ fn only_a_connection_whose_answer_was_refused_begins_anew() {
     assert_eq!(host.events(), [Event::Closed { conn, reason }]);
     assert!(!host.stacks[0].open_anew(conn, to(5002), host.now));
     assert_eq!(host.turn(), [], "nothing is said of it");
+}
+
+/// As two engines do whose application has named the same ports.
+#[test]
+fn of_two_stacks_that_want_a_flow_at_once_one_gets_it() {
+    const PORTS: Range<u16> = 1000..1400;
+    for _ in 0..20 {
+        let mut host = Siblings::new();
+        let (now, begun) = (host.now, AtomicUsize::new(0));
+        let connect_all = |stack: &mut Stack| {
+            let each = (1..).zip(PORTS).map(|(round, port)| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                while begun.load(Ordering::SeqCst) < 2 * round {
+                    thread::yield_now();
+                }
+                stack.connect_alone(path(port), LIMIT, now)
+            });
+            each.collect::<Vec<_>>()
+        };
+        let [first, second] = &mut host.stacks;
+        let outcomes = thread::scope(|scope| {
+            let other = scope.spawn(|| connect_all(second));
+            [connect_all(first), other.join().unwrap()]
+        });
+        for (port, (one, two)) in PORTS.zip(outcomes[0].iter().zip(&outcomes[1])) {
+            assert_ne!(one.is_ok(), two.is_ok(), "{port}");
+            let refused = one.as_ref().err().or(two.as_ref().err());
+            assert!(matches!(refused, Some(ConnectError::FlowExists { .. })));
+        }
+    }
+}
+
+#[test]
+fn flow_that_a_stack_has_given_up_is_free_for_another() {
+    let mut host = Siblings::new();
+    let now = host.now;
+    let [first, second] = &mut host.stacks;
+    let conn = first.connect_alone(path(1000), LIMIT, now).unwrap();
+    let refused = second.connect_alone(path(1000), LIMIT, now);
+    assert!(matches!(refused, Err(ConnectError::FlowExists { .. })));
+    let refused = first.connect_alone(path(1000), LIMIT, now);
+    assert!(
+        matches!(refused, Err(ConnectError::FlowExists { .. })),
+        "its own"
+    );
+    first.abort(conn, now);
+    assert!(second.connect_alone(path(1000), LIMIT, now).is_ok());
 }

@@ -128,9 +128,8 @@ impl Starting {
         let until = began + order.timeout;
         let left = until - device.now;
         // Another engine's connection would lose its segments. A port that is not named is free.
-        let connected = if order.port_is_named && device.stack.sibling_has(&path) {
-            let (local, remote) = (path.local, path.remote);
-            Err(xwarp_tcp::ConnectError::FlowExists { local, remote })
+        let connected = if order.port_is_named {
+            device.stack.connect_alone(path, left, device.now)
         } else {
             device.stack.connect_within(path, left, device.now)
         };
@@ -288,17 +287,18 @@ impl Starting {
     }
 
     /// Makes the second connection. The first one, which the peer has closed, ends before if it has
-    /// the same port.
+    /// the same port: one that was named.
     fn connect_again(
         &self,
         path: Path,
         device: &mut RdmaDevice,
     ) -> Result<ConnId, xwarp_tcp::ConnectError> {
-        if path.local == self.port.local() {
-            device.stack.abort(self.conn, device.now);
-        }
         let left = self.until - device.now;
-        device.stack.connect_within(path, left, device.now)
+        if path.local != self.port.local() {
+            return device.stack.connect_within(path, left, device.now);
+        }
+        device.stack.abort(self.conn, device.now);
+        device.stack.connect_alone(path, left, device.now)
     }
 
     /// Goes on with the second connection.
