@@ -100,11 +100,51 @@ fn host_has_the_ports_back_that_were_tried_once_a_connection_is_made() {
     let elsewhere = sim.connected_pair();
     assert_eq!(counted(&sim)[1], TRIES);
     assert_eq!(engine_of(&elsewhere.0), 1);
+    assert_eq!(next_port(&mut sim), FIRST_PORT + 1, "the first gap");
+}
+
+/// The port that A's host gives next.
+fn next_port(sim: &mut Sim) -> u16 {
     let at = sim.b().at(sim.new_port());
     let mut a = sim.a().end(&QpConfig::default());
     let limit = Duration::from_secs(1);
     let next = a.qp.begin_connect(at, b"", limit).unwrap();
-    assert_eq!(next.local().port(), FIRST_PORT + 1, "the first gap");
+    next.local().port()
+}
+
+/// The peer has not answered the Request yet.
+#[test]
+fn host_has_the_ports_back_that_were_tried_once_tcp_is_established() {
+    let mut sim = sim(Answers::First);
+    let _home = sim.connected_pair();
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen(at).unwrap();
+    let mut a = sim.a().end(&QpConfig::default());
+    let limit = Duration::from_secs(5);
+    let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
+    let request = sim.wait_for("the Request", || listener.try_accept().unwrap());
+    assert_eq!(counted(&sim)[1], TRIES);
+    assert!(connecting.try_finish().is_none());
+    assert_eq!(next_port(&mut sim), FIRST_PORT + 1, "the first gap");
+    drop(request);
+}
+
+/// A stream may live for long.
+#[test]
+fn host_has_the_ports_back_that_were_tried_once_a_stream_is_established() {
+    let mut sim = sim(Answers::First);
+    let at = sim.b().at(sim.new_port());
+    let mut listener = sim.b().rnic().listen_streams(at).unwrap();
+    let limit = Duration::from_secs(5);
+    let mut connect = || {
+        let near = sim.a().rnic().connect_stream(at, limit).unwrap();
+        let far = sim.wait_for("a stream", || listener.try_accept().unwrap());
+        (near, far)
+    };
+    let (_home, elsewhere) = (connect(), connect());
+    assert_eq!(elsewhere.0.id().engine(), 1);
+    assert_eq!(counted(&sim)[1], TRIES);
+    assert_eq!(next_port(&mut sim), FIRST_PORT + 1, "the first gap");
 }
 
 /// At a far peer, no more than half a second is spent.
