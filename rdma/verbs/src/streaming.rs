@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::Signal;
@@ -50,6 +51,8 @@ pub struct LlpStream {
     id: StreamId,
     /// Raised by whatever happens to the stream.
     signal: Arc<Signal>,
+    /// Threads that wait until it is established.
+    waiting: AtomicUsize,
     control: Arc<Control>,
 }
 
@@ -69,11 +72,17 @@ impl LlpStream {
     ) -> Result<Self, RnicUnavailable> {
         let watcher = Arc::clone(&signal);
         control.call_on(id.engine(), move |engine| engine.watch_stream(id, watcher))?;
-        Ok(Self {
+        Ok(Self::of(id, signal, control))
+    }
+
+    /// One whose signal the engine raises already.
+    fn of(id: StreamId, signal: Arc<Signal>, control: &Arc<Control>) -> Self {
+        Self {
             id,
             signal,
+            waiting: AtomicUsize::new(0),
             control: Arc::clone(control),
-        })
+        }
     }
 
     #[cfg(feature = "tokio")]
@@ -117,6 +126,7 @@ impl LlpStream {
     /// - [`StreamError::System`]: the kernel refuses the sleep.
     /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn wait_established(&self, timeout: Duration) -> Result<(), StreamError> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         let established = wait(&self.control, &self.signal, timeout, || {
             match self.state() {
                 Ok(StreamState::Connecting) => None,
@@ -125,6 +135,10 @@ impl LlpStream {
                 Err(closed) => Some(Err(closed.into())),
             }
         });
+        // Others perhaps sleep on the signal, which this has cleared.
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
+            self.signal.raise();
+        }
         self.settle()?;
         established
     }
@@ -291,11 +305,7 @@ impl ConnectingStream {
     }
 
     fn stream(&self, id: StreamId) -> LlpStream {
-        LlpStream {
-            id,
-            signal: Arc::clone(&self.signal),
-            control: Arc::clone(self.attempt.control()),
-        }
+        LlpStream::of(id, Arc::clone(&self.signal), self.attempt.control())
     }
 
     /// The stream, once the path to the peer is known: TCP has begun to connect then, and [`LlpStream::wait_established`] waits for it.

@@ -16,7 +16,10 @@ use xwarp::event::{AsyncEventKind, EventResource};
 use xwarp::stream::{Framing, StreamListener};
 use xwarp::work::Sgl;
 use xwarp::{Access, QpConfig, QpState, RecvRequest, Rnic, RnicConfig, SendRequest, WrId};
-use xwarp_test_kit::{MemoryRnic, MemoryRnics, Side, eventually_within};
+use xwarp_test_kit::{
+    Cable, MemoryRnic, MemoryRnics, Side, eventually, eventually_within, spawn_numbered,
+    thread_sleeps,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 7471;
@@ -497,4 +500,32 @@ fn last_handle_of_an_rnic_may_be_dropped_in_a_handler() {
     assert_eq!(dropped, Ok(()), "the handler waits for ever");
     let ended = eventually_within(TIMEOUT, || Arc::strong_count(&kept) == 1);
     assert!(ended, "the engine goes on");
+}
+
+/// One of them finds it out first, and clears the descriptor that the others sleep on.
+#[test]
+fn threads_that_wait_for_the_same_stream_all_learn_that_it_is_established() {
+    for _ in 0..20 {
+        let [(near, a), (far, b)] = [Side::A, Side::B].map(|side| {
+            let rnic = rnic_at(side, Progress::Thread);
+            rnic.open()
+        });
+        let _listener = far.listen_streams(at_b()).unwrap();
+        let stream = near.connect_stream(at_b(), TIMEOUT).unwrap();
+        let waits = || {
+            let began = Instant::now();
+            let outcome = stream.wait_established(TIMEOUT);
+            (outcome, began.elapsed() < TIMEOUT / 2)
+        };
+        thread::scope(|scope| {
+            let threads = [(); 4].map(|()| spawn_numbered(scope, waits));
+            for (number, _) in &threads {
+                eventually("it sleeps", || thread_sleeps(*number));
+            }
+            let _cable = Cable::new(a, b);
+            for (_, thread) in threads {
+                assert_eq!(thread.join().unwrap(), (Ok(()), true));
+            }
+        });
+    }
 }
