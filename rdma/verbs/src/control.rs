@@ -49,7 +49,8 @@ pub(crate) struct Control {
     host: Arc<Ports>,
     ending: Arc<Ending>,
     released: Arc<Released>,
-    /// What an event loop waits for where there is nothing to wait for: it is raised once the RNIC was closed.
+    /// What an event loop waits for where there is nothing to wait for: it is raised once the RNIC
+    /// was closed.
     quiet: Signal,
     regions: RegionPool,
     mpa: MpaConfig,
@@ -200,7 +201,8 @@ impl Control {
         value.map(Some).ok_or(ended)
     }
 
-    /// What `signal` tells of was taken, which has cleared it if that was the last. Once nothing will come any more, it stays raised.
+    /// A value was taken that `signal` announces, which clears it if that was the last. Once no
+    /// value will come any more, it stays raised.
     pub(crate) fn keep_raised(&self, signal: &Signal) {
         if self.has_ended() {
             signal.raise();

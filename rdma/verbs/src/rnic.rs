@@ -667,8 +667,9 @@ fn run_by(
 }
 
 impl AsFd for Rnic {
-    /// What an event loop that drives an inline engine waits for, before it calls [`progress`](Self::progress). It is not to be read. With
-    /// any other [`Progress`] it is readable only once the RNIC was closed.
+    /// What an event loop that drives an inline engine waits for, before it calls
+    /// [`progress`](Self::progress). It is not to be read. With any other [`Progress`] it is
+    /// readable only once the RNIC was closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.fd()
     }

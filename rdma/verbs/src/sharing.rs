@@ -1,6 +1,7 @@
 //! Sharing of an inline engine: who sleeps while others turn it, and when the sleepers look anew.
 //!
-//! All of it happens within one lock, which no thread holds while it sleeps. `tests/models` explores it.
+//! All of it happens within one lock, which no thread holds while it sleeps. `tests/models`
+//! explores it.
 
 use std::ops::DerefMut;
 
@@ -17,11 +18,12 @@ pub(crate) trait Shared {
     /// Whether there is no engine any more.
     fn has_ended(&self) -> bool;
 
-    /// After a turn without work: how long a thread may sleep. `None` if it is to look again instead.
+    /// After a turn without work: how long a thread may sleep. `None` if it is to look again
+    /// instead.
     fn limit(&mut self) -> Option<Self::Limit>;
 
-    /// Has the descriptor become readable when there is something to do; at once, unless the engine is `idle` now. If `timed`, also when the
-    /// engine's next deadline comes.
+    /// Has the descriptor become readable when there is something to do; at once, unless the engine
+    /// is `idle` now. If `timed`, also when the engine's next deadline comes.
     fn arm(&mut self, idle: bool, timed: bool) -> Result<(), Self::Error>;
 
     /// Makes the descriptor readable until it is armed again. Frames are not announced meanwhile.
@@ -33,21 +35,25 @@ pub(crate) trait Shared {
 
 /// See the module.
 ///
-/// A sleeper goes to sleep for as long as the engine says then. A thread that changes the engine later has the sleepers look anew, at the latest
-/// when it turns the engine no longer. While no thread sleeps, and no event loop has armed the descriptor, that is readable: a loop that comes
+/// A sleeper goes to sleep for as long as the engine says then. A thread that changes the engine
+/// later has the sleepers look anew, at the latest when it turns the engine no longer. While no
+/// thread sleeps, and no event loop has armed the descriptor, that is readable: a loop that comes
 /// finds it so.
 pub(crate) struct Sharing<S> {
     shared: S,
-    /// The descriptor will be readable when there is something to do, and a thread may be waiting for that.
+    /// The descriptor will be readable when there is something to do, and a thread may be waiting
+    /// for that.
     armed: bool,
-    /// An event loop has called [`progress`](Self::progress): it waits for the descriptor and needs its timer.
+    /// An event loop has called [`progress`](Self::progress): it waits for the descriptor and needs
+    /// its timer.
     in_loop: bool,
     /// Threads that sleep.
     sleepers: usize,
 }
 
 impl<S: Shared> Sharing<S> {
-    /// Of an engine that no thread waits for. The descriptor is readable from the beginning: the first turn arms it.
+    /// Of an engine that no thread waits for. The descriptor is readable from the beginning: the
+    /// first turn arms it.
     pub(crate) fn new(mut shared: S) -> Result<Self, S::Error> {
         shared.open()?;
         Ok(Self {
@@ -94,7 +100,8 @@ impl<S: Shared> Sharing<S> {
         self.arm(done == 0)
     }
 
-    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how long the engine lets it sleep.
+    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how
+    /// long the engine lets it sleep.
     pub(crate) fn prepare_sleep(&mut self) -> Result<Option<S::Limit>, S::Error> {
         if self.shared.turn() > 0 {
             self.wake();
@@ -108,8 +115,8 @@ impl<S: Shared> Sharing<S> {
         Ok(Some(limit))
     }
 
-    /// A verb was called, which may have left something to do. One that has not, such as a query, wakes no event loop: a loop that calls it in
-    /// each round would never sleep.
+    /// A verb was called, which may have left something to do. One that has not, such as a query,
+    /// wakes no event loop: a loop that calls it in each round would never sleep.
     pub(crate) fn settle(&mut self) {
         if !self.armed {
             return;
@@ -170,8 +177,9 @@ impl<S: Shared> Sharing<S> {
     }
 }
 
-/// One turn for a thread that waits. If there was nothing to do and the policy is to sleep, sleeps by `sleep`. That ends when the descriptor is
-/// readable, when the limit is over, or by what else the thread waits for. `None` if it has not slept.
+/// One turn for a thread that waits. If there was nothing to do and the policy is to sleep, sleeps
+/// by `sleep`. That ends when the descriptor is readable, when the limit is over, or by what else
+/// the thread waits for. `None` if it has not slept.
 pub(crate) fn turn_or_sleep<S: Shared, G: DerefMut<Target = Sharing<S>>, R>(
     lock: impl Fn() -> G,
     sleep: impl FnOnce(S::Limit) -> Result<R, S::Error>,
@@ -188,8 +196,9 @@ pub(crate) fn turn_or_sleep<S: Shared, G: DerefMut<Target = Sharing<S>>, R>(
     slept.map(Some)
 }
 
-/// One turn for the engine's own thread, unless `try_lock` says that another thread has the engine now: the thread never waits for that. If there
-/// was nothing to do and the policy is to sleep, sleeps by `sleep`. `counted` says whether the thread still counts as a sleeper.
+/// One turn for the engine's own thread, unless `try_lock` says that another thread has the engine
+/// now: the thread never waits for that. If there was nothing to do and the policy is to sleep,
+/// sleeps by `sleep`. `counted` says whether the thread still counts as a sleeper.
 pub(crate) fn turn_or_sleep_beside<S: Shared, G: DerefMut<Target = Sharing<S>>>(
     try_lock: impl Fn() -> Option<G>,
     counted: &mut bool,

@@ -135,7 +135,7 @@ impl LlpStream {
                 Err(closed) => Some(Err(closed.into())),
             }
         });
-        // Others perhaps sleep on the signal, which this has cleared.
+        // Other threads perhaps sleep on the signal, which this one has cleared.
         if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
             self.signal.raise();
         }

@@ -236,7 +236,8 @@ impl Stack {
         self.connect_if(path, timeout, now, |_, _| true)
     }
 
-    /// Connects likewise from a port that siblings may have, too. Refused with [`ConnectError::FlowExists`] if one has a connection along `path`,
+    /// Connects as [`connect_within`](Self::connect_within) does, from a port that siblings may
+    /// have, too. Refused with [`ConnectError::FlowExists`] if one has a connection along `path`,
     /// also in TIME-WAIT. Of siblings that connect at once, one is not refused.
     pub fn connect_alone(
         &mut self,

@@ -66,7 +66,8 @@ impl Sibling {
         flows.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This stack has the flow from now on, unless a sibling has it: then false. Of two that claim it at once, one gets it.
+    /// This stack has the flow from now on, unless a sibling has it: then false. Of two that claim
+    /// it at once, one gets it.
     pub(super) fn claim(&self, flow: Flow) -> bool {
         *self.write().entry(flow).or_insert(self.index) == self.index
     }

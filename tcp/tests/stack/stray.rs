@@ -1,4 +1,5 @@
-//! Stacks of one interface, by hand: answers to SYNs that come to another one, and flows that both want.
+//! Stacks of one interface, by hand: answers to SYNs that come to another one, and flows that both
+//! want.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -202,7 +202,8 @@ impl Async<StateChanges> {
         let changes = &self.object;
         let look = || {
             let ended = changes.control().ended();
-            // The descriptor stays raised: clearing it would hide the state from other tasks that the runtime has not woken yet.
+            // The descriptor stays raised: clearing it would hide the state from other tasks that
+            // the runtime has not woken yet.
             let state = changes.state();
             match ended {
                 _ if wanted(state) => Ok(Some(state)),

@@ -43,10 +43,12 @@ impl Waiter {
         self.until_or(look, |error| failed(error).into()).await
     }
 
-    /// What `look` returns as soon as it returns something, or what `failed` makes of an error of the wait.
+    /// What `look` returns as soon as it returns something, or what `failed` makes of an error of
+    /// the wait.
     ///
-    /// Each look comes after the task is registered with the descriptors. So it finds what came before, and what comes later wakes the task.
-    /// That holds for tasks that share a waiter, too, each of which clears the readiness that woke all of them.
+    /// Each look comes after the task is registered with the descriptors. So it finds what came
+    /// before, and what comes later wakes the task. That holds for tasks that share a waiter, too,
+    /// each of which clears the readiness that woke all of them.
     pub(super) async fn until_or<T, E>(
         &self,
         mut look: impl FnMut() -> Result<Option<T>, E>,
@@ -192,7 +194,8 @@ mod tests {
         Ok(left.map(drop))
     }
 
-    /// Two values come while a task looks in vain. Another task takes the first of them meanwhile, and has cleared the readiness of both.
+    /// Two values come while a task looks in vain. Another task takes the first of them meanwhile,
+    /// and has cleared the readiness of both.
     #[tokio::test(flavor = "current_thread")]
     async fn task_finds_what_another_has_left_while_it_looked() {
         let (rnic, signal) = (rnic(), Signal::new().unwrap());

@@ -1,6 +1,8 @@
-//! Sharing (`rdma/verbs/src/sharing.rs`): threads that wait turn an inline engine or sleep, as others do, and an event loop waits for it, too.
+//! Sharing (`rdma/verbs/src/sharing.rs`): threads that wait turn an inline engine or sleep, as
+//! other threads do, and an event loop waits for it, too.
 //!
-//! A frame is the work of an engine, for two turns, and has it set a deadline. Time passes when a thread sleeps no longer than until then.
+//! A frame is the work of an engine, for two turns, and has it set a deadline. Time passes when a
+//! thread sleeps no longer than until then.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -11,7 +13,8 @@ use crate::entry::lock;
 use crate::sharing::{Shared, Sharing, Turned, turn_or_sleep, turn_or_sleep_beside};
 use crate::sleep_flag::SleepFlag;
 
-/// What the kernel knows of the engine's descriptor, and of those that the callers wait for besides.
+/// What the kernel knows of the engine's descriptor, and of those that the callers wait for
+/// besides.
 #[derive(Default)]
 struct Descriptors {
     /// Of the doorbell.
@@ -20,7 +23,8 @@ struct Descriptors {
     watches_frames: bool,
     frames: usize,
     timer_runs: bool,
-    /// All of a frame was received, and the deadline has come: whoever waits for that is told, and stays so.
+    /// Whether all of a frame was received, and whether the deadline has come. A caller that waits
+    /// for that has a descriptor of its own, which stays readable.
     told: [bool; 2],
 }
 
@@ -251,7 +255,8 @@ impl Rnic {
     }
 }
 
-/// Runs `other` beside a thread that waits, which must end by that. The model ends in a deadlock if it sleeps on.
+/// Runs `other` beside a thread that waits, which must end by that. The model ends in a deadlock if
+/// it sleeps on.
 fn beside(
     waits: impl Fn(&Rnic) + Send + Sync + 'static,
     other: impl Fn(&Rnic) + Send + Sync + 'static,
@@ -298,7 +303,8 @@ fn caller_that_sleeps_looks_anew_when_a_poll_has_set_a_deadline() {
     });
 }
 
-/// The other caller has slept until the deadline that its own turns had set, and goes before that comes.
+/// The other caller has slept until the deadline that its own turns had set, and goes before that
+/// comes.
 #[test]
 fn caller_that_sleeps_looks_anew_when_another_waits_no_longer() {
     waits_beside(DEADLINE, |rnic| {

@@ -327,8 +327,8 @@ async fn two_tasks_await_states_of_the_same_queue_pair() {
     }
 }
 
-/// Nothing of the one that connects is awaited: the other learns of it only if a task turns the engine. The program may have waited before by
-/// itself.
+/// Nothing of the one that connects is awaited: the other learns of it only if a task turns the
+/// engine. The program may have waited before by itself.
 #[tokio::test(flavor = "current_thread")]
 async fn inline_engine_is_turned_by_a_task() {
     for waits_before in [false, true] {

@@ -502,7 +502,7 @@ fn last_handle_of_an_rnic_may_be_dropped_in_a_handler() {
     assert!(ended, "the engine goes on");
 }
 
-/// One of them finds it out first, and clears the descriptor that the others sleep on.
+/// The first to find it out clears the descriptor that the other threads sleep on.
 #[test]
 fn threads_that_wait_for_the_same_stream_all_learn_that_it_is_established() {
     for _ in 0..20 {
