@@ -128,7 +128,8 @@ impl SharedBytes {
     /// use xwarp::memory::SharedBytes;
     /// let mut numbers = vec![0_u64; 512];
     /// let (start, len) = (numbers.as_mut_ptr().cast(), size_of_val(&*numbers));
-    /// // SAFETY: the numbers move into the owner, which lends no reference to them, and are freed with the last handle.
+    /// // SAFETY: the numbers move into the owner, which lends no reference to them, and
+    /// // are freed with the last handle.
     /// let memory = unsafe { SharedBytes::from_raw_parts(start, len, numbers) }?;
     /// memory.write(0, b"hello")?;
     /// # Ok(())

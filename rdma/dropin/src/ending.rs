@@ -47,7 +47,7 @@ pub(crate) fn close_all_by(close: fn()) {
     if !join(thread, "the thread that closes RNICs") {
         GIVEN_UP.store(true, Ordering::Relaxed);
         log::warn!(
-            "an RNIC is not closed: the program has called exit in a signal handler that has interrupted a call of the library"
+            "an RNIC was not closed within {LIMIT:?}, and the kernel closes it: call exit elsewhere than in a signal handler, which may have interrupted a call of the library"
         );
     }
 }

@@ -1,5 +1,6 @@
-// A program of C that calls exit in the handler of a signal, as many do for Ctrl-C, while the thread that takes the signal is in the middle of the
-// library. It ends all the same, and leaves nothing attached.
+// A program of C that calls exit in the handler of a signal, as many do for Ctrl-C, while the
+// thread that takes the signal is in the middle of the library. It ends all the same, and leaves
+// nothing attached.
 #define _GNU_SOURCE
 #include "pair.h"
 #include <signal.h>
@@ -21,7 +22,7 @@ int main(void)
     struct itimerval time = { .it_value = { .tv_usec = RUNS_FOR } };
     struct ibv_wc wc;
 
-    // Who does not end is ended.
+    // A program that hangs is ended.
     alarm(20);
     listen_at(&pair, "10.99.0.1", PORT);
     connect_pair(&pair, "10.99.0.1", PORT);

@@ -1,5 +1,6 @@
-// A program of C that forks while another thread makes and destroys objects, without an RNIC. That thread may have had a lock of the library: then
-// each call of the child ends in ENODEV, and none waits for it. Without such a thread a child works.
+// A program of C that forks while another thread makes and destroys objects, without an RNIC.
+// That thread may have had a lock of the library: then each call of the child ends in ENODEV,
+// and none waits for the lock. Without such a thread a child works.
 #define _GNU_SOURCE
 #include "pair.h"
 #include <pthread.h>
@@ -47,7 +48,7 @@ static int child(void)
 
     MUST(number >= 0);
     if (number == 0) {
-        // Who waits is ended.
+        // A child that waits for a lock is ended.
         alarm(10);
         _exit(use());
     }

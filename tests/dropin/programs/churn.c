@@ -1,6 +1,7 @@
 /* churn serve CONNECTIONS
- * churn connect ADDRESS CONNECTIONS: connections one after another, each with its own identifier and queue pair. Every second one is closed, the rest
- * are reset. Nothing else ends one: the server accepts each, and none may get an event of another one. */
+ * churn connect ADDRESS CONNECTIONS: connections one after another, each with its own identifier
+ * and queue pair. Every second one is closed, the rest are reset. Nothing else ends one: the
+ * server accepts each, and none may get an event of another one. */
 #include "check.h"
 #include <poll.h>
 #include <time.h>

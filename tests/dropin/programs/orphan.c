@@ -1,6 +1,6 @@
 /* orphan serve: a server of one connection, which says when that has ended.
- * orphan connect ADDRESS HOW FILE: a client that is connected, whose forked child lives on until FILE is there. The client ends by HOW: `exit`
- * without closing anything, or `kill`. */
+ * orphan connect ADDRESS HOW FILE: a client that is connected, whose forked child lives on until
+ * FILE is there. The client ends by HOW: `exit` without closing anything, or `kill`. */
 #include "check.h"
 #include <signal.h>
 #include <unistd.h>

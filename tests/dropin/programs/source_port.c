@@ -1,4 +1,5 @@
-/* source_port ADDRESS: connections come from the source port that the program names, by either function. Both ends are in this process. */
+/* source_port ADDRESS: connections come from the source port that the program names, by either
+ * function. Both ends are in this process. */
 #include "check.h"
 
 enum { PORT = 7471 };

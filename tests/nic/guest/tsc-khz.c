@@ -1,4 +1,5 @@
-/* Prints the frequency of this machine's time stamp counter in kHz: how far it and the clock go in a tenth of a second. */
+/* Prints the frequency of this machine's time stamp counter in kHz: how far it and the clock go in
+ * a tenth of a second. */
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>

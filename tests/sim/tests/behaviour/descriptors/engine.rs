@@ -175,7 +175,7 @@ fn engine_is_readable_when_a_caller_that_has_waited_turns_it_no_longer() {
     assert!(is_readable(&rnic), "frames are announced again");
 }
 
-/// The caller has slept, and has left the descriptor as it was when nobody had turned the engine.
+/// The caller has slept, and has left the descriptor as it was before the first turn of the engine.
 #[test]
 fn engine_is_readable_for_an_event_loop_that_begins_after_a_caller_has_waited() {
     let (rnic, wire) = inline();
