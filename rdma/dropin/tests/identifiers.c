@@ -170,7 +170,8 @@ static int source_ports(struct rdma_event_channel *channel)
     return 0;
 }
 
-// Resolves with this source; -1 if that has failed. Without one, with the wildcard address that the identifier is bound to.
+// Resolves with this source; -1 if that has failed. Without one, with the wildcard address that the
+// identifier is bound to.
 static int resolves(struct rdma_event_channel *channel, struct sockaddr *bound, struct sockaddr *named, const char *source)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(7471), .sin_addr.s_addr = inet_addr("10.99.0.2") };

@@ -201,15 +201,15 @@ impl Control {
         value.map(Some).ok_or(ended)
     }
 
-    /// A value was taken that `signal` announces, which clears it if that was the last. Once no
-    /// value will come any more, it stays raised.
+    /// Call it after a value of `signal` is taken: the last value clears the signal. After the
+    /// RNIC's end, the signal stays raised.
     pub(crate) fn keep_raised(&self, signal: &Signal) {
         if self.has_ended() {
             signal.raise();
         }
     }
 
-    /// Whether nothing comes any more, but for what is flushed.
+    /// Whether the RNIC has ended: only flushed work requests complete from then on.
     fn has_ended(&self) -> bool {
         self.is_closed() || self.ending.is_over() || self.ending.failure().is_some()
     }

@@ -101,7 +101,8 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`OpenError::System`]: the host has no thread, file descriptor or memory left. [`OpenError::Config`]: an option cannot be had.
+    /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
+    /// - [`OpenError::Config`]: an option cannot be had.
     pub fn with_io(
         io: Box<dyn PacketIo>,
         stack: &StackConfig,
@@ -117,8 +118,9 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or the host has no thread, file descriptor or
-    /// memory left. [`OpenError::Config`]: an option cannot be had.
+    /// - [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or the
+    ///   host has no thread, file descriptor or memory left.
+    /// - [`OpenError::Config`]: an option cannot be had.
     pub fn with_ios(
         ios: Vec<Box<dyn PacketIo>>,
         stack: &StackConfig,

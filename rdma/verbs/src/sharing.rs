@@ -1,4 +1,5 @@
-//! Sharing of an inline engine: who sleeps while others turn it, and when the sleepers look anew.
+//! Sharing of an inline engine: which threads sleep while another one turns it, and when they look
+//! again.
 //!
 //! All of it happens within one lock, which no thread holds while it sleeps. `tests/models`
 //! explores it.
@@ -15,7 +16,7 @@ pub(crate) trait Shared {
     /// One turn; how much was done.
     fn turn(&mut self) -> usize;
 
-    /// Whether there is no engine any more.
+    /// Whether the engine is closed.
     fn has_ended(&self) -> bool;
 
     /// After a turn without work: how long a thread may sleep. `None` if it is to look again
@@ -35,10 +36,10 @@ pub(crate) trait Shared {
 
 /// See the module.
 ///
-/// A sleeper goes to sleep for as long as the engine says then. A thread that changes the engine
-/// later has the sleepers look anew, at the latest when it turns the engine no longer. While no
-/// thread sleeps, and no event loop has armed the descriptor, that is readable: a loop that comes
-/// finds it so.
+/// A sleeper sleeps for as long as the engine has said before. A thread that changes the engine
+/// later has the sleepers look again, at the latest when it stops turning the engine. While no
+/// thread sleeps and no event loop has armed the descriptor, it is readable, so that a later loop
+/// makes a first turn.
 pub(crate) struct Sharing<S> {
     shared: S,
     /// The descriptor will be readable when there is something to do, and a thread may be waiting
@@ -127,7 +128,8 @@ impl<S: Shared> Sharing<S> {
         }
     }
 
-    /// A thread has slept. Unless others wait, frames are not announced while threads turn.
+    /// A thread has slept. If no other one sleeps and no event loop waits, frames are not announced
+    /// while threads turn.
     pub(crate) fn end_sleep(&mut self) -> Result<(), S::Error> {
         self.sleepers -= 1;
         if self.sleepers == 0 && !self.in_loop {
@@ -137,7 +139,7 @@ impl<S: Shared> Sharing<S> {
         Ok(())
     }
 
-    /// The engine's own thread sleeps no longer, if it still counts.
+    /// The engine's own thread has slept, if it still counts as a sleeper.
     pub(crate) fn uncount(&mut self, counted: &mut bool) -> Result<(), S::Error> {
         if std::mem::take(counted) {
             self.end_sleep()?;
@@ -145,7 +147,7 @@ impl<S: Shared> Sharing<S> {
         Ok(())
     }
 
-    /// A thread waits no longer, and so turns the engine no longer: others that wait look anew.
+    /// A thread that has waited stops turning the engine: sleepers and event loops look again.
     pub(crate) fn leave(&mut self) -> Result<(), S::Error> {
         if self.sleepers > 0 || self.in_loop {
             self.arm(false)?;
@@ -228,9 +230,9 @@ pub(crate) fn turn_or_sleep_beside<S: Shared, G: DerefMut<Target = Sharing<S>>>(
 pub(crate) enum Turned {
     /// It has turned the engine, or slept.
     On,
-    /// Somebody else has the engine now.
+    /// Another thread has the engine now.
     Elsewhere,
-    /// There is no engine any more.
+    /// The engine is closed.
     Ended,
 }
 

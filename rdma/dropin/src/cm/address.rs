@@ -47,7 +47,7 @@ pub(super) fn check_length(from: *const sockaddr, len: libc::socklen_t) -> Resul
     if len < size_of::<libc::sa_family_t>() {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: by its manual page, so many bytes are there, and the family is the first of them.
+    // SAFETY: by its manual page, that number of bytes is there, and the family is first.
     let family = unsafe { ptr::read_unaligned(from.cast::<libc::sa_family_t>()) };
     let least = match family {
         AF_INET => size_of::<sockaddr_in>(),

@@ -218,7 +218,7 @@ mod tests {
             }
             take(&values)
         });
-        let found = timeout(TIMEOUT, slow).await.expect("nobody woke it");
+        let found = timeout(TIMEOUT, slow).await.expect("a wake-up");
         assert_eq!(found, Ok(()));
     }
 }

@@ -305,7 +305,7 @@ async fn tasks_end_with_their_rnic() {
     }
 }
 
-/// One wakes before the runtime has heard of the state that the other waits for.
+/// One task looks before the runtime has seen the descriptor that is to wake the other task.
 #[tokio::test(flavor = "current_thread")]
 async fn two_tasks_await_states_of_the_same_queue_pair() {
     for progress in ALL {
@@ -327,8 +327,8 @@ async fn two_tasks_await_states_of_the_same_queue_pair() {
     }
 }
 
-/// Nothing of the one that connects is awaited: the other learns of it only if a task turns the
-/// engine. The program may have waited before by itself.
+/// No task awaits the connecting side's objects: its request leaves only if a task turns the engine.
+/// The program may have waited before by itself.
 #[tokio::test(flavor = "current_thread")]
 async fn inline_engine_is_turned_by_a_task() {
     for waits_before in [false, true] {

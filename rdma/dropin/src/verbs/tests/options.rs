@@ -76,7 +76,8 @@ fn access_flags_of_a_region() {
     bed.end();
 }
 
-/// A region's offsets begin where the program says, or at 0. Inline functions of the header name the address.
+/// A region's offsets begin where the program says, or at 0. Inline functions of the header name
+/// the address.
 #[test]
 fn offset_of_a_region_whose_offsets_begin_at_0() {
     let bed = Bed::unconnected();
