@@ -196,6 +196,8 @@ impl Channel {
         lock(&body.takers).end.get_or_insert(end);
         this.destroy()?;
         body.queue.end();
+        // No program takes these peers any more: they are rejected.
+        drop(body.queue.take_back(|note| note.offered.is_some()));
         Ok(())
     }
 

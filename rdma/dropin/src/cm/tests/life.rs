@@ -18,14 +18,16 @@ use crate::cm::events::{
 };
 use crate::cm::id::{Channel, Note, Phase};
 use crate::cm::life::{rdma_destroy_id, rdma_migrate_id};
-use crate::cm::numbers::EventKind::{AddressResolved, Disconnected, Established, RouteResolved};
+use crate::cm::numbers::EventKind::{
+    AddressResolved, Disconnected, Established, Rejected, RouteResolved,
+};
 use crate::cm::qp::{rdma_create_qp, rdma_destroy_qp};
 use crate::cm::resolving::rdma_resolve_route;
 use crate::cm::testbed::{Bed, at_b, found, new_id, read, shown};
 use crate::object::Object;
 use crate::verbs::channel;
 use crate::verbs::cq::Cq;
-use crate::verbs::testbed::is_readable;
+use crate::verbs::testbed::{await_readable, is_readable};
 
 #[test]
 fn destroyed_identifier_has_no_event() {
@@ -104,6 +106,20 @@ fn identifier_that_is_being_destroyed_takes_nothing_more() {
     assert_eq!(rdma_ack_cm_event(event), 0);
     assert_eq!(destroyer.recv_timeout(TIMEOUT), Ok(0));
     assert!(bed.a.is_quiet() && bed.b.is_quiet());
+}
+
+/// Nothing can take it from there. It waited for as long as the listener lived.
+#[test]
+fn peer_that_waits_in_a_channel_is_rejected_when_that_is_destroyed() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(1);
+    let peer = bed.a.connecting(1);
+    let waits = shown(listener, |it| it.channel);
+    // SAFETY: the channel lives.
+    await_readable(unsafe { (*waits).fd });
+    rdma_destroy_event_channel(waits);
+    bed.a.expect(Rejected, peer);
+    assert_eq!(rdma_destroy_id(listener), 0);
 }
 
 /// Destroys an identifier in another thread; what that returns.
