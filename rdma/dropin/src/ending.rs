@@ -3,9 +3,9 @@
 //! A program may call `exit` in a signal handler, as of Ctrl-C. The interrupted call of the same
 //! thread may hold a lock that closing an RNIC needs, such as the engine's, and never releases it.
 //! So another thread closes the RNICs, and the exit goes on once the limit is over. The kernel of
-//! this host answers the peers then, as for a program that was killed.
+//! this host answers the peers then, as for a program that was killed. Destructors of the program
+//! that call the library later get ENODEV.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,6 @@ use crate::stack::take_only_faults;
 /// How long a thread may take to end. It has microseconds of work left.
 const LIMIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(50);
-
-/// RNICs were not closed within the limit.
-static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Waits until a thread has ended. Returns false once the limit is over.
 pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
@@ -33,28 +30,19 @@ pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
     true
 }
 
-/// Has another thread close all RNICs when the process exits. If no thread can be made, the caller
-/// closes them.
-pub(crate) fn close_all_by(close: fn()) {
+/// Has another thread close all RNICs. Returns false once the limit is over. If no thread can be
+/// made, the caller closes them.
+pub(crate) fn close_all_by(close: fn()) -> bool {
     let new = Builder::new().name("xwarp-exit".to_owned());
     let thread = new.spawn(move || {
         take_only_faults();
         close();
     });
     let Ok(thread) = thread else {
-        return close();
+        close();
+        return true;
     };
-    if !join(thread, "the thread that closes RNICs") {
-        GIVEN_UP.store(true, Ordering::Relaxed);
-        log::warn!(
-            "an RNIC was not closed within {LIMIT:?}, and the kernel closes it: call exit elsewhere than in a signal handler, which may have interrupted a call of the library"
-        );
-    }
-}
-
-/// Whether the exit goes on while a thread holds locks that it will never release.
-pub(crate) fn was_given_up() -> bool {
-    GIVEN_UP.load(Ordering::Relaxed)
+    join(thread, "the thread that closes RNICs")
 }
 
 #[cfg(test)]
@@ -69,8 +57,8 @@ mod tests {
     #[test]
     fn exit_goes_on_if_its_own_thread_has_what_closing_needs() {
         let held = lock(&HELD);
-        close_all_by(|| drop(lock(&HELD)));
-        assert!(was_given_up());
+        assert!(!close_all_by(|| drop(lock(&HELD))));
         drop(held);
+        assert!(close_all_by(|| drop(lock(&HELD))));
     }
 }

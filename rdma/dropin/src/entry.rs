@@ -121,7 +121,7 @@ fn uncancelled<T>(verb: impl FnOnce() -> T) -> T {
 
 /// Runs a verb where it has stack. Without a thread for that it fails with EAGAIN.
 fn with_room<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
-    if fork::in_child() || stack::has_room() {
+    if fork::library_is_dead() || stack::has_room() {
         return guarded(verb);
     }
     stack::aside(|| guarded(verb)).unwrap_or(Err(Errno::EAGAIN))
@@ -148,7 +148,7 @@ fn panicked<T>(told: Option<&fn()>) -> Result<T> {
 /// Runs a verb, and lets no panic out, which is a defect of ours.
 #[inline]
 fn guarded<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
-    if fork::in_child() {
+    if fork::library_is_dead() {
         return Err(Errno::ENODEV);
     }
     catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_panic| panicked(ON_PANIC.get()))

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock};
 
-static CHILD: AtomicBool = AtomicBool::new(false);
+static DEAD: AtomicBool = AtomicBool::new(false);
 
 /// The process has or had an RNIC, of which something would be missing in a child.
 static OPENED: AtomicBool = AtomicBool::new(false);
@@ -25,8 +25,13 @@ static CLOSE: OnceLock<extern "C" fn()> = OnceLock::new();
 
 /// Whether the library is dead here.
 #[inline]
-pub(crate) fn in_child() -> bool {
-    CHILD.load(Ordering::Relaxed)
+pub(crate) fn library_is_dead() -> bool {
+    DEAD.load(Ordering::Relaxed)
+}
+
+/// Has each call end in ENODEV from now on: a lock is held that no thread will release.
+pub(crate) fn end_library() {
+    DEAD.store(true, Ordering::Relaxed);
 }
 
 /// A thread is in a call for as long as this lives.
@@ -67,7 +72,7 @@ fn look_in_children() {
         if !OPENED.load(Ordering::SeqCst) && INSIDE.load(Ordering::SeqCst) == 0 {
             return;
         }
-        CHILD.store(true, Ordering::Relaxed);
+        end_library();
         if let Some(close) = CLOSE.get() {
             close();
         }

@@ -6,7 +6,6 @@ use std::ffi::c_int;
 use std::fs;
 use std::path::Path;
 
-use crate::ending;
 use crate::entry::always;
 use crate::lists;
 use crate::logging::{say, statistics_are_wanted};
@@ -27,7 +26,7 @@ type IsOurs = extern "C" fn(c_int) -> c_int;
 #[unsafe(no_mangle)]
 pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
-        if statistics_are_wanted() && !ending::was_given_up() {
+        if statistics_are_wanted() {
             say(format_args!("never destroyed: {}", list(&objects())));
             say(format_args!(
                 "never closed: {}",

@@ -247,7 +247,12 @@ fn close_at_exit() {
     static ONCE: Once = Once::new();
     extern "C" fn at_exit() {
         always((), || {
-            ending::close_all_by(close_all);
+            if !ending::close_all_by(close_all) {
+                log::warn!(
+                    "an RNIC was not closed in time, and the kernel closes it: call exit elsewhere than in a signal handler, which may have interrupted a call of the library"
+                );
+                fork::end_library();
+            }
             Ok(())
         });
     }
