@@ -150,6 +150,14 @@ fn program_that_exits_in_a_signal_handler_ends() {
 }
 
 #[test]
+fn objects_can_be_destroyed_after_the_exit_has_closed_their_rnic() {
+    if let Some(program) = Program::compiled("late_destructors") {
+        let printed = in_namespace(&format!("XWARP_STATS=1 {program} 2>&1"));
+        assert!(printed.contains("never destroyed: nothing"), "{printed}");
+    }
+}
+
+#[test]
 fn thread_with_the_smallest_stack_opens_and_connects() {
     if let Some(program) = Program::compiled("small_stack") {
         // Without optimisation, data take 17 KiB.

@@ -322,4 +322,9 @@ impl BackendRef {
     pub(crate) fn get(&self) -> Result<Arc<dyn Backend>> {
         self.0.upgrade().ok_or(Errno::EIO)
     }
+
+    /// Ends an object by `verb`. One whose RNIC is closed has ended with it.
+    pub(crate) fn end(&self, verb: impl FnOnce(&dyn Backend) -> Result<()>) -> Result<()> {
+        self.0.upgrade().map_or(Ok(()), |backend| verb(&*backend))
+    }
 }

@@ -140,7 +140,7 @@ fn notice(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Notice {
 pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
     let body = cq.body();
-    body.backend.get()?.destroy_cq(body.handle)?;
+    body.backend.end(|it| it.destroy_cq(body.handle))?;
     let targets = body.context.body().device().targets();
     targets.remove(Source::Cq(body.handle));
     if let Some(channel) = &body.channel {

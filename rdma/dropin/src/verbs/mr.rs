@@ -132,8 +132,8 @@ pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
     let mr = Object::<Mr>::find(mr)?;
     let state = lock(&mr.body().state).clone();
     if !state.is_lost {
-        let backend = state.pd.body().backend()?;
-        backend.dereg_mr(mr.body().handle)?;
+        let pd = state.pd.body();
+        pd.end(|backend| backend.dereg_mr(mr.body().handle))?;
     }
     mr.destroy()
 }

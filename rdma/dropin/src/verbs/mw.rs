@@ -119,8 +119,8 @@ pub(super) extern "C" fn bind_mw(
 pub(super) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     returns(|| {
         let mw = Object::<Mw>::find(mw)?;
-        let backend = mw.body().pd.body().backend()?;
-        backend.dealloc_mw(mw.body().handle)?;
+        let pd = mw.body().pd.body();
+        pd.end(|backend| backend.dealloc_mw(mw.body().handle))?;
         mw.destroy()
     })
 }

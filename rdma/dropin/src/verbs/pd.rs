@@ -46,6 +46,11 @@ impl Pd {
         self.backend.get()
     }
 
+    /// Ends an object of it by `verb`. One whose RNIC is closed has ended with it.
+    pub(super) fn end(&self, verb: impl FnOnce(&dyn Backend) -> Result<()>) -> Result<()> {
+        self.backend.end(verb)
+    }
+
     pub(crate) fn handle(&self) -> PdHandle {
         self.handle
     }
@@ -91,7 +96,8 @@ pub(crate) fn deallocate(pd: *mut ibv_pd) -> Result<()> {
         return Err(Errno::EBUSY);
     }
     let Some(original) = &pd.body().original else {
-        pd.body().backend()?.dealloc_pd(pd.body().handle)?;
+        pd.body()
+            .end(|backend| backend.dealloc_pd(pd.body().handle))?;
         return pd.destroy();
     };
     pd.destroy()?;

@@ -199,7 +199,7 @@ fn abi_of(wanted: &Wanted<'_>, parts: &Parts) -> ibv_qp_ex {
 pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
-    body.backend()?.destroy_qp(body.handle)?;
+    body.pd().end(|backend| backend.destroy_qp(body.handle))?;
     let targets = body.pd().context().body().device().targets();
     targets.remove(Source::Qp(body.handle()));
     body.watched.end();

@@ -95,7 +95,7 @@ pub(crate) fn create(
 pub(crate) fn destroy(srq: *mut ibv_srq) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;
     let (body, pd) = (srq.body(), srq.body().pd.body());
-    pd.backend()?.destroy_srq(body.handle)?;
+    pd.end(|backend| backend.destroy_srq(body.handle))?;
     let targets = pd.context().body().device().targets();
     targets.remove(Source::Srq(body.handle));
     body.watched.end();
