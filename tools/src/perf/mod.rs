@@ -75,20 +75,20 @@ pub(crate) struct PerfArgs {
     /// Bytes of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     size: Option<u64>,
-    /// Messages to send on each connection [default: 10000]
+    /// Messages to send on each connection [default: 10000]; a server does as its client says
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
     /// Time to send for, for example 5s (or 5), instead of a number of messages; what is under way
-    /// then may take 5 s more
+    /// then may take 5 s more; a server does as its client says
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
-    /// Messages outstanding at once on each connection (bandwidth)
-    #[arg(long, default_value_t = 64, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
-    depth: u32,
+    /// Messages outstanding at once on each connection [default: 64] (bandwidth)
+    #[arg(long, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
+    depth: Option<u32>,
     /// Connections, whose completions come to one queue (bandwidth)
     #[arg(long, default_value_t = 1, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     qps: u32,
-    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent
+    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent; a server does as its client says
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -234,7 +234,7 @@ impl PerfArgs {
             Style::Bandwidth => {
                 let each = MEMORY_LIMIT / u64::from(self.qps);
                 let room = if buffer_each { each } else { CYCLE };
-                u64::from(self.depth).min(room / size.max(1)).max(1)
+                u64::from(self.depth()).min(room / size.max(1)).max(1)
             }
         };
         Ok(Hello {
@@ -242,7 +242,7 @@ impl PerfArgs {
             connections,
             size: u32::try_from(size)?,
             slots: u32::try_from(slots)?,
-            depth: self.depth,
+            depth: self.depth(),
             verify: self.verify,
             places: Places::NONE,
         })
@@ -258,12 +258,7 @@ impl PerfArgs {
             size.saturating_mul(self.qps.into()) <= MEMORY_LIMIT,
             "--size {size} is too large: the buffers of a test may take {MEMORY_LIMIT} bytes"
         );
-        ensure!(self.depth > 0, "--depth must be at least 1");
-        ensure!(
-            self.depth <= DEPTH_LIMIT,
-            "--depth {} is too large: at most {DEPTH_LIMIT}",
-            self.depth
-        );
+        self.check_depth(kind)?;
         ensure!(
             self.iterations != Some(0),
             "--iterations must be at least 1"
@@ -273,6 +268,24 @@ impl PerfArgs {
             "write-lat needs --size of at least 1: the byte that is waited for"
         );
         Ok(size)
+    }
+
+    fn depth(&self) -> u32 {
+        self.depth.unwrap_or(64)
+    }
+
+    fn check_depth(&self, kind: Kind) -> anyhow::Result<()> {
+        let depth = self.depth();
+        ensure!(
+            self.depth.is_none() || kind.style == Style::Bandwidth,
+            "{kind} has one message outstanding: leave --depth {depth} out"
+        );
+        ensure!(depth > 0, "--depth must be at least 1");
+        ensure!(
+            depth <= DEPTH_LIMIT,
+            "--depth {depth} is too large: at most {DEPTH_LIMIT}"
+        );
+        Ok(())
     }
 
     /// How many connections there are, of a run that is no other. Fails if they cannot be.
@@ -288,7 +301,7 @@ impl PerfArgs {
 
     /// Fails if the completions of all connections are more than a queue takes.
     fn check_completions(&self, connections: Count) -> anyhow::Result<()> {
-        let (qps, depth) = (connections.get(), self.depth);
+        let (qps, depth) = (connections.get(), self.depth());
         ensure!(
             qps * hello::cq_entries_each(depth) <= hello::CQ_LIMIT,
             "--qps {qps} with --depth {depth} is too large: one completion queue serves all connections; use a smaller one of them"
@@ -414,6 +427,11 @@ mod tests {
                 Style::Latency,
                 "--qps 2",
                 "write-lat measures one connection",
+            ),
+            (
+                Style::Latency,
+                "--depth 64",
+                "write-lat has one message outstanding: leave --depth 64 out",
             ),
         ] {
             let kind = Kind {

@@ -23,7 +23,7 @@ pub(crate) fn run(
     let mut end = End::new(rnic, interrupted)?;
     end.connections.connect(ONLY, server, &[])?;
     if !args.quiet {
-        print_line!("ping {}  {} B  {rnic}", named(server), args.size)?;
+        print_line!("ping {}  {} B  {rnic}", named(server), args.size())?;
     }
     let mut times = Vec::new();
     let outcome = ping_all(&mut end, server, args, &mut times);
@@ -44,8 +44,8 @@ fn ping_all(
     args: &PingArgs,
     times: &mut Vec<Duration>,
 ) -> anyhow::Result<()> {
-    let size = usize::try_from(args.size)?;
-    for number in 0..args.count {
+    let size = usize::try_from(args.size())?;
+    for number in 0..args.count() {
         let began = Instant::now();
         ping(end, number, size).with_context(|| format!("ping {number} to {server} failed"))?;
         let time = began.elapsed();
@@ -87,7 +87,7 @@ fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
 
 /// Waits for the next ping's time.
 fn pause(end: &End<'_>, args: &PingArgs, number: u64, began: Instant) -> anyhow::Result<()> {
-    let interval = args.interval.filter(|_| number + 1 < args.count);
+    let interval = args.interval.filter(|_| number + 1 < args.count());
     let left = interval.and_then(|interval| interval.checked_sub(began.elapsed()));
     end.connections.pause(left.unwrap_or_default())
 }

@@ -46,12 +46,12 @@ pub(crate) struct PingArgs {
     /// TCP port of the server; 0 has the server take a free one, which it prints
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port, allow_negative_numbers = true)]
     port: u16,
-    /// Bytes of a message (client)
-    #[arg(long, default_value = "64", value_parser = parse_bytes, allow_hyphen_values = true)]
-    size: u64,
-    /// Pings (client)
-    #[arg(long, default_value_t = 10, value_parser = parse_count::<u64>, allow_hyphen_values = true)]
-    count: u64,
+    /// Bytes of a message [default: 64] (client)
+    #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
+    size: Option<u64>,
+    /// Pings [default: 10] (client)
+    #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true)]
+    count: Option<u64>,
     /// Time from one ping to the next, for example 1s [default: none] (client)
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     interval: Option<Duration>,
@@ -69,6 +69,7 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
     let interrupted = Interrupted::watch()?;
     let config = args.config();
     let Some(host) = &args.host else {
+        args.check_server()?;
         let device = device::serving(args.dev.as_deref())?;
         args.nic.prepare(&device)?;
         return with_rnic(&device, &config, &interrupted, |rnic| {
@@ -87,14 +88,36 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
 }
 
 impl PingArgs {
+    fn size(&self) -> u64 {
+        self.size.unwrap_or(64)
+    }
+
+    fn count(&self) -> u64 {
+        self.count.unwrap_or(10)
+    }
+
     fn check(&self) -> anyhow::Result<()> {
-        let smallest = text::SMALLEST;
+        let (smallest, size) = (text::SMALLEST, self.size());
         ensure!(
-            (u64::from(smallest)..=u64::from(LARGEST)).contains(&self.size),
-            "--size {} is not possible: a message has {smallest} to {LARGEST} bytes",
-            self.size
+            (u64::from(smallest)..=u64::from(LARGEST)).contains(&size),
+            "--size {size} is not possible: a message has {smallest} to {LARGEST} bytes"
         );
-        ensure!(self.count > 0, "--count must be at least 1");
+        ensure!(self.count() > 0, "--count must be at least 1");
+        Ok(())
+    }
+
+    /// Refuses what a server has no use for.
+    fn check_server(&self) -> anyhow::Result<()> {
+        for (is_given, option) in [
+            (self.size.is_some(), "--size"),
+            (self.count.is_some(), "--count"),
+            (self.interval.is_some(), "--interval"),
+        ] {
+            ensure!(
+                !is_given,
+                "{option} is the client's choice: leave it out here, or name the server to be its client"
+            );
+        }
         Ok(())
     }
 
@@ -117,7 +140,20 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        _args: PingArgs,
+        args: PingArgs,
+    }
+
+    #[test]
+    fn options_of_the_client_are_refused_by_the_server() {
+        for option in ["--size", "--count", "--interval"] {
+            let line = Line::try_parse_from(["ping", option, "5"]).ok().unwrap();
+            let error = line.args.check_server().unwrap_err().to_string();
+            let words = format!("{option} is the client's choice");
+            assert!(error.starts_with(&words), "{error}");
+        }
+        let line = Line::try_parse_from(["ping", "--quiet"]).ok().unwrap();
+        assert!(line.args.check_server().is_ok());
+        assert_eq!((line.args.size(), line.args.count()), (64, 10));
     }
 
     #[test]
