@@ -68,6 +68,37 @@ fn segments_keep_to_the_metrics_of_the_route_as_the_kernels_do() {
     }
 }
 
+/// A policy chooses the route by the source, by the protocol or by the server's port, and a route of its own is for one peer.
+#[test]
+fn segments_keep_to_the_route_that_a_policy_chooses() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let ends = ["10.77.0.1", "10.77.0.2"];
+    let [a, b] = ends.map(|end| end.parse::<IpAddr>().expect("an address"));
+    hosts.a.sh(&format!(
+        "ip route add {b} dev {DEV} table 90 mtu 900
+         ip route add {b} dev {DEV} metric 1 mtu 1300"
+    ));
+    let by_port = |port: u16| format!("ipproto tcp dport {port}");
+    for rules in [
+        vec![format!("from {a}")],
+        vec!["ipproto tcp".to_owned()],
+        vec![by_port(PORT), by_port(PERF_PORT)],
+    ] {
+        let each = |verb: &str| {
+            for rule in &rules {
+                hosts.a.ip(&format!("rule {verb} {rule} table 90"));
+            }
+        };
+        each("add");
+        assert_eq!(of_kernel(&hosts, b), [848; 2], "{rules:?}");
+        assert_eq!(of_rnics(&hosts, b), [848; 2], "{rules:?}");
+        each("del");
+    }
+    assert_eq!(of_kernel(&hosts, b), [1248; 2]);
+    assert_eq!(of_rnics(&hosts, b), [1248; 2]);
+}
+
 /// Between the hosts, packets of more than 1400 bytes are lost without a word, as behind tunnels of
 /// clouds. The hosts' routes say so.
 #[test]
