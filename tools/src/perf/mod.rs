@@ -78,8 +78,8 @@ pub(crate) struct PerfArgs {
     /// Messages to send on each connection [default: 10000]; a server does as its client says
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
-    /// Time to send for, for example 5s (or 5), instead of a number of messages; what is under way
-    /// then may take 5 s more; a server does as its client says
+    /// Time to send for, for example 5s (or 5), instead of a number of messages. What is under way
+    /// then may take 5 s more. A server does as its client says
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
     /// Messages outstanding at once on each connection [default: 64] (bandwidth)
@@ -88,7 +88,7 @@ pub(crate) struct PerfArgs {
     /// Connections, whose completions come to one queue (bandwidth)
     #[arg(long, default_value_t = 1, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     qps: u32,
-    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent; a server does as its client says
+    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent. A server does as its client says
     #[arg(long)]
     verify: bool,
     #[command(flatten)]

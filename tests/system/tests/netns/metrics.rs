@@ -68,7 +68,7 @@ fn segments_keep_to_the_metrics_of_the_route_as_the_kernels_do() {
     }
 }
 
-/// A policy chooses the route by the source, by the protocol or by the server's port, and a route of its own is for one peer.
+/// A policy chooses the route by the source, by the protocol or by the server's port.
 #[test]
 fn segments_keep_to_the_route_that_a_policy_chooses() {
     needs_root!();
