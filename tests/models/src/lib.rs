@@ -17,14 +17,15 @@
 //! | calls of several steps | `rdma/dropin/src/verbs/turn.rs` | model `turn` |
 //! | lock of the data path | `rdma/dropin/src/lock_state.rs`, used by `lock.rs` | model `lock` |
 //! | events of the C interface | `rdma/dropin/src/verbs/waiting.rs`, used by `event_queue.rs` | model `waiting` |
-//! | events, requests, channels | `rdma/rnic/src/queues/inbox.rs`, `events.rs`, `notices.rs` | mutex only: the signal is raised and cleared within it, exactly while there is something |
+//! | events, requests, channels | `rdma/rnic/src/queues/inbox.rs`, `events.rs`, `notices.rs` | mutex only: the signal is raised and cleared within it, exactly while there is something, and for good after the end |
 //! | acknowledged events | `rdma/dropin/src/verbs/watched.rs`, `cm/id.rs` | mutex only: the count changes within it, and the condition variable looks at the count |
 //! | connection manager's thread | `rdma/dropin/src/backend/local/watcher.rs` | mutex and eventfd: a note is put before the write, and the thread reads the eventfd before it looks |
 //! | Ctrl-C | `tools/src/signals.rs` | signal that stays raised |
 //! | what a handler has dropped | `rdma/verbs/src/released.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
 //! | other atomics: credits, spinning, orders, counters | `credits.rs`, `spinning.rs`, `cq_orders.rs`, `siblings.rs`, `single.rs` | no wake-up: the reader asks by itself, and does not sleep for it |
+//! | threads that wait for one stream | `rdma/verbs/src/streaming.rs` | signal that the first clears: it counts the others and raises it again; a test with four threads |
 //! | kernel and engine | `driver/src/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |
-//! | tasks of tokio | `rdma/verbs/src/tokio/waiter.rs` | tokio's: a descriptor's readiness is cleared before the look |
+//! | tasks of tokio | `rdma/verbs/src/tokio/waiter.rs` | tokio's: a task registers before each look; a test there has two tasks share a waiter |
 #![cfg(test)]
 #![allow(
     dead_code,
