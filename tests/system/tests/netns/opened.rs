@@ -28,7 +28,7 @@ fn config(lists: PblMode) -> RnicConfig {
         .min_rto(Duration::from_millis(50))
         .ack_delay(Duration::ZERO)
         .user_timeout(Duration::from_mins(2))
-        .congestion(CongestionControl::Bbr)
+        .congestion(CongestionControl::NewReno)
         .ecn(true)
         .mpa(
             MpaConfig::default()
