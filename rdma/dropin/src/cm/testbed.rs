@@ -9,7 +9,7 @@ use xwarp_test_kit::{Side, TIMEOUT, eventually};
 use super::address::Located;
 use super::connecting::{rdma_accept, rdma_connect, rdma_listen};
 use super::events::{rdma_ack_cm_event, rdma_create_event_channel, rdma_get_cm_event};
-use super::id::{CmId, Id, Phase};
+use super::id::{ANY, CmId, Id, Phase};
 use super::life::rdma_create_id;
 use super::numbers::{EventKind, RDMA_PS_TCP};
 use super::qp::rdma_create_qp;
@@ -24,13 +24,14 @@ use crate::abi::verbs::{
     ibv_context_ops, ibv_cq, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
     ibv_wc,
 };
+use crate::backend::connections::{ConnectOrder, Depths, Told};
 use crate::backend::testbed::Pair;
 use crate::backend::{Backend, EventSink};
 use crate::entry::lock;
 use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
 use crate::verbs::qp::{ibv_modify_qp, ibv_query_qp};
-use crate::verbs::testbed::{await_readable, is_readable};
+use crate::verbs::testbed::{await_readable, handle, is_readable};
 
 /// Where servers listen.
 const PORT: u16 = 18_515;
@@ -100,6 +101,19 @@ impl Bed {
         assert_eq!(rdma_connect(peer, None), 0);
         is_held.recv_timeout(TIMEOUT).expect("a peer");
         release
+    }
+
+    /// Connects the queue pair of an identifier of A, whose news go to `told`.
+    pub(super) fn connect_a(&self, id: *mut rdma_cm_id, told: Told) {
+        let [backend, _] = self.pair.backends();
+        let order = ConnectOrder {
+            local: ANY,
+            remote: at_b(),
+            depths: Depths::default(),
+            private_data: Vec::new(),
+        };
+        let qp = handle(shown(id, |it| it.qp));
+        backend.connect(qp, order, told).expect("an attempt");
     }
 
     /// The RNIC of A fails.

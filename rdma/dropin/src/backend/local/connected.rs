@@ -88,11 +88,13 @@ impl Connected {
         lists.ended.iter().any(|ended| ended.key == key)
     }
 
-    /// A connection that was begun is made, which the caller reports now.
-    pub(super) fn note_made(&self, key: Key) {
-        if let Some(connection) = lock(&self.0).all.get_mut(key) {
-            connection.stage = Stage::Made;
-        }
+    /// A connection that was begun is made, which the caller has reported. Returns false if its
+    /// queue pair was destroyed before that.
+    #[must_use]
+    pub(super) fn note_made(&self, key: Key) -> bool {
+        let mut lists = lock(&self.0);
+        let connection = lists.all.get_mut(key);
+        connection.map(|it| it.stage = Stage::Made).is_some()
     }
 
     /// Whether a queue pair has a connection, or begins one.
@@ -172,7 +174,7 @@ mod tests {
     fn end_that_is_reported_late_is_that_of_the_former_connection() {
         let connected = Connected::default();
         let first = connected.begin(QP, ignoring()).expect("no connection yet");
-        connected.note_made(first);
+        assert!(connected.note_made(first));
         assert!(connected.note_end(QP, true));
         let second = connected
             .begin(QP, ignoring())
@@ -224,7 +226,7 @@ mod tests {
         let key = connected
             .begin(made, ignoring())
             .expect("no connection yet");
-        connected.note_made(key);
+        assert!(connected.note_made(key));
         connected
             .make(accepted, ignoring())
             .expect("no connection yet");

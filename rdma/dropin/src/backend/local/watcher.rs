@@ -65,6 +65,16 @@ enum Source {
     Attempt(Attempt, Connecting),
 }
 
+/// What a source had.
+struct Taken {
+    told: Told,
+    news: Option<News>,
+    /// The connection, if an attempt has made it.
+    made: Option<Key>,
+    /// The source has nothing more.
+    over: bool,
+}
+
 /// Notes ends of connections, for a handler of the engine.
 #[derive(Clone)]
 pub(super) struct Ends(Weak<Shared>);
@@ -347,52 +357,65 @@ impl Shared {
         }
     }
 
-    /// Takes what a listener or an attempt has, and tells it without any lock.
+    /// Takes what a listener or an attempt has, and reports it without any lock.
     fn take(&self, key: Key) {
         let mut sources = lock(&self.sources);
-        let Some(source) = sources.get_mut(key) else {
+        let Some(taken) = self.look(&mut sources, key) else {
             return;
         };
-        let (told, news, over) = match source {
-            Source::Listener(listener, told) => match listener.try_accept() {
-                Ok(None) => return,
-                Ok(Some(request)) => {
-                    let news = News::Request(self.requests.keep(request));
-                    (Arc::clone(told), Some(news), false)
-                }
-                Err(_ended) => (Arc::clone(told), None, true),
-            },
-            Source::Attempt(attempt, connecting) => match connecting.try_finish() {
-                None => return,
-                Some(Err(error)) if attempt.is_made_again(&error) => {
-                    self.put_off(&mut sources, key);
-                    return;
-                }
-                Some(ended) => self.ended(attempt, connecting, ended),
-            },
-        };
-        let gone = over.then(|| sources.remove(key));
+        let gone = taken.over.then(|| sources.remove(key));
         drop(sources);
-        if let Some(news) = news {
-            told(news);
+        if let Some(news) = taken.news {
+            (taken.told)(news);
+        }
+        if taken.made.is_some_and(|it| !self.connected.note_made(it)) {
+            // Its queue pair was destroyed meanwhile, which left it to this thread to report that.
+            (taken.told)(News::Disconnected);
         }
         drop(gone);
     }
 
-    /// The callback of an attempt that has ended, its event, and that it is over.
+    fn look(&self, sources: &mut Keyed<Source>, key: Key) -> Option<Taken> {
+        let (told, news, made, over) = match sources.get_mut(key)? {
+            Source::Listener(listener, told) => match listener.try_accept() {
+                Ok(request) => {
+                    let news = News::Request(self.requests.keep(request?));
+                    (Arc::clone(told), Some(news), None, false)
+                }
+                Err(_ended) => (Arc::clone(told), None, None, true),
+            },
+            Source::Attempt(attempt, connecting) => match connecting.try_finish()? {
+                Err(error) if attempt.is_made_again(&error) => {
+                    self.put_off(sources, key);
+                    return None;
+                }
+                ended => {
+                    let (news, made) = self.ended(attempt, connecting, ended);
+                    (attempt.told(), Some(news), made, true)
+                }
+            },
+        };
+        Some(Taken {
+            told,
+            news,
+            made,
+            over,
+        })
+    }
+
+    /// The event of an attempt that has ended, and its connection if it was made.
     fn ended(
         &self,
         attempt: &Attempt,
         connecting: &Connecting,
         ended: std::result::Result<PrivateData, ConnectError>,
-    ) -> (Told, Option<News>, bool) {
+    ) -> (News, Option<Key>) {
         let news = outcome(connecting.local(), ended, attempt.qp, &self.qps);
         if matches!(news, News::NotConnected(_)) {
             self.connected.remove(attempt.connection, attempt.qp);
-        } else {
-            self.connected.note_made(attempt.connection);
+            return (news, None);
         }
-        (attempt.told(), Some(news), true)
+        (news, Some(attempt.connection))
     }
 
     /// Has an attempt be made again. With the lock, so that it can be given up at any time.

@@ -1,19 +1,26 @@
 //! Ends of connections: each is reported once, without delay, after receives are flushed.
 
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
 use nix::errno::Errno;
+use xwarp_test_kit::{TIMEOUT, eventually};
 
 use super::refused_with;
 use crate::abi::numbers::{
     IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
 };
+use crate::backend::connections::News;
 use crate::cm::connecting::{rdma_accept, rdma_disconnect};
 use crate::cm::life::rdma_destroy_id;
 use crate::cm::numbers::EventKind::{DeviceRemoval, Disconnected, Established, Rejected};
 use crate::cm::qp::rdma_destroy_qp;
 use crate::cm::testbed::{
-    Bed, Connection, assert_flushed, await_state, modify, post_recv, post_with_wrong_key, send,
-    shown, state,
+    Bed, Connection, assert_flushed, at_b, await_state, modify, post_recv, post_with_wrong_key,
+    send, shown, state,
 };
+use crate::entry::lock;
 use crate::verbs::qp::ibv_destroy_qp;
 
 /// Receives that wait at each end. That of B has no memory.
@@ -113,6 +120,40 @@ fn connection_that_ends_at_once_is_reported_as_established_first() {
     drop(held);
     bed.a.expect(Established, a);
     bed.a.expect(Disconnected, a);
+}
+
+/// The end was reported by the thread that destroyed the queue pair, before the connection was.
+#[test]
+fn connection_whose_queue_pair_is_destroyed_is_reported_as_established_first() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let a = bed.a.routed(at_b());
+    let (news, reported) = mpsc::channel();
+    let (made, is_made) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let ends = Mutex::new((news, made, released));
+    let told = move |it| {
+        let (news, made, released) = &*lock(&ends);
+        let is_connected = matches!(it, News::Connected { .. });
+        if is_connected {
+            made.send(()).expect("the test waits");
+            // An error says that it is released.
+            let _: Result<(), _> = released.recv();
+        }
+        news.send(is_connected).expect("the test waits");
+    };
+    bed.connect_a(a, Arc::new(told));
+    let b = bed.b.requested(listener);
+    bed.b.accept(b);
+    is_made.recv_timeout(TIMEOUT).expect("a connection");
+    let qp = shown(a, |it| it.qp).expose_provenance();
+    let destroyer = thread::spawn(move || ibv_destroy_qp(with_exposed_provenance_mut(qp)));
+    eventually("it is destroyed", || destroyer.is_finished());
+    drop(release);
+    assert_eq!(destroyer.join().expect("no panic"), 0);
+    assert_eq!(reported.recv_timeout(TIMEOUT), Ok(true));
+    assert_eq!(reported.recv_timeout(TIMEOUT), Ok(false));
+    assert_eq!(rdma_destroy_id(a), 0);
 }
 
 #[test]
