@@ -325,6 +325,11 @@ impl BackendRef {
 
     /// Ends an object by `verb`. One whose RNIC is closed has ended with it.
     pub(crate) fn end(&self, verb: impl FnOnce(&dyn Backend) -> Result<()>) -> Result<()> {
-        self.0.upgrade().map_or(Ok(()), |backend| verb(&*backend))
+        let ended = self.0.upgrade().map(|backend| verb(&*backend));
+        match ended {
+            // Another thread is closing it.
+            None | Some(Err(Errno::EIO)) => Ok(()),
+            Some(ended) => ended,
+        }
     }
 }

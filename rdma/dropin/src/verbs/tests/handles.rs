@@ -8,7 +8,9 @@ use nix::errno::Errno;
 use super::testbed::{Bed, qp_attr, request};
 use crate::abi::Zeroed;
 use crate::abi::numbers::IBV_WR_SEND;
-use crate::abi::verbs::{ibv_device_attr, ibv_gid, ibv_qp_attr, ibv_qp_init_attr, ibv_srq_attr};
+use crate::abi::verbs::{
+    ibv_device_attr, ibv_gid, ibv_qp_attr, ibv_qp_init_attr, ibv_srq_attr, ibv_srq_init_attr,
+};
 use crate::verbs::ah::{ibv_create_ah, ibv_destroy_ah};
 use crate::verbs::async_events::ibv_get_async_event;
 use crate::verbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
@@ -119,4 +121,18 @@ fn destroyed_objects_are_refused_by_the_data_path() {
     let polled = ops.poll_cq.expect("a slot")(bed.a.cq, 0, ptr::null_mut());
     let armed = ops.req_notify_cq.expect("a slot")(bed.a.cq, 0);
     assert_eq!((polled, armed), (-1, INVALID));
+}
+
+/// Another thread may be closing it. They have ended with it.
+#[test]
+fn objects_of_a_closed_rnic_can_be_destroyed() {
+    let bed = Bed::new();
+    let mut attr = ibv_srq_init_attr::zeroed();
+    (attr.attr.max_wr, attr.attr.max_sge) = (4, 1);
+    let srq = ibv_create_srq(bed.a.pd, Some(&mut attr));
+    bed.close();
+    assert!(ibv_alloc_pd(bed.a.context).is_null());
+    assert_eq!(Errno::last(), Errno::EIO);
+    assert_eq!(ibv_destroy_srq(srq), 0);
+    bed.end();
 }

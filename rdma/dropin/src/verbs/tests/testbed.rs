@@ -63,6 +63,13 @@ impl Bed {
         }
     }
 
+    /// Closes both RNICs, which the bed still holds.
+    pub(super) fn close(&self) {
+        for backend in self.pair.backends() {
+            backend.close();
+        }
+    }
+
     pub(super) fn end(self) {
         self.a.end();
         self.b.end();
