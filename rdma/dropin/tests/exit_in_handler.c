@@ -11,7 +11,8 @@ enum { PORT = 7471, RUNS_FOR = 50000 };
 
 static struct pair pair;
 
-// What the destructor of an object in C++ does, after the library has ended. No call waits for the one that was interrupted.
+// What the destructor of an object in C++ does, after the library has ended. No call waits for the
+// one that was interrupted.
 static void destroy_late(void)
 {
     rdma_destroy_qp(pair.client.id);

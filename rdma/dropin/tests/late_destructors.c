@@ -1,5 +1,5 @@
-// A program of C that destroys its objects when the library has closed the RNIC at the exit, as destructors of static objects in C++ do. Each
-// object can be destroyed, and is counted no longer.
+// A program of C that destroys its objects when the library has closed the RNIC at the exit, as
+// destructors of static objects in C++ do. Each object can be destroyed, and is counted no longer.
 #include "pair.h"
 #include <unistd.h>
 

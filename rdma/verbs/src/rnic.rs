@@ -118,8 +118,8 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// - [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or the
-    ///   host has no thread, file descriptor or memory left.
+    /// - [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or
+    ///   the host has no thread, file descriptor or memory left.
     /// - [`OpenError::Config`]: an option cannot be had.
     pub fn with_ios(
         ios: Vec<Box<dyn PacketIo>>,

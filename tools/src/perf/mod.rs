@@ -88,7 +88,8 @@ pub(crate) struct PerfArgs {
     /// Connections, whose completions come to one queue (bandwidth)
     #[arg(long, default_value_t = 1, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     qps: u32,
-    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what was sent. A server does as its client says
+    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what
+    /// was sent. A server does as its client says
     #[arg(long)]
     verify: bool,
     #[command(flatten)]

@@ -327,8 +327,8 @@ async fn two_tasks_await_states_of_the_same_queue_pair() {
     }
 }
 
-/// No task awaits the connecting side's objects: its request leaves only if a task turns the engine.
-/// The program may have waited before by itself.
+/// No task awaits the connecting side's objects: its request leaves only if a task turns the
+/// engine. The program may have waited before by itself.
 #[tokio::test(flavor = "current_thread")]
 async fn inline_engine_is_turned_by_a_task() {
     for waits_before in [false, true] {
