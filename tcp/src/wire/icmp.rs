@@ -17,9 +17,9 @@ const HEADER: usize = 8;
 const TCP: u8 = 6;
 /// Of the 16 bits of IPv4's flags and fragment offset, the offset's.
 const OFFSET: usize = 0x1fff;
-/// The narrowest paths that are believed in: below 576 bytes IPv4 has hardly any (RFC 1122 §3.3.2), and below 1280 IPv6 has none
-/// (RFC 8200 §5).
-const LEAST: (usize, usize) = (576, 1280);
+/// The narrowest paths that are believed in. The kernel believes in none of IPv4 below 552 bytes (`net.ipv4.route.min_pmtu`), and IPv6 has
+/// none below 1280 (RFC 8200 §5).
+const LEAST: (usize, usize) = (552, 1280);
 
 /// A packet of ours that was too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,11 @@ mod tests {
             mtu: 1400,
         };
         assert_eq!(PacketTooBig::parse(&Icmp::V4(v4(1400, 1500))), Some(wanted));
+        let narrowest = PacketTooBig { mtu: 552, ..wanted };
+        assert_eq!(
+            PacketTooBig::parse(&Icmp::V4(v4(552, 1500))),
+            Some(narrowest)
+        );
         let wanted = PacketTooBig {
             flow: flow("[fd00::1]:7000", "[fd00::2]:40000"),
             seq: from_raw(9),
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_not_believed() {
-        for (mtu, len) in [(0, 1500), (575, 1500), (1500, 1500), (9000, 1500)] {
+        for (mtu, len) in [(0, 1500), (551, 1500), (1500, 1500), (9000, 1500)] {
             assert_eq!(
                 PacketTooBig::parse(&Icmp::V4(v4(mtu, len))),
                 None,

@@ -47,7 +47,7 @@ write 1460
 > P. 1:1461(1460) ack 1
 toobig 1461 1500 576             # not sent yet
 toobig 0 1500 576                # acknowledged
-toobig 1 1500 575                # narrower than any path
+toobig 1 1500 551                # narrower than any path
 toobig 1 1400 1400               # it would have fitted
 +30ms > P. 1:1461(1460) ack 1
 +60ms > P. 1:1461(1460) ack 1

@@ -119,6 +119,26 @@ fn message_arrives_where_only_the_route_knows_how_narrow_the_way_is() {
         .succeeded();
 }
 
+/// As narrow as the kernel's TCP believes that a path can be (`min_pmtu`). A router says so.
+#[test]
+fn message_arrives_behind_the_narrowest_router_that_the_kernel_believes_in() {
+    needs_root!();
+    let hosts = routed();
+    hosts.switch().sh(&format!(
+        "ip route add {FAR} dev bridge mtu lock 552
+         ip route add 10.77.0.1 dev bridge mtu lock 552"
+    ));
+    let ping = format!("ping -c 1 -W 1 -M do {FAR} -s");
+    hosts.a.sh(&format!("{ping} 524; ! {ping} 525"));
+    let serving = hosts.b.start(&format!("ping --dev {DEV} --persistent"));
+    eventually("it listens", || serving.printed().contains("waiting"));
+    // The kernel has learnt it by now, and it forgets.
+    hosts.a.ip("route flush cache");
+    (hosts.a)
+        .xwarp(&format!("ping {FAR} --size 8K --count 3"))
+        .succeeded();
+}
+
 /// Segments in flight are sent again in pieces.
 #[test]
 fn transfer_keeps_to_the_mtu_of_a_route_that_is_replaced() {
