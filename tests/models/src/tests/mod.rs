@@ -11,11 +11,11 @@ mod turn;
 mod waiters;
 mod waiting;
 
-/// Threads that are interrupted so often at most, where a model has three of them.
+/// How often threads are interrupted at most in a large model.
 const INTERRUPTIONS: usize = 3;
 
-/// Explores a model of three threads. All interleavings take very long. So it takes those with few
-/// interruptions, unless `XWARP_MODELS` is `whole`.
+/// Explores a large model: one of three threads, or of two that take many steps. All interleavings
+/// take very long. So it takes those with few interruptions, unless `XWARP_MODELS` is `whole`.
 fn explore_bounded(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let whole = std::env::var("XWARP_MODELS").is_ok_and(|models| models == "whole");
