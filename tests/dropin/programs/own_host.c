@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
     struct sockaddr_storage local = address_of(argv[1], PORT);
     struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
         .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
-    struct rdma_addrinfo wanted = {.ai_flags = RAI_PASSIVE, .ai_family = local.ss_family, .ai_qp_type = IBV_QPT_RC,
+    struct rdma_addrinfo wanted = {.ai_flags = RAI_PASSIVE, .ai_family = local.ss_family,
         .ai_port_space = RDMA_PS_TCP, .ai_src_addr = (struct sockaddr *)&local, .ai_src_len = sizeof local};
     struct rdma_cm_id *listener;
     pthread_t server;

@@ -61,7 +61,8 @@ pub extern "C" fn rdma_create_ep(
         if !matches!(space, RDMA_PS_TCP | RDMA_PS_IB) {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        if info.ai_qp_type != IBV_QPT_RC.cast_signed() {
+        // A program that fills in the structure itself may leave the type open.
+        if ![0, IBV_QPT_RC.cast_signed()].contains(&info.ai_qp_type) {
             return Err(Errno::EOPNOTSUPP);
         }
         // Path records and data of InfiniBand's address family.
