@@ -15,7 +15,9 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{ibv_cq, ibv_pd, ibv_qp, ibv_qp_init_attr_ex};
 use crate::backend::EventSink;
 use crate::backend::testbed::Opened;
+use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
+use crate::verbs::pd::Pd;
 use crate::verbs::qp_ex;
 use crate::verbs::testbed::{Host, handle};
 
@@ -70,5 +72,7 @@ fn extended(pd: *mut ibv_pd, cq: *mut ibv_cq, depth: u32) -> *mut ibv_qp {
     (attr.cap.max_send_sge, attr.cap.max_recv_sge) = (4, 4);
     attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
-    qp_ex::create(&mut attr).expect("a queue pair")
+    let domain = Object::<Pd>::find(pd).expect("a domain");
+    let context = Object::handle(domain.body().context());
+    qp_ex::create(context, &mut attr).expect("a queue pair")
 }

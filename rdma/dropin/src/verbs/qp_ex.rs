@@ -315,7 +315,10 @@ fn fill(abi: &mut ibv_qp_ex) {
 }
 
 /// Makes a queue pair by the attributes of later versions. It has these functions if it says what for.
-fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
+pub(crate) fn create(
+    context: *mut ibv_context,
+    attr: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp> {
     let known = IBV_QP_INIT_ATTR_PD
         | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
         | IBV_QP_INIT_ATTR_CREATE_FLAGS
