@@ -193,7 +193,12 @@ impl Case {
             ..
         } = self;
         let min_rto = if self.may_lose() { "" } else { MIN_RTO };
-        format!("{test} --size {size} --depth {depth} --qps {qps} --verify {min_rto} {both}")
+        let extent = if self.is_latency() {
+            String::new()
+        } else {
+            format!("--depth {depth} --qps {qps}")
+        };
+        format!("{test} --size {size} {extent} --verify {min_rto} {both}")
     }
 
     /// Whether a receive ring may be too small. The windows of several connections are more than it takes while the host waits for a processor.
