@@ -2,12 +2,16 @@
 //!
 //! A program may call `exit` in a signal handler, as of Ctrl-C. The interrupted call of the same
 //! thread may hold a lock that closing an RNIC needs, such as the engine's, and never releases it.
-//! So another thread closes the RNICs, and the exit goes on once the limit is over. The kernel of
-//! this host answers the peers then, as for a program that was killed. Destructors of the program
-//! that call the library later get ENODEV.
+//! So another thread closes the RNICs, and the exit goes on once that thread has slept for the
+//! limit. The kernel of this host answers the peers then, as for a program that was killed.
+//! Destructors of the program that call the library later get ENODEV.
 
+use std::fs;
+use std::sync::mpsc;
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+use nix::unistd::{Pid, gettid};
 
 use crate::stack::take_only_faults;
 
@@ -30,11 +34,14 @@ pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
     true
 }
 
-/// Has another thread close all RNICs. Returns false once the limit is over. If no thread can be
-/// made, the caller closes them.
+/// Has another thread close all RNICs. Returns false once that has slept for the limit, as it does
+/// at a lock. If no thread can be made, the caller closes them.
 pub(crate) fn close_all_by(close: fn()) -> bool {
+    let (tell, told) = mpsc::channel();
     let new = Builder::new().name("xwarp-exit".to_owned());
     let thread = new.spawn(move || {
+        // The receiver lives until the thread has ended, or is of no use any more.
+        let _ = tell.send(gettid());
         take_only_faults();
         close();
     });
@@ -42,7 +49,28 @@ pub(crate) fn close_all_by(close: fn()) -> bool {
         close();
         return true;
     };
+    let id = told.recv();
+    let mut asleep = Instant::now();
+    while !thread.is_finished() {
+        thread::sleep(PAUSE);
+        if id.is_ok_and(is_busy) {
+            asleep = Instant::now();
+        } else if asleep.elapsed() > LIMIT {
+            return false;
+        }
+    }
     join(thread, "the thread that closes RNICs")
+}
+
+/// Whether a thread runs, or waits for a processor or in the kernel. The kernel's lock of interfaces
+/// can take long, beside other processes that change theirs.
+fn is_busy(thread: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    let state = stat.ok().and_then(|stat| {
+        stat.rsplit_once(") ")
+            .map(|(_, rest)| rest.starts_with(['R', 'D']))
+    });
+    state.unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -60,5 +88,15 @@ mod tests {
         assert!(!close_all_by(|| drop(lock(&HELD))));
         drop(held);
         assert!(close_all_by(|| drop(lock(&HELD))));
+    }
+
+    #[test]
+    fn exit_waits_for_a_close_that_takes_longer_than_the_limit() {
+        assert!(close_all_by(|| {
+            let began = Instant::now();
+            while began.elapsed() < LIMIT + LIMIT / 4 {
+                std::hint::spin_loop();
+            }
+        }));
     }
 }
