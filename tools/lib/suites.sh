@@ -9,21 +9,25 @@ declare -A parts=()
 step=
 
 # begin NAME COMMAND...: runs a part of the tests in a process group. Keeps its output until it is
-# finished.
+# finished. Its status is in a file: bash forgets that of a child if a later one has its number.
 begin() {
     local name=$1
     shift
     say "$name: begins"
     set -m
-    "$@" >"$logs/$name" 2>&1 &
+    {
+        status=0
+        "$@" || status=$?
+        echo "$status" >"$logs/$name.status"
+    } >"$logs/$name" 2>&1 &
     set +m
     parts[$name]=$!
 }
 
-# finish NAME: waits for a part, and prints its output. Ends the script if the part failed.
+# finish NAME: prints the output of a part that has ended. Ends the script if the part failed.
 finish() {
-    local status=0
-    wait "${parts[$1]}" || status=$?
+    local status
+    status=$(cat "$logs/$1.status" || echo killed)
     unset "parts[$1]"
     say "$1: $([ "$status" = 0 ] && echo passed || echo failed) after $SECONDS s"
     cat "$logs/$1"
@@ -34,7 +38,7 @@ finish() {
 finish_ended() {
     local name
     for name in "${!parts[@]}"; do
-        kill -0 "${parts[$name]}" 2>/dev/null || finish "$name"
+        if [ -s "$logs/$name.status" ] || ! kill -0 "${parts[$name]}" 2>/dev/null; then finish "$name"; fi
     done
 }
 
