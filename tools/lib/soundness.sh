@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Tests that need no kernel, in Miri: an interpreter that refuses undefined behaviour. Installs Miri with rustup if it is missing. Its
-# threads, its clock and its random numbers are the same every time.
-#   --short   tests that take some minutes, by the stricter model of what a pointer may reach, Stacked Borrows (the default)
-#   --all     also those that take hours, and all of them by Tree Borrows, too, which allows nearly all that Stacked Borrows does
+# Tests that need no kernel, in Miri: an interpreter that refuses undefined behaviour. Installs Miri
+# with rustup if it is missing. Its threads, clock and random numbers are the same every time.
+#   --short   tests that take some minutes, by Stacked Borrows, the stricter model of what a pointer
+#             may reach (the default)
+#   --all     also those that take hours, and all of them by Tree Borrows, too, which allows nearly
+#             all that Stacked Borrows does
 # Ends with 77 where Miri cannot be had, and says why. XWARP_NIGHTLY names another toolchain than nightly.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -65,7 +67,8 @@ in_miri() {
     return "$status"
 }
 
-# side_by_side FUNCTION FUNCTION MODEL: two chains of tests, one for each core. The output of the second follows that of the first.
+# side_by_side FUNCTION FUNCTION MODEL: two chains of tests, one for each core. Prints the output of
+# the first, then that of the second.
 side_by_side() {
     local second status=0
     second=$(mktemp)
@@ -77,9 +80,10 @@ side_by_side() {
     return "$status"
 }
 
-# short MODEL: the driver without what asks the kernel and without its rings, and what is built on it. Of TCP and the simulations these are a few
-# tests that touch frames; the rest of TCP is arithmetic. Left to --all are the tests of packets of 64 KiB and of 4,096 chunks, which take half
-# a minute. The corpus is in files, so it is run without isolation from the host.
+# short MODEL: the driver without its rings and without what asks the kernel, and what is built on
+# the driver. Of TCP and the simulations these are a few tests that touch frames; the rest of TCP is
+# arithmetic. The tests of packets of 64 KiB and of 4,096 chunks take half a minute, so --all has
+# them. The corpus is in files, so it is run without isolation from the host.
 short() {
     side_by_side frames regions "$1"
 }

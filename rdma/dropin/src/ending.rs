@@ -37,11 +37,11 @@ pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
 /// Has another thread close all RNICs. Returns false once that has slept for the limit, as it does
 /// at a lock. If no thread can be made, the caller closes them.
 pub(crate) fn close_all_by(close: fn()) -> bool {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let new = Builder::new().name("xwarp-exit".to_owned());
     let thread = new.spawn(move || {
         // The receiver lives until the thread has ended, or is of no use any more.
-        let _ = tell.send(gettid());
+        let _ = sender.send(gettid());
         take_only_faults();
         close();
     });
@@ -49,7 +49,7 @@ pub(crate) fn close_all_by(close: fn()) -> bool {
         close();
         return true;
     };
-    let id = told.recv();
+    let id = receiver.recv();
     let mut asleep = Instant::now();
     while !thread.is_finished() {
         thread::sleep(PAUSE);
@@ -62,8 +62,8 @@ pub(crate) fn close_all_by(close: fn()) -> bool {
     join(thread, "the thread that closes RNICs")
 }
 
-/// Whether a thread runs, or waits for a processor or in the kernel. The kernel's lock of interfaces
-/// can take long, beside other processes that change theirs.
+/// Whether a thread runs, or waits for a processor or in the kernel. The kernel's lock of
+/// interfaces can take long, beside other processes that change theirs.
 fn is_busy(thread: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
     let state = stat.ok().and_then(|stat| {

@@ -278,11 +278,11 @@ fn variables_without_a_meaning_are_reported_once_each() {
     };
     let set = "XWARP_LOG=loud XWARP_TRANSPORT=roce XWARP_STATS=0";
     let printed = in_namespace(&format!("{set} {program} 2>&1"));
-    for told in [
+    for message in [
         "xwarp: XWARP_LOG is loud, which is no level: ",
         "xwarp: XWARP_TRANSPORT is roce, which is no transport: ",
     ] {
-        assert_eq!(printed.matches(told).count(), 1, "{printed}");
+        assert_eq!(printed.matches(message).count(), 1, "{printed}");
     }
     assert!(!printed.contains("never destroyed"), "{printed}");
     let set = "XWARP_LOG= XWARP_TRANSPORT=iwarp XWARP_STATS=1";
@@ -292,8 +292,8 @@ fn variables_without_a_meaning_are_reported_once_each() {
         return;
     };
     let none = in_namespace(&format!("! XWARP_DEV=, {program} 2>&1"));
-    let told = "xwarp: XWARP_DEV is set and names no interface: none is used";
-    assert_eq!(none.matches(told).count(), 1, "{none}");
+    let message = "xwarp: XWARP_DEV is set and names no interface: none is used";
+    assert_eq!(none.matches(message).count(), 1, "{none}");
 }
 
 #[test]

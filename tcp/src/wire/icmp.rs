@@ -17,8 +17,8 @@ const HEADER: usize = 8;
 const TCP: u8 = 6;
 /// Of the 16 bits of IPv4's flags and fragment offset, the offset's.
 const OFFSET: usize = 0x1fff;
-/// The narrowest paths that are believed in. The kernel believes in none of IPv4 below 552 bytes (`net.ipv4.route.min_pmtu`), and IPv6 has
-/// none below 1280 (RFC 8200 §5).
+/// The narrowest paths that are believed, by IPv4 and by IPv6. The kernel believes no IPv4 path below
+/// 552 bytes (`net.ipv4.route.min_pmtu`). IPv6 has none below 1280 (RFC 8200 §5).
 const LEAST: (usize, usize) = (552, 1280);
 
 /// A packet of ours that was too large.

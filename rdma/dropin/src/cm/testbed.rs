@@ -103,8 +103,8 @@ impl Bed {
         release
     }
 
-    /// Connects the queue pair of an identifier of A, whose news go to `told`.
-    pub(super) fn connect_a(&self, id: *mut rdma_cm_id, told: Told) {
+    /// Connects the queue pair of an identifier of A, whose events go to `callback`.
+    pub(super) fn connect_a(&self, id: *mut rdma_cm_id, callback: Told) {
         let [backend, _] = self.pair.backends();
         let order = ConnectOrder {
             local: ANY,
@@ -113,7 +113,7 @@ impl Bed {
             private_data: Vec::new(),
         };
         let qp = handle(shown(id, |it| it.qp));
-        backend.connect(qp, order, told).expect("an attempt");
+        backend.connect(qp, order, callback).expect("an attempt");
     }
 
     /// The RNIC of A fails.

@@ -57,11 +57,11 @@ impl Waiter {
         let mut news = pin!(self.news());
         poll_fn(|context| {
             loop {
-                let told = news.as_mut().poll(context);
+                let awaited = news.as_mut().poll(context);
                 if let Some(found) = look().transpose() {
                     return Poll::Ready(found);
                 }
-                match told {
+                match awaited {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(failed(error))),
                     Poll::Ready(Ok(())) => news.set(self.news()),

@@ -93,11 +93,11 @@ fn nothing_attached_is_told() {
         .xwarp(&format!("detach {DEV}"))
         .refused(&["eth1 runs no XDP program"]);
     let asked = format!("status {DEV}");
-    let told = [
+    let answers = [
         hosts.b.xwarp(&asked).succeeded(),
         hosts.b.xwarp(&format!("{asked} --attached")).exited(3),
     ];
-    for Finished { stdout, .. } in told {
+    for Finished { stdout, .. } in answers {
         assert_eq!(stdout, "eth1: no XDP program\n");
     }
     let json = status(&hosts);

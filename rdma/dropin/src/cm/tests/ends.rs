@@ -132,7 +132,7 @@ fn connection_whose_queue_pair_is_destroyed_is_reported_as_established_first() {
     let (made, is_made) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let ends = Mutex::new((news, made, released));
-    let told = move |it| {
+    let callback = move |it| {
         let (news, made, released) = &*lock(&ends);
         let is_connected = matches!(it, News::Connected { .. });
         if is_connected {
@@ -142,7 +142,7 @@ fn connection_whose_queue_pair_is_destroyed_is_reported_as_established_first() {
         }
         news.send(is_connected).expect("the test waits");
     };
-    bed.connect_a(a, Arc::new(told));
+    bed.connect_a(a, Arc::new(callback));
     let b = bed.b.requested(listener);
     bed.b.accept(b);
     is_made.recv_timeout(TIMEOUT).expect("a connection");
