@@ -9,8 +9,10 @@ use xwarp_bpf::Buffers;
 
 use crate::xsk::{Calls, Queue};
 
-/// The kernel frees a queue some milliseconds after its last user closed it (3 to 22 ms were seen).
-const REBIND_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time to wait for a queue whose last user has just closed it. The kernel frees the queue in a work
+/// item that takes the RTNL lock: after 3 to 22 ms on an idle machine, and after more than a second
+/// where other processes set up and remove interfaces all the time.
+const REBIND_TIMEOUT: Duration = Duration::from_secs(5);
 const REBIND_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a queue could not be opened.

@@ -227,7 +227,7 @@ fn take_over(hosts: &Hosts) -> Running {
         let mut first = hosts.b.serve("write-bw");
         let perf = "perf write-bw --verify --size 4K --depth 16 --dev eth1 --port 18516";
         let mut second = hosts.b.start(perf);
-        // It tries again and again, for a second.
+        // It tries again and again, for some seconds.
         eventually("the second tries to bind", || {
             second.waits_in().contains("nanosleep") || second.has_ended()
         });
