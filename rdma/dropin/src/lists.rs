@@ -17,7 +17,7 @@ impl<T> Lists<T> {
     }
 
     /// Gives a program the handles that `verb` finds, and writes into `number` how many they are. Sets errno.
-    pub(crate) fn give(
+    pub(crate) fn publish(
         &self,
         number: Option<&mut c_int>,
         verb: impl FnOnce() -> Result<Vec<*mut T>>,

@@ -66,9 +66,9 @@ impl Lock<()> {
 }
 
 /// A lock whose value ends before the lock does. That it has ended costs whoever finds the lock free nothing: it never is again.
-pub(crate) struct Mortal<T>(Lock<ManuallyDrop<T>>);
+pub(crate) struct RevocableLock<T>(Lock<ManuallyDrop<T>>);
 
-impl<T> Mortal<T> {
+impl<T> RevocableLock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(Lock::new(ManuallyDrop::new(value)))
     }
@@ -82,7 +82,7 @@ impl<T> Mortal<T> {
     }
 
     /// Ends the value, once nobody has it.
-    pub(crate) fn end(&self) {
+    pub(crate) fn revoke(&self) {
         let Some(mut held) = self.lock() else {
             return;
         };
@@ -94,9 +94,9 @@ impl<T> Mortal<T> {
     }
 }
 
-impl<T> Drop for Mortal<T> {
+impl<T> Drop for RevocableLock<T> {
     fn drop(&mut self) {
-        self.end();
+        self.revoke();
     }
 }
 
@@ -170,15 +170,15 @@ mod tests {
     #[test]
     fn value_that_ends_is_dropped_once_and_nobody_gets_it() {
         let value = Arc::new(());
-        let lock = Mortal::new(Arc::clone(&value));
+        let lock = RevocableLock::new(Arc::clone(&value));
         assert!(lock.lock().is_some_and(|held| Arc::ptr_eq(&held, &value)));
         assert_eq!(Arc::strong_count(&value), 2);
-        lock.end();
+        lock.revoke();
         assert_eq!(Arc::strong_count(&value), 1);
         assert!(lock.lock().is_none());
         drop(lock);
         assert_eq!(Arc::strong_count(&value), 1);
-        drop(Mortal::new(Arc::clone(&value)));
+        drop(RevocableLock::new(Arc::clone(&value)));
         assert_eq!(Arc::strong_count(&value), 1);
     }
 
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn all_who_wait_for_a_value_that_ends_are_woken() {
         for _ in 0..1000 {
-            let lock = Mortal::new(0);
+            let lock = RevocableLock::new(0);
             let held = lock.lock().expect("it has not ended");
             thread::scope(|scope| {
                 for _ in 0..3 {
@@ -196,7 +196,7 @@ mod tests {
                     thread::yield_now();
                 }
                 drop(held);
-                lock.end();
+                lock.revoke();
             });
             assert!(lock.lock().is_none());
         }

@@ -17,7 +17,7 @@ handles! {
 
 /// How many Reads may be outstanding: the peer's, which are answered at once (IRD), and ours (ORD).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Depths {
+pub(crate) struct ReadDepths {
     pub(crate) ird: u16,
     pub(crate) ord: u16,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Request {
     pub(crate) remote: SocketAddr,
     pub(crate) private_data: Vec<u8>,
     /// As this side would have them: the peer's ORD is our IRD. `None` if the peer does not tell.
-    pub(crate) depths: Option<Depths>,
+    pub(crate) depths: Option<ReadDepths>,
 }
 
 /// Why a connection was not made.
@@ -46,7 +46,7 @@ pub(crate) enum Failure {
 
 /// What is told of a port or of a queue pair's connection. Whoever is told may call verbs.
 #[derive(Clone, Debug)]
-pub(crate) enum News {
+pub(crate) enum ConnectionEvent {
     /// A peer wants to connect to the port.
     Request(Request),
     /// The connection is made.
@@ -54,7 +54,7 @@ pub(crate) enum News {
         /// Address and port of this end.
         local: SocketAddr,
         private_data: Vec<u8>,
-        depths: Depths,
+        depths: ReadDepths,
     },
     /// It was not made.
     NotConnected(Failure),
@@ -63,16 +63,16 @@ pub(crate) enum News {
 }
 
 /// Who is told.
-pub(crate) type Told = Arc<dyn Fn(News) + Send + Sync>;
+pub(crate) type EventCallback = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
 
 /// What an attempt to connect is made with.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectOrder {
+pub(crate) struct ConnectRequest {
     /// Address and port of this end, as far as the program names them. An unspecified address and
     /// port 0 stand for any.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    pub(crate) depths: Depths,
+    pub(crate) depths: ReadDepths,
     pub(crate) private_data: Vec<u8>,
 }
 
@@ -85,20 +85,25 @@ pub(crate) trait Connections {
     /// Has further calls of `bind` share a port.
     fn make_reusable(&self, port: PortHandle) -> Result<()>;
     /// Listens on a port. Requests are told until it is unbound.
-    fn listen(&self, port: PortHandle, told: Told) -> Result<()>;
+    fn listen(&self, port: PortHandle, callback: EventCallback) -> Result<()>;
     /// Ends listening and gives the port back, before it returns.
     fn unbind(&self, port: PortHandle) -> Result<()>;
 
     /// Begins to connect; with the address and port that it begins from. How it ends is told.
-    fn connect(&self, qp: QpHandle, order: ConnectOrder, told: Told) -> Result<SocketAddr>;
+    fn connect(
+        &self,
+        qp: QpHandle,
+        request: ConnectRequest,
+        callback: EventCallback,
+    ) -> Result<SocketAddr>;
     /// Accepts. Only the connection's end is told.
     fn accept(
         &self,
         request: RequestHandle,
         qp: QpHandle,
-        depths: Depths,
+        depths: ReadDepths,
         private_data: &[u8],
-        told: Told,
+        callback: EventCallback,
     ) -> Result<()>;
     /// Says no.
     fn reject(&self, request: RequestHandle, private_data: &[u8]) -> Result<()>;

@@ -8,15 +8,17 @@ use nix::errno::Errno;
 
 use super::backlog::Backlog;
 use super::events;
-use super::id::{CmId, Id, Note, Phase, State, Taker, get, put};
+use super::id::{CmId, Id, PendingEvent, Phase, State, Taker, get, put};
 use super::life::{self, completes, release_event};
 use super::numbers::{EventKind, RDMA_MAX_DEPTH};
-use super::offered::Offered;
+use super::pending_request::PendingRequest;
 use super::qp;
 use super::resolving::bind_if_new;
 use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
-use crate::backend::connections::{ConnectOrder, Depths, Failure, News, Told};
+use crate::backend::connections::{
+    ConnectRequest, ConnectionEvent, EventCallback, Failure, ReadDepths,
+};
 use crate::backend::{self, Backend, BackendRef, QpHandle};
 use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, sets_status};
@@ -25,24 +27,28 @@ use crate::verbs::device::{self, Device};
 use crate::verbs::query;
 
 /// What tells an identifier of its connection, for as long as it lives.
-fn told(id: &Arc<Id>) -> Told {
+fn callback(id: &Arc<Id>) -> EventCallback {
     let id = Arc::downgrade(id);
-    Arc::new(move |news| {
+    Arc::new(move |event| {
         if let Some(id) = Weak::upgrade(&id) {
-            hear(&id, news);
+            on_event(&id, event);
         }
     })
 }
 
 /// What tells a listening identifier of peers.
-fn told_of_peers(id: &Arc<Id>, device: &Arc<Object<Device>>, backend: &BackendRef) -> Told {
+fn request_callback(
+    id: &Arc<Id>,
+    device: &Arc<Object<Device>>,
+    backend: &BackendRef,
+) -> EventCallback {
     let (id, device, backend) = (Arc::downgrade(id), Arc::clone(device), backend.clone());
-    Arc::new(move |news| {
-        let News::Request(request) = news else {
+    Arc::new(move |event| {
+        let ConnectionEvent::Request(request) = event else {
             return;
         };
         // Who is not heard is rejected.
-        let offered = Offered::new(request, &device, &backend);
+        let offered = PendingRequest::new(request, &device, &backend);
         if let Some(id) = Weak::upgrade(&id) {
             announce(&id, offered);
         }
@@ -50,28 +56,28 @@ fn told_of_peers(id: &Arc<Id>, device: &Arc<Object<Device>>, backend: &BackendRe
 }
 
 /// Puts a peer into the channel of a listening identifier, unless as many wait there as may.
-fn announce(id: &Arc<Id>, offered: Offered) {
+fn announce(id: &Arc<Id>, offered: PendingRequest) {
     let request = offered.request();
     let mut state = id.body().state();
     let Some(place) = state.backlog.take() else {
         log::info!("{} is rejected: the backlog is full", request.remote);
         return;
     };
-    let note = Note {
+    let event = PendingEvent {
         depths: request.depths.unwrap_or_default(),
         private_data: request.private_data.clone(),
         place: Some(place),
-        ..Note::new(id, EventKind::ConnectRequest)
+        ..PendingEvent::new(id, EventKind::ConnectRequest)
     };
     let offered = Some(offered);
-    state.push(Note { offered, ..note });
+    state.push(PendingEvent { offered, ..event });
 }
 
 /// Something has become of the connection of an identifier.
-fn hear(id: &Arc<Id>, news: News) {
+fn on_event(id: &Arc<Id>, event: ConnectionEvent) {
     let mut state = id.body().state();
-    let note = match news {
-        News::Connected {
+    let event = match event {
+        ConnectionEvent::Connected {
             local,
             private_data,
             depths,
@@ -79,25 +85,25 @@ fn hear(id: &Arc<Id>, news: News) {
             state.phase = Phase::Connected;
             state.set_source(id, local);
             show_state(id, &state, IBV_QPS_RTS);
-            Note {
+            PendingEvent {
                 depths,
                 private_data,
-                ..Note::new(id, EventKind::Established)
+                ..PendingEvent::new(id, EventKind::Established)
             }
         }
-        News::NotConnected(failure) => {
+        ConnectionEvent::NotConnected(failure) => {
             state.phase = Phase::Ended;
             state.connection = None;
             failed(id, failure)
         }
-        News::Disconnected => {
+        ConnectionEvent::Disconnected => {
             state.phase = Phase::Ended;
             show_state(id, &state, IBV_QPS_ERR);
-            Note::new(id, EventKind::Disconnected)
+            PendingEvent::new(id, EventKind::Disconnected)
         }
-        News::Request(_) => return,
+        ConnectionEvent::Request(_) => return,
     };
-    push_with_end_of_timewait(&state, note);
+    push_with_end_of_timewait(&state, event);
 }
 
 /// Shows a state of the connection's queue pair.
@@ -108,26 +114,26 @@ fn show_state(id: &Arc<Id>, state: &State, shown: u32) {
 }
 
 /// InfiniBand's connection manager says last that no packet is on its way any more. Programs of that transport wait for it.
-fn push_with_end_of_timewait(state: &State, note: Note) {
-    let has_ended = note.kind == EventKind::Disconnected;
-    let end = Note::new(&note.id, EventKind::TimewaitExit);
-    state.push(note);
+fn push_with_end_of_timewait(state: &State, event: PendingEvent) {
+    let has_ended = event.kind == EventKind::Disconnected;
+    let end = PendingEvent::new(&event.id, EventKind::TimewaitExit);
+    state.push(event);
     if has_ended && !state.synchronous && device::are_taken_for_infiniband() {
         state.push(end);
     }
 }
 
-fn failed(id: &Arc<Id>, failure: Failure) -> Note {
+fn failed(id: &Arc<Id>, failure: Failure) -> PendingEvent {
     match failure {
         Failure::Rejected {
             errno,
             private_data,
-        } => Note {
+        } => PendingEvent {
             private_data,
-            ..Note::failed(id, EventKind::Rejected, errno)
+            ..PendingEvent::failed(id, EventKind::Rejected, errno)
         },
-        Failure::Unreachable(errno) => Note::failed(id, EventKind::Unreachable, errno),
-        Failure::Failed(errno) => Note::failed(id, EventKind::ConnectError, errno),
+        Failure::Unreachable(errno) => PendingEvent::failed(id, EventKind::Unreachable, errno),
+        Failure::Failed(errno) => PendingEvent::failed(id, EventKind::ConnectError, errno),
     }
 }
 
@@ -160,22 +166,22 @@ fn check(param: Option<&rdma_conn_param>) -> Result<()> {
     are_possible.then_some(()).ok_or(Errno::EINVAL)
 }
 
-fn depths(param: &rdma_conn_param) -> Depths {
-    Depths {
+fn depths(param: &rdma_conn_param) -> ReadDepths {
+    ReadDepths {
         ird: depth(param.responder_resources),
         ord: depth(param.initiator_depth),
     }
 }
 
 /// All that the device can.
-const MOST: Depths = Depths {
+const MOST: ReadDepths = ReadDepths {
     ird: RDMA_MAX_DEPTH as u16,
     ord: RDMA_MAX_DEPTH as u16,
 };
 
-fn at_most(wanted: Depths) -> Depths {
+fn at_most(wanted: ReadDepths) -> ReadDepths {
     let byte = |depth: u16| u8::try_from(depth).unwrap_or(RDMA_MAX_DEPTH);
-    Depths {
+    ReadDepths {
         ird: depth(byte(wanted.ird)),
         ord: depth(byte(wanted.ord)),
     }
@@ -204,14 +210,14 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     let remote = state.destination.ok_or(Errno::EINVAL)?;
     let backend = state.backend()?;
     let qp = queue_pair(id, &backend, param)?;
-    let order = ConnectOrder {
+    let request = ConnectRequest {
         local: state.wanted_source,
         remote,
         depths: param.map_or(at_most(MOST), depths),
         private_data: param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len)),
     };
     state.phase = Phase::Connecting;
-    let begun = backend.connect(qp, order, told(id));
+    let begun = backend.connect(qp, request, callback(id));
     match begun {
         Ok(local) => {
             state.set_source(id, local);
@@ -233,8 +239,8 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
     }
     state.backlog = Backlog::of(backlog);
     for port in &state.ports {
-        let told = told_of_peers(id, &port.device, &port.backend);
-        port.backend.get()?.listen(port.handle, told)?;
+        let callback = request_callback(id, &port.device, &port.backend);
+        port.backend.get()?.listen(port.handle, callback)?;
     }
     log::info!("listening on {:?}", state.source);
     state.phase = Phase::Listening;
@@ -255,15 +261,15 @@ fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
         param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len));
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
     let (backend, request) = offered.answer()?;
-    backend.accept(request, qp, wanted, &private_data, told(id))?;
+    backend.accept(request, qp, wanted, &private_data, callback(id))?;
     state.phase = Phase::Connected;
     state.connection = Some((BackendRef::new(&backend), qp));
     qp::show_state(id, qp, IBV_QPS_RTS);
-    let note = Note {
+    let event = PendingEvent {
         depths: wanted,
-        ..Note::new(id, EventKind::Established)
+        ..PendingEvent::new(id, EventKind::Established)
     };
-    state.push(note);
+    state.push(event);
     Ok(())
 }
 
@@ -302,8 +308,8 @@ fn await_request(listener: *mut rdma_cm_id) -> Result<Sleep<(Arc<Id>, Taker)>> {
 
 /// Takes the next peer of a synchronous listener, with a queue pair if the listener was given
 /// attributes for one.
-fn get_request(listener: &Arc<Id>, note: Note) -> Result<*mut rdma_cm_id> {
-    let event = events::deliver(note)?;
+fn get_request(listener: &Arc<Id>, event: PendingEvent) -> Result<*mut rdma_cm_id> {
+    let event = events::deliver(event)?;
     // SAFETY: it was made just now, and nobody else knows it.
     let (kind, peer) = unsafe { read(event) };
     if kind != EventKind::ConnectRequest as u32 {
@@ -317,7 +323,7 @@ fn get_request(listener: &Arc<Id>, note: Note) -> Result<*mut rdma_cm_id> {
     }
     let id = Object::<CmId>::find(peer)?;
     put!(id, event, event);
-    if let Err(errno) = qp::create_wanted(listener, &id) {
+    if let Err(errno) = qp::create_from_template(listener, &id) {
         life::destroy(peer)?;
         return Err(errno);
     }
@@ -355,10 +361,10 @@ pub extern "C-unwind" fn rdma_get_request(
         Ok(Begun::Waits(await_request(listener)?))
     };
     waits(begin, |(listener, taker): (Arc<Id>, Taker)| {
-        let Some(note) = taker.take() else {
+        let Some(event) = taker.take() else {
             return Ok(None);
         };
-        let peer = get_request(&listener, note)?;
+        let peer = get_request(&listener, event)?;
         give(&mut id, peer);
         Ok(Some(()))
     })

@@ -67,7 +67,7 @@ static LISTS: Lists<ibv_context> = Lists::new();
 /// `rdma_get_devices(3)`: sets errno. The array ends in a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_get_devices(number: Option<&mut c_int>) -> *mut *mut ibv_context {
-    LISTS.give(number, || {
+    LISTS.publish(number, || {
         let devices = default_devices()?.into_iter();
         let handles = devices.map(|it| Ok(Object::handle(&context_of(&it)?)));
         handles.collect()

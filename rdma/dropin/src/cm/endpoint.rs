@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::address;
-use super::id::{CmId, Id, Wanted, get};
+use super::id::{CmId, Id, QpTemplate, get};
 use super::life::{self, complete};
 use super::numbers::{RAI_PASSIVE, RDMA_PS_IB, RDMA_PS_TCP};
 use super::qp;
@@ -31,7 +31,7 @@ fn prepare(
     if info.ai_flags & RAI_PASSIVE != 0 {
         resolving::bind(id, address::read(info.ai_src_addr)?)?;
         let attr = attr.map(|attr| *attr);
-        id.body().state().wanted = Some(Wanted { pd, attr });
+        id.body().state().template = Some(QpTemplate { pd, attr });
         return Ok(());
     }
     let source = (!info.ai_src_addr.is_null())

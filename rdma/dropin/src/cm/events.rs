@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::id::{Channel, CmId, Id, Note, Taker};
+use super::id::{Channel, CmId, Id, PendingEvent, Taker};
 use crate::abi::Zeroed;
 use crate::abi::cm::{RdmaCmEventParam, rdma_cm_event, rdma_conn_param, rdma_event_channel};
-use crate::backend::connections::Depths;
+use crate::backend::connections::ReadDepths;
 use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, always, sets, sets_status};
 use crate::object::{Kind, Object};
@@ -41,8 +41,8 @@ pub(super) fn take(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_even
 }
 
 /// Makes an event of a note.
-pub(super) fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
-    let Note {
+pub(super) fn deliver(pending: PendingEvent) -> Result<*mut rdma_cm_event> {
+    let PendingEvent {
         id,
         kind,
         status,
@@ -50,7 +50,7 @@ pub(super) fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
         private_data,
         offered,
         place,
-    } = note;
+    } = pending;
     // It waits for the program's answer from now on, no more for the program.
     drop(place);
     let mut event = rdma_cm_event::zeroed();
@@ -74,7 +74,7 @@ pub(super) fn deliver(note: Note) -> Result<*mut rdma_cm_event> {
     Ok(Object::new(event, taken).publish())
 }
 
-fn param(private_data: &[u8], depths: Depths) -> RdmaCmEventParam {
+fn param(private_data: &[u8], depths: ReadDepths) -> RdmaCmEventParam {
     let byte = |reads: u16| u8::try_from(reads).unwrap_or(u8::MAX);
     let mut conn = rdma_conn_param::zeroed();
     if !private_data.is_empty() {
@@ -126,10 +126,10 @@ pub extern "C-unwind" fn rdma_get_cm_event(
         Ok(Begun::Waits(sleep(channel)?))
     };
     waits(begin, |taker| {
-        let Some(note) = taker.take() else {
+        let Some(pending) = taker.take() else {
             return Ok(None);
         };
-        let taken = deliver(note)?;
+        let taken = deliver(pending)?;
         give(&mut event, taken);
         Ok(Some(()))
     })

@@ -13,12 +13,12 @@ use super::address;
 use super::backlog::{Backlog, Place};
 use super::devices;
 use super::numbers::EventKind;
-use super::offered::Offered;
+use super::pending_request::PendingRequest;
 use crate::abi::Zeroed;
 use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
-use crate::backend::connections::{Depths, PortHandle};
+use crate::backend::connections::{PortHandle, ReadDepths};
 use crate::backend::{Backend, BackendRef, Happening, QpHandle, Source};
 use crate::cancellation::Sleep;
 use crate::entry::{Result, lock};
@@ -28,27 +28,27 @@ use crate::verbs::device::{Device, Target};
 use crate::verbs::event_queue::EventQueue;
 
 /// What has happened, until a program takes it.
-pub(super) struct Note {
+pub(super) struct PendingEvent {
     /// To whom; the listening one where a peer wants to connect.
     pub(super) id: Arc<Id>,
     pub(super) kind: EventKind,
     /// 0, or a negative error number.
     pub(super) status: c_int,
-    pub(super) depths: Depths,
+    pub(super) depths: ReadDepths,
     pub(super) private_data: Vec<u8>,
     /// The peer that wants to connect; rejected if nobody takes the event.
-    pub(super) offered: Option<Offered>,
+    pub(super) offered: Option<PendingRequest>,
     /// Its place in the listener's backlog, until the program takes the event.
     pub(super) place: Option<Place>,
 }
 
-impl Note {
+impl PendingEvent {
     pub(super) fn new(id: &Arc<Id>, kind: EventKind) -> Self {
         Self {
             id: Arc::clone(id),
             kind,
             status: 0,
-            depths: Depths::default(),
+            depths: ReadDepths::default(),
             private_data: Vec::new(),
             offered: None,
             place: None,
@@ -66,7 +66,7 @@ impl Note {
 
 /// An event channel.
 pub(super) struct Channel {
-    queue: EventQueue<Note>,
+    queue: EventQueue<PendingEvent>,
     takers: Mutex<Takers>,
     entered: Condvar,
 }
@@ -100,11 +100,11 @@ impl Taker {
     }
 
     /// Takes the oldest event, whose count was read. `None` if it was taken back.
-    pub(super) fn take(&self) -> Option<Note> {
+    pub(super) fn take(&self) -> Option<PendingEvent> {
         let channel = self.0.body();
-        let note = channel.queue.take_counted(begun)?;
+        let event = channel.queue.take_counted(begun)?;
         lock(&channel.takers).last = Some(thread::current().id());
-        Some(note)
+        Some(event)
     }
 }
 
@@ -116,9 +116,9 @@ impl Drop for Taker {
 
 /// The note that a program takes. From now on a thread that destroys the identifier waits until the
 /// event is acknowledged.
-fn begun(note: Note) -> Note {
-    note.id.body().begin_event();
-    note
+fn begun(event: PendingEvent) -> PendingEvent {
+    event.id.body().begin_event();
+    event
 }
 
 /// How long destroying a channel waits for another thread to come back for the next event. rping frees next what that thread reads the channel's
@@ -141,7 +141,7 @@ impl Channel {
         Ok(Object::new(rdma_event_channel { fd }, Self::new(queue)).publish())
     }
 
-    fn new(queue: EventQueue<Note>) -> Self {
+    fn new(queue: EventQueue<PendingEvent>) -> Self {
         Self {
             queue,
             takers: Mutex::default(),
@@ -163,7 +163,7 @@ impl Channel {
 
     /// Takes the oldest event of a synchronous identifier. It is there, or comes without the peer's
     /// help.
-    pub(super) fn take(&self) -> Result<Note> {
+    pub(super) fn take(&self) -> Result<PendingEvent> {
         self.queue.take(begun)
     }
 
@@ -183,9 +183,9 @@ impl Channel {
     }
 
     /// Adds an event, unless its identifier is destroyed.
-    pub(super) fn push(&self, note: Note) {
+    pub(super) fn push(&self, event: PendingEvent) {
         self.queue
-            .push_if(note, |note| !note.id.body().is_destroyed());
+            .push_if(event, |event| !event.id.body().is_destroyed());
     }
 
     /// Destroys one. A thread that sleeps in `take` sleeps on.
@@ -197,25 +197,25 @@ impl Channel {
         this.destroy()?;
         body.queue.end();
         // No program takes these peers any more: they are rejected.
-        drop(body.queue.take_back(|note| note.offered.is_some()));
+        drop(body.queue.take_back(|event| event.offered.is_some()));
         Ok(())
     }
 
     /// Takes back the events of an identifier.
-    pub(super) fn take_back(&self, id: &Arc<Id>) -> Vec<Note> {
-        self.queue.take_back(|note| Arc::ptr_eq(&note.id, id))
+    pub(super) fn take_back(&self, id: &Arc<Id>) -> Vec<PendingEvent> {
+        self.queue.take_back(|event| Arc::ptr_eq(&event.id, id))
     }
 }
 
 /// What queue pairs of a listening identifier's requests are made with, as the endpoint was made.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct QpTemplate {
     pub(super) pd: *mut ibv_pd,
     pub(super) attr: Option<ibv_qp_init_attr>,
 }
 
 // SAFETY: the pointers are handles of C, which any thread may use; none is followed without being looked up.
-unsafe impl Send for Wanted {}
+unsafe impl Send for QpTemplate {}
 
 /// An identifier as an object.
 pub(super) type Id = Object<CmId>;
@@ -286,13 +286,13 @@ pub(super) struct State {
     /// Peers that wait for the program to take their events.
     pub(super) backlog: Backlog,
     /// The peer that waits for an answer.
-    pub(super) offered: Option<Offered>,
+    pub(super) offered: Option<PendingRequest>,
     /// Depths that the peer has asked for, as this side has them.
-    pub(super) offered_depths: Option<Depths>,
+    pub(super) offered_depths: Option<ReadDepths>,
     /// Whose connection it is.
     pub(super) connection: Option<(BackendRef, QpHandle)>,
     /// What queue pairs of its requests are made with.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) template: Option<QpTemplate>,
     /// Which of the send queue's and the receive queue's completion queues were made for it.
     pub(super) own_queues: [bool; 2],
 }
@@ -349,7 +349,10 @@ impl CmId {
     }
 
     /// Makes the identifier of a peer that wants to connect to a listening one.
-    pub(super) fn of_request(listener: &Arc<Id>, offered: Offered) -> Result<*mut rdma_cm_id> {
+    pub(super) fn of_request(
+        listener: &Arc<Id>,
+        offered: PendingRequest,
+    ) -> Result<*mut rdma_cm_id> {
         let synchronous = listener.body().state().synchronous;
         let channel = if synchronous {
             ptr::null_mut()
@@ -445,7 +448,7 @@ impl State {
             offered: None,
             offered_depths: None,
             connection: None,
-            wanted: None,
+            template: None,
             own_queues: [false; 2],
         }
     }
@@ -489,8 +492,8 @@ impl State {
         put!(id, route.addr.dst, address::storage(destination));
     }
 
-    pub(super) fn push(&self, note: Note) {
-        self.channel.body().push(note);
+    pub(super) fn push(&self, event: PendingEvent) {
+        self.channel.body().push(event);
     }
 
     pub(super) fn channel(&self) -> &Arc<Object<Channel>> {
@@ -507,14 +510,14 @@ impl State {
 struct Bound(Weak<Id>);
 
 impl Target for Bound {
-    fn told(&self, happening: Happening) {
+    fn notify(&self, happening: Happening) {
         // Whatever else happens comes in the middle of the engine, where an identifier cannot be locked.
         if happening != Happening::DeviceGone {
             return;
         }
         if let Some(id) = self.0.upgrade() {
             let state = id.body().state();
-            state.push(Note::new(&id, EventKind::DeviceRemoval));
+            state.push(PendingEvent::new(&id, EventKind::DeviceRemoval));
         }
     }
 }

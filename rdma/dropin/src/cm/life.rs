@@ -34,10 +34,10 @@ pub(super) fn completes(id: *mut rdma_cm_id) -> c_int {
         ))
     };
     waits(begin, |Completion { id, taker }| {
-        let Some(note) = taker.take() else {
+        let Some(event) = taker.take() else {
             return Ok(None);
         };
-        keep(&id, events::deliver(note)?).map(Some)
+        keep(&id, events::deliver(event)?).map(Some)
     })
 }
 
@@ -130,8 +130,8 @@ fn move_to(id: &Arc<Id>, to: &Arc<Object<Channel>>, synchronous: bool) -> Result
     let from = state.move_to(Arc::clone(to));
     let was_synchronous = std::mem::replace(&mut state.synchronous, synchronous);
     put!(id, channel, Object::handle(to));
-    for note in from.body().take_back(id) {
-        to.body().push(note);
+    for event in from.body().take_back(id) {
+        to.body().push(event);
     }
     drop(state);
     if was_synchronous {

@@ -6,7 +6,7 @@
 //! | events that programs take | `events` |
 //! | making, moving, destroying; synchronous calls | `life` |
 //! | binding and resolving | `resolving`, with `address` |
-//! | listening, connecting, accepting, rejecting, disconnecting | `connecting`, with `offered` |
+//! | listening, connecting, accepting, rejecting, disconnecting | `connecting`, with `pending_request` |
 //! | queue pairs and shared receive queues of identifiers | `qp` |
 //! | endpoints, addresses of names, options | `endpoint`, `addrinfo`, `options` |
 //! | contexts that identifiers share | `devices` |
@@ -21,8 +21,8 @@ pub mod events;
 mod id;
 pub mod life;
 mod numbers;
-mod offered;
 pub mod options;
+mod pending_request;
 pub mod qp;
 pub mod resolving;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::devices::default_pd;
-use super::id::{CmId, Id, Phase, Wanted, get, put};
+use super::id::{CmId, Id, Phase, QpTemplate, get, put};
 use crate::abi::Zeroed;
 use crate::abi::cm::rdma_cm_id;
 use crate::abi::numbers::{
@@ -56,7 +56,10 @@ fn domain(id: &Arc<Id>, given: *mut ibv_pd) -> Result<*mut ibv_pd> {
 }
 
 /// A completion queue with a channel of its own, for an identifier that is given none.
-fn queue(id: &Arc<Id>, entries: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
+fn create_cq_with_channel(
+    id: &Arc<Id>,
+    entries: u32,
+) -> Result<(*mut ibv_comp_channel, *mut ibv_cq)> {
     let context = get!(id, verbs);
     let on = channel::create(context)?;
     let made = cq::create(
@@ -79,13 +82,13 @@ fn queue(id: &Arc<Id>, entries: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_
 fn queues(id: &Arc<Id>, given: [*mut ibv_cq; 2], depths: [u32; 2]) -> Result<[*mut ibv_cq; 2]> {
     let [mut send, mut recv] = given;
     if send.is_null() && get!(id, send_cq).is_null() {
-        let (channel, cq) = queue(id, depths[0])?;
+        let (channel, cq) = create_cq_with_channel(id, depths[0])?;
         put!(id, send_cq_channel, channel);
         put!(id, send_cq, cq);
         id.body().state().own_queues[0] = true;
     }
     if recv.is_null() && get!(id, recv_cq).is_null() {
-        let (channel, cq) = queue(id, depths[1])?;
+        let (channel, cq) = create_cq_with_channel(id, depths[1])?;
         put!(id, recv_cq_channel, channel);
         put!(id, recv_cq, cq);
         id.body().state().own_queues[1] = true;
@@ -195,12 +198,12 @@ fn create_ex(id: &Arc<Id>, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
 }
 
 /// Makes the queue pair of a request, if the listener was given attributes for that.
-pub(super) fn create_wanted(listener: &Arc<Id>, id: &Arc<Id>) -> Result<()> {
-    let wanted = listener.body().state().wanted;
-    let Some(Wanted {
+pub(super) fn create_from_template(listener: &Arc<Id>, id: &Arc<Id>) -> Result<()> {
+    let template = listener.body().state().template;
+    let Some(QpTemplate {
         pd,
         attr: Some(mut attr),
-    }) = wanted
+    }) = template
     else {
         return Ok(());
     };

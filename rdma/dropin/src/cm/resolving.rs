@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::address::{self, Located};
 use super::devices::context_of;
-use super::id::{ANY, CmId, Id, Note, Phase, Port, State};
+use super::id::{ANY, CmId, Id, PendingEvent, Phase, Port, State};
 use super::life::completes;
 use super::numbers::EventKind;
 use crate::abi::cm::rdma_cm_id;
@@ -113,7 +113,7 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     }
     state.set_destination(id, address::destination(remote, &towards));
     state.phase = Phase::Resolved;
-    state.push(Note::new(id, EventKind::AddressResolved));
+    state.push(PendingEvent::new(id, EventKind::AddressResolved));
     Ok(())
 }
 
@@ -151,7 +151,7 @@ pub(super) fn resolve_route(id: &Arc<Id>) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     state.phase = Phase::Routed;
-    state.push(Note::new(id, EventKind::RouteResolved));
+    state.push(PendingEvent::new(id, EventKind::RouteResolved));
     Ok(())
 }
 

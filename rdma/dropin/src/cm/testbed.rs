@@ -24,7 +24,7 @@ use crate::abi::verbs::{
     ibv_context_ops, ibv_cq, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
     ibv_wc,
 };
-use crate::backend::connections::{ConnectOrder, Depths, Told};
+use crate::backend::connections::{ConnectRequest, EventCallback, ReadDepths};
 use crate::backend::testbed::Pair;
 use crate::backend::{Backend, EventSink};
 use crate::entry::lock;
@@ -91,12 +91,14 @@ impl Bed {
         let (held, released) = (Mutex::new(held), Mutex::new(released));
         let address = SocketAddr::new(Side::A.address(), HOLD_UP_PORT);
         let (port, _) = backend.bind(address, false).expect("a free port");
-        let told = move |_news| {
+        let callback = move |_event| {
             lock(&held).send(()).expect("the test waits");
             // An error says that it is released.
             let _: Result<(), _> = lock(&released).recv();
         };
-        backend.listen(port, Arc::new(told)).expect("a free port");
+        backend
+            .listen(port, Arc::new(callback))
+            .expect("a free port");
         let peer = self.b.routed(address);
         assert_eq!(rdma_connect(peer, None), 0);
         is_held.recv_timeout(TIMEOUT).expect("a peer");
@@ -104,16 +106,16 @@ impl Bed {
     }
 
     /// Connects the queue pair of an identifier of A, whose events go to `callback`.
-    pub(super) fn connect_a(&self, id: *mut rdma_cm_id, callback: Told) {
+    pub(super) fn connect_a(&self, id: *mut rdma_cm_id, callback: EventCallback) {
         let [backend, _] = self.pair.backends();
-        let order = ConnectOrder {
+        let request = ConnectRequest {
             local: ANY,
             remote: at_b(),
-            depths: Depths::default(),
+            depths: ReadDepths::default(),
             private_data: Vec::new(),
         };
         let qp = handle(shown(id, |it| it.qp));
-        backend.connect(qp, order, callback).expect("an attempt");
+        backend.connect(qp, request, callback).expect("an attempt");
     }
 
     /// The RNIC of A fails.

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
-use super::device::{Device, tell_failure};
+use super::device::{Device, report_failure};
 use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, verbs_context};
@@ -55,7 +55,7 @@ pub(super) fn open(
     device: &Arc<Object<Device>>,
     fill: fn(&mut verbs_context),
 ) -> Result<*mut ibv_context> {
-    on_panic(tell_failure);
+    on_panic(report_failure);
     let events = Arc::new(Events::new()?);
     let mut abi = verbs_context::zeroed();
     abi.context.device = Object::handle(device);

@@ -41,7 +41,7 @@ struct Opened {
 /// Who is told what happens to an object.
 pub(crate) trait Target: Send + Sync {
     /// It has happened. Called in the middle of the engine unless the device is gone, so it may only note it.
-    fn told(&self, happening: Happening);
+    fn notify(&self, happening: Happening);
 }
 
 /// Whom the events of an RNIC go to.
@@ -74,7 +74,7 @@ impl EventSink for Targets {
             of_source.filter_map(Weak::upgrade).collect()
         };
         for target in told {
-            target.told(happening);
+            target.notify(happening);
         }
     }
 }
@@ -90,7 +90,7 @@ impl Kind for Device {
 static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
 
 /// Tells the contexts of all devices that these have failed.
-pub(super) fn tell_failure() {
+pub(super) fn report_failure() {
     for device in lock(&DEVICES).iter() {
         let targets = device.body().targets();
         targets.event(Source::Device, Happening::DeviceFatal);
@@ -277,7 +277,7 @@ static LISTS: Lists<ibv_device> = Lists::new();
 /// `ibv_get_device_list(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut ibv_device {
-    LISTS.give(number, || Ok(list()?.iter().map(Object::handle).collect()))
+    LISTS.publish(number, || Ok(list()?.iter().map(Object::handle).collect()))
 }
 
 /// `ibv_free_device_list(3)`.

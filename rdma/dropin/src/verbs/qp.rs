@@ -68,7 +68,7 @@ impl Qp {
 }
 
 /// How a queue pair is created, by whichever function.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct QpSpec<'a> {
     pub(crate) pd: *mut ibv_pd,
     pub(crate) qp_context: *mut c_void,
     pub(crate) send_cq: *mut ibv_cq,
@@ -80,7 +80,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) cap: &'a mut ibv_qp_cap,
 }
 
-impl Wanted<'_> {
+impl QpSpec<'_> {
     /// Sizes, at least as wanted. A depth or number of elements of 0 becomes 1.
     fn sizes(&mut self, has_srq: bool) -> Result<QpSizes> {
         let (cap, limits) = (&mut *self.cap, limits());
@@ -117,13 +117,13 @@ struct Parts {
     srq: Option<Arc<Object<Srq>>>,
 }
 
-fn parts(wanted: &Wanted<'_>) -> Result<Parts> {
+fn parts(spec: &QpSpec<'_>) -> Result<Parts> {
     let parts = Parts {
-        pd: Object::<Pd>::find(wanted.pd)?,
-        send_cq: Object::<Cq>::find(wanted.send_cq)?,
-        recv_cq: Object::<Cq>::find(wanted.recv_cq)?,
-        srq: (!wanted.srq.is_null())
-            .then(|| Object::<Srq>::find(wanted.srq))
+        pd: Object::<Pd>::find(spec.pd)?,
+        send_cq: Object::<Cq>::find(spec.send_cq)?,
+        recv_cq: Object::<Cq>::find(spec.recv_cq)?,
+        srq: (!spec.srq.is_null())
+            .then(|| Object::<Srq>::find(spec.srq))
             .transpose()?,
     };
     let context = parts.pd.body().context();
@@ -135,26 +135,26 @@ fn parts(wanted: &Wanted<'_>) -> Result<Parts> {
 
 /// Makes a queue pair. Its struct is the longer one of the two, whose functions are filled in by `fill`.
 pub(crate) fn create(
-    mut wanted: Wanted<'_>,
+    mut spec: QpSpec<'_>,
     fill: impl FnOnce(&mut ibv_qp_ex),
 ) -> Result<*mut ibv_qp> {
-    if wanted.qp_type != IBV_QPT_RC {
+    if spec.qp_type != IBV_QPT_RC {
         return Err(Errno::EOPNOTSUPP);
     }
-    let parts = parts(&wanted)?;
+    let parts = parts(&spec)?;
     let request = QpRequest {
         pd: parts.pd.body().handle(),
         send_cq: parts.send_cq.body().handle(),
         recv_cq: parts.recv_cq.body().handle(),
         srq: parts.srq.as_ref().map(|srq| srq.body().handle()),
-        sizes: wanted.sizes(parts.srq.is_some())?,
-        all_signaled: wanted.sq_sig_all != 0,
+        sizes: spec.sizes(parts.srq.is_some())?,
+        all_signaled: spec.sq_sig_all != 0,
     };
-    let mut abi = abi_of(&wanted, &parts);
+    let mut abi = abi_of(&spec, &parts);
     fill(&mut abi);
     let made = parts.pd.body().backend()?.create_qp(&request)?;
     (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0.shown(), made.number);
-    let attributes = QpAttributes::new(*wanted.cap, request.all_signaled);
+    let attributes = QpAttributes::new(*spec.cap, request.all_signaled);
     Ok(parts.publish(&abi, made, attributes))
 }
 
@@ -182,16 +182,16 @@ impl Parts {
     }
 }
 
-fn abi_of(wanted: &Wanted<'_>, parts: &Parts) -> ibv_qp_ex {
+fn abi_of(spec: &QpSpec<'_>, parts: &Parts) -> ibv_qp_ex {
     let mut abi = ibv_qp_ex::zeroed();
     let qp = &mut abi.qp_base;
     qp.context = Object::handle(parts.pd.body().context());
-    qp.qp_context = wanted.qp_context;
-    qp.pd = wanted.pd;
-    qp.send_cq = wanted.send_cq;
-    qp.recv_cq = wanted.recv_cq;
-    qp.srq = wanted.srq;
-    qp.qp_type = wanted.qp_type;
+    qp.qp_context = spec.qp_context;
+    qp.pd = spec.pd;
+    qp.send_cq = spec.send_cq;
+    qp.recv_cq = spec.recv_cq;
+    qp.srq = spec.srq;
+    qp.qp_type = spec.qp_type;
     abi
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<(
     };
     qp.with_abi(|abi| abi.qp_base.state = state);
     match state {
-        IBV_QPS_ERR => body.watched.tell_last_receive(),
+        IBV_QPS_ERR => body.watched.report_last_receive(),
         IBV_QPS_RESET => body.watched.receives_again(),
         _ => {}
     }
@@ -257,7 +257,7 @@ pub extern "C" fn ibv_create_qp(
 ) -> *mut ibv_qp {
     sets(|| {
         let attr = attr.ok_or(Errno::EINVAL)?;
-        let wanted = Wanted {
+        let spec = QpSpec {
             pd,
             qp_context: attr.qp_context,
             send_cq: attr.send_cq,
@@ -267,7 +267,7 @@ pub extern "C" fn ibv_create_qp(
             sq_sig_all: attr.sq_sig_all,
             cap: &mut attr.cap,
         };
-        create(wanted, |_abi| {})
+        create(spec, |_abi| {})
     })
 }
 

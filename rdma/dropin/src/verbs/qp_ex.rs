@@ -6,7 +6,7 @@ use std::slice;
 use nix::errno::Errno;
 
 use super::pd::Pd;
-use super::qp::{self, Qp, Wanted};
+use super::qp::{self, Qp, QpSpec};
 use crate::abi::numbers::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
@@ -333,7 +333,7 @@ pub(crate) fn create(
     }
     let pd = has(IBV_QP_INIT_ATTR_PD).then_some(attr.pd);
     Pd::find_of(context, pd.ok_or(Errno::EINVAL)?)?;
-    let wanted = Wanted {
+    let spec = QpSpec {
         pd: attr.pd,
         qp_context: attr.qp_context,
         send_cq: attr.send_cq,
@@ -343,7 +343,7 @@ pub(crate) fn create(
         sq_sig_all: attr.sq_sig_all,
         cap: &mut attr.cap,
     };
-    qp::create(wanted, |abi| {
+    qp::create(spec, |abi| {
         if is_extended {
             fill(abi);
         }

@@ -29,22 +29,22 @@ pub(crate) struct Watched {
     element: AtomicUsize,
     events: Arc<Events>,
     /// It is a queue pair with a shared receive queue, which takes no buffer any more after it was flushed.
-    tells_last_receive: bool,
+    reports_last_receive: bool,
     /// And it has told that, since it was reset last.
-    has_told_last_receive: AtomicBool,
+    has_reported_last_receive: AtomicBool,
     /// The object is being destroyed.
     has_ended: AtomicBool,
     unacknowledged: Unacknowledged,
 }
 
 impl Watched {
-    pub(crate) fn new(events: &Arc<Events>, tells_last_receive: bool) -> Arc<Self> {
+    pub(crate) fn new(events: &Arc<Events>, reports_last_receive: bool) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             element: AtomicUsize::new(0),
             events: Arc::clone(events),
-            tells_last_receive,
-            has_told_last_receive: AtomicBool::new(false),
+            reports_last_receive,
+            has_reported_last_receive: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             unacknowledged: Unacknowledged::default(),
         })
@@ -78,7 +78,7 @@ impl Watched {
         self.unacknowledged.wait();
     }
 
-    fn tell(&self, kind: u32) {
+    fn push(&self, kind: u32) {
         if let Some(object) = self.this.upgrade() {
             let lives = |it: &Event| !it.object.has_ended.load(Ordering::Relaxed);
             self.events.push_if(Event { object, kind }, lives);
@@ -86,24 +86,27 @@ impl Watched {
     }
 
     /// A queue pair was flushed. That is told once.
-    pub(crate) fn tell_last_receive(&self) {
-        if self.tells_last_receive && !self.has_told_last_receive.swap(true, Ordering::Relaxed) {
-            self.tell(IBV_EVENT_QP_LAST_WQE_REACHED);
+    pub(crate) fn report_last_receive(&self) {
+        if self.reports_last_receive
+            && !self.has_reported_last_receive.swap(true, Ordering::Relaxed)
+        {
+            self.push(IBV_EVENT_QP_LAST_WQE_REACHED);
         }
     }
 
     /// A queue pair was reset: it can be flushed again.
     pub(crate) fn receives_again(&self) {
-        self.has_told_last_receive.store(false, Ordering::Relaxed);
+        self.has_reported_last_receive
+            .store(false, Ordering::Relaxed);
     }
 }
 
 impl Target for Watched {
-    fn told(&self, happening: Happening) {
+    fn notify(&self, happening: Happening) {
         let kind = match happening {
             // The connection manager tells that; the kernel's iWARP has no asynchronous event for it either.
             Happening::Closed | Happening::Ended | Happening::Lost => {
-                return self.tell_last_receive();
+                return self.report_last_receive();
             }
             // Identifiers are told.
             Happening::DeviceGone => return,
@@ -117,8 +120,8 @@ impl Target for Watched {
             Happening::PortError => IBV_EVENT_PORT_ERR,
             Happening::DeviceFatal => IBV_EVENT_DEVICE_FATAL,
         };
-        self.tell(kind);
-        self.tell_last_receive();
+        self.push(kind);
+        self.report_last_receive();
     }
 }
 
@@ -161,8 +164,8 @@ mod tests {
     fn end_takes_back_what_waits_and_waits_for_what_was_taken() {
         let events = Arc::new(Events::new().expect("a descriptor"));
         let watched = Watched::new(&events, false);
-        watched.told(Happening::QpFatal);
-        watched.told(Happening::QpAccess);
+        watched.notify(Happening::QpFatal);
+        watched.notify(Happening::QpAccess);
         let kind = events.take(|event| {
             event.object.unacknowledged().add();
             event.kind
@@ -183,7 +186,7 @@ mod tests {
         let events = Arc::new(Events::new().expect("a descriptor"));
         let watched = Watched::new(&events, true);
         watched.end();
-        watched.told(Happening::QpFatal);
+        watched.notify(Happening::QpFatal);
         assert!(events.is_empty());
     }
 
@@ -191,7 +194,7 @@ mod tests {
     fn queue_pair_with_a_shared_receive_queue_tells_its_last_receive() {
         let events = Arc::new(Events::new().expect("a descriptor"));
         let watched = Watched::new(&events, true);
-        watched.told(Happening::Closed);
+        watched.notify(Happening::Closed);
         let kind = events.take(|event| event.kind);
         assert_eq!(kind, Ok(IBV_EVENT_QP_LAST_WQE_REACHED));
     }

@@ -10,7 +10,7 @@ use xwarp::cm::Connecting;
 use xwarp::error::ConnectError;
 
 use super::errors::Numbered;
-use crate::backend::connections::{ConnectOrder, Told};
+use crate::backend::connections::{ConnectRequest, EventCallback};
 use crate::backend::{Key, QpHandle};
 use crate::entry::Result;
 
@@ -25,31 +25,36 @@ pub(super) struct Attempt {
     pub(super) qp: QpHandle,
     /// Key of the connection, if it is made.
     pub(super) connection: Key,
-    told: Told,
-    order: ConnectOrder,
+    callback: EventCallback,
+    request: ConnectRequest,
     since: Instant,
 }
 
 impl Attempt {
-    pub(super) fn new(qp: QpHandle, connection: Key, order: ConnectOrder, told: Told) -> Self {
+    pub(super) fn new(
+        qp: QpHandle,
+        connection: Key,
+        request: ConnectRequest,
+        callback: EventCallback,
+    ) -> Self {
         let since = Instant::now();
         Self {
             qp,
             connection,
-            told,
-            order,
+            callback,
+            request,
             since,
         }
     }
 
-    pub(super) fn told(&self) -> Told {
-        Told::clone(&self.told)
+    pub(super) fn callback(&self) -> EventCallback {
+        EventCallback::clone(&self.callback)
     }
 
     /// Begins it with its queue pair. Returns the address and port that it leaves from, too.
     pub(super) fn begin(&self, qp: &mut QueuePair) -> Result<(SocketAddr, Connecting)> {
-        let order = &self.order;
-        let (from, to, data) = (order.local, order.remote, &order.private_data);
+        let request = &self.request;
+        let (from, to, data) = (request.local, request.remote, &request.private_data);
         let begun = qp.begin_connect_from(from, to, data, CONNECT_TIMEOUT);
         let begun = begun.map_err(|error| error.errno())?;
         Ok((begun.local(), begun))
@@ -64,20 +69,20 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::connections::Depths;
+    use crate::backend::connections::ReadDepths;
     use std::sync::Arc;
 
     fn attempt_since(since: Instant) -> Attempt {
-        let order = ConnectOrder {
+        let request = ConnectRequest {
             local: SocketAddr::from(([0, 0, 0, 0], 0)),
             remote: ([10, 0, 0, 2], 7471).into(),
-            depths: Depths::default(),
+            depths: ReadDepths::default(),
             private_data: Vec::new(),
         };
         let (qp, connection) = (QpHandle(Key(1)), Key(2));
         Attempt {
             since,
-            ..Attempt::new(qp, connection, order, Arc::new(|_news| {}))
+            ..Attempt::new(qp, connection, request, Arc::new(|_event| {}))
         }
     }
 

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use rustc_hash::FxHashMap;
 
 use super::table::Keyed;
-use crate::backend::connections::Told;
+use crate::backend::connections::EventCallback;
 use crate::backend::{Key, QpHandle};
 use crate::entry::{Result, lock};
 
@@ -28,7 +28,7 @@ struct Lists {
 }
 
 struct Connection {
-    told: Told,
+    callback: EventCallback,
     stage: Stage,
 }
 
@@ -54,15 +54,15 @@ pub(super) struct Ended {
 
 impl Connected {
     /// A queue pair begins to connect. EINVAL while it has a connection.
-    pub(super) fn begin(&self, qp: QpHandle, told: Told) -> Result<Key> {
+    pub(super) fn begin(&self, qp: QpHandle, callback: EventCallback) -> Result<Key> {
         let stage = Stage::Begun;
-        self.enter(qp, Connection { told, stage })
+        self.enter(qp, Connection { callback, stage })
     }
 
     /// A queue pair has a connection. EINVAL if it has another one.
-    pub(super) fn make(&self, qp: QpHandle, told: Told) -> Result<Key> {
+    pub(super) fn make(&self, qp: QpHandle, callback: EventCallback) -> Result<Key> {
         let stage = Stage::Made;
-        self.enter(qp, Connection { told, stage })
+        self.enter(qp, Connection { callback, stage })
     }
 
     fn enter(&self, qp: QpHandle, connection: Connection) -> Result<Key> {
@@ -135,21 +135,21 @@ impl Connected {
     }
 
     /// Forgets a connection of a queue pair. Returns the callback that its end would have had.
-    pub(super) fn remove(&self, key: Key, qp: QpHandle) -> Option<Told> {
+    pub(super) fn remove(&self, key: Key, qp: QpHandle) -> Option<EventCallback> {
         let mut lists = lock(&self.0);
         if lists.present.get(&qp) == Some(&key) {
             lists.present.remove(&qp);
         }
-        lists.all.remove(key).map(|it| it.told)
+        lists.all.remove(key).map(|it| it.callback)
     }
 
     /// Forgets the present connection of a queue pair. Returns the callback for its end, if it was
     /// made.
-    pub(super) fn remove_present(&self, qp: QpHandle) -> Option<Told> {
+    pub(super) fn remove_present(&self, qp: QpHandle) -> Option<EventCallback> {
         let mut lists = lock(&self.0);
         let key = lists.present.remove(&qp)?;
         let connection = lists.all.remove(key)?;
-        (connection.stage == Stage::Made).then_some(connection.told)
+        (connection.stage == Stage::Made).then_some(connection.callback)
     }
 }
 
@@ -166,8 +166,8 @@ mod tests {
 
     const QP: QpHandle = QpHandle(Key(7));
 
-    fn ignoring() -> Told {
-        Arc::new(|_news| {})
+    fn ignoring() -> EventCallback {
+        Arc::new(|_event| {})
     }
 
     #[test]

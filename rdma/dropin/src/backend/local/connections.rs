@@ -14,7 +14,7 @@ use super::attempts::Attempt;
 use super::errors::Numbered;
 use super::table::Table;
 use crate::backend::connections::{
-    ConnectOrder, Connections, Depths, PortHandle, RequestHandle, Told,
+    ConnectRequest, Connections, EventCallback, PortHandle, ReadDepths, RequestHandle,
 };
 use crate::backend::{Key, QpHandle};
 use crate::entry::{Result, lock};
@@ -78,7 +78,7 @@ impl Local {
     /// Destroys a queue pair, which resets its connection. A close that has begun may end before that: programs destroy a queue pair as soon as
     /// they have asked for it. The connection's end is told, if it was not.
     pub(super) fn destroy_connected(&self, qp: QpHandle) -> Result<()> {
-        self.watcher.give_up(qp);
+        self.watcher.cancel_attempt(qp);
         self.qps.with(qp, |qp| {
             if qp.state() == QpState::Closing
                 && let Err(error) = qp.disconnect(CLOSE_WAIT)
@@ -94,13 +94,13 @@ impl Local {
                 cq.discard(gone.id);
             }
         }
-        self.watcher.tell_end(qp);
+        self.watcher.report_end(qp);
         Ok(())
     }
 }
 
 /// Brings a queue pair without a connection into Idle, where it can begin one with these depths.
-fn make_idle(qp: &mut QueuePair, depths: Depths) -> Result<()> {
+fn make_idle(qp: &mut QueuePair, depths: ReadDepths) -> Result<()> {
     let change = QpChange::to(QpState::Idle).ird(depths.ird).ord(depths.ord);
     let changed = qp.modify(change);
     changed.map(|_depths| ()).map_err(|error| error.errno())
@@ -133,7 +133,7 @@ impl Connections for Local {
         })
     }
 
-    fn listen(&self, port: PortHandle, told: Told) -> Result<()> {
+    fn listen(&self, port: PortHandle, callback: EventCallback) -> Result<()> {
         self.ports.table.replace(port.0, |port| match port {
             Port::Listening(_) => (Some(port), Err(Errno::EINVAL)),
             Port::Bound(bound) => {
@@ -142,7 +142,7 @@ impl Connections for Local {
                     Err(shared) => return (Some(Port::Bound(shared)), Err(Errno::EADDRINUSE)),
                 };
                 let listener = alone.listen().map_err(|error| error.errno());
-                match listener.and_then(|it| self.watcher.add_listener(it, told)) {
+                match listener.and_then(|it| self.watcher.add_listener(it, callback)) {
                     Ok(key) => (Some(Port::Listening(key)), Ok(())),
                     Err(errno) => (None, Err(errno)),
                 }
@@ -159,12 +159,17 @@ impl Connections for Local {
         })
     }
 
-    fn connect(&self, qp: QpHandle, order: ConnectOrder, told: Told) -> Result<SocketAddr> {
+    fn connect(
+        &self,
+        qp: QpHandle,
+        request: ConnectRequest,
+        callback: EventCallback,
+    ) -> Result<SocketAddr> {
         let connected = self.watcher.connected();
         let (attempt, local, connecting) = self.qps.with(qp, |it| {
-            make_idle(it, order.depths)?;
-            let connection = connected.begin(qp, Told::clone(&told))?;
-            let attempt = Attempt::new(qp, connection, order, told);
+            make_idle(it, request.depths)?;
+            let connection = connected.begin(qp, EventCallback::clone(&callback))?;
+            let attempt = Attempt::new(qp, connection, request, callback);
             let begun = attempt.begin(it);
             let (local, connecting) = begun.inspect_err(|_errno| {
                 connected.remove(connection, qp);
@@ -179,15 +184,15 @@ impl Connections for Local {
         &self,
         request: RequestHandle,
         qp: QpHandle,
-        depths: Depths,
+        depths: ReadDepths,
         private_data: &[u8],
-        told: Told,
+        callback: EventCallback,
     ) -> Result<()> {
         let connected = self.watcher.connected();
         let accepted = self.qps.with(qp, |it| {
             make_idle(it, depths)?;
             // It may end as soon as it is made.
-            let connection = connected.make(qp, told)?;
+            let connection = connected.make(qp, callback)?;
             let answer = |request: ConnectionRequest| request.accept(it, private_data);
             let accepted = self.requests.answer(request, answer);
             accepted.inspect_err(|_errno| {
@@ -214,6 +219,6 @@ impl Connections for Local {
     }
 
     fn qp_with_number(&self, number: u32) -> Result<QpHandle> {
-        self.qps.with_number(number).ok_or(Errno::EINVAL)
+        self.qps.by_number(number).ok_or(Errno::EINVAL)
     }
 }

@@ -54,12 +54,12 @@ impl Link {
         .is_ok()
         {}
         match is_up(&self.interface) {
-            Ok(is_up) => self.tell(is_up),
+            Ok(is_up) => self.report(is_up),
             Err(errno) => log::warn!("cannot tell whether {} is up: {errno}", self.interface),
         }
     }
 
-    fn tell(&self, is_up: bool) {
+    fn report(&self, is_up: bool) {
         let was_up = std::mem::replace(&mut *lock(&self.was_up), is_up);
         if was_up != is_up {
             let happening = if is_up {
@@ -106,9 +106,9 @@ mod tests {
         let link = Link::watch("no such interface", sink).expect("a descriptor");
         link.look();
         for is_up in [false, true, true, false, false] {
-            link.tell(is_up);
+            link.report(is_up);
         }
-        let told = [Happening::PortActive, Happening::PortError];
-        assert_eq!(*lock(&noted.0), told);
+        let reported = [Happening::PortActive, Happening::PortError];
+        assert_eq!(*lock(&noted.0), reported);
     }
 }

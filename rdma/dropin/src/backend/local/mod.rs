@@ -38,7 +38,7 @@ use connections::Ports;
 use errors::Numbered;
 use link::Link;
 use memory::Region;
-use notices::{Events, Notices};
+use notices::{CompletionNotifications, Events};
 use owned::Owned;
 use poll::Cq;
 use post::SrqPosts;
@@ -62,7 +62,7 @@ struct Local {
     rnic: Rnic,
     /// What tells completion events.
     handler: HandlerId,
-    notices: Arc<Notices>,
+    notices: Arc<CompletionNotifications>,
     pds: Table<ProtectionDomain>,
     regions: Table<Region>,
     windows: Table<MemoryWindow>,
@@ -126,7 +126,7 @@ pub(crate) fn open(interface: &str, sink: Arc<dyn EventSink>) -> Result<Arc<dyn 
 impl Local {
     /// Takes an RNIC over. One in memory has no link that the kernel knows.
     fn new(rnic: Rnic, sink: Arc<dyn EventSink>, link: Option<Link>) -> Result<Self> {
-        let notices = Arc::new(Notices::default());
+        let notices = Arc::new(CompletionNotifications::default());
         let qps = Arc::new(QueuePairs::new());
         let requests = Arc::new(Requests::new());
         let watcher = Watcher::new(&qps, &requests, link, &sink)?;
@@ -140,7 +140,7 @@ impl Local {
             ends: watcher.ends(),
             sink,
         };
-        rnic.set_event_handler(move |_, event| events.tell(event))
+        rnic.set_event_handler(move |_, event| events.report(event))
             .map_err(|error| error.errno())?;
         Ok(Self {
             rnic,

@@ -13,12 +13,12 @@ use crate::entry::lock;
 
 /// What an RNIC's handlers look up. They run in the middle of the engine, so nothing waits for the engine while it holds these locks.
 #[derive(Default)]
-pub(super) struct Notices {
+pub(super) struct CompletionNotifications {
     cqs: Mutex<FxHashMap<CqId, (CqHandle, Option<Notice>)>>,
     srqs: Mutex<FxHashMap<SrqId, SrqHandle>>,
 }
 
-impl Notices {
+impl CompletionNotifications {
     pub(super) fn add_cq(&self, id: CqId, cq: CqHandle, notice: Option<Notice>) {
         lock(&self.cqs).insert(id, (cq, notice));
     }
@@ -46,14 +46,14 @@ impl Notices {
 
 /// Tells the events of an RNIC.
 pub(super) struct Events {
-    pub(super) notices: Arc<Notices>,
+    pub(super) notices: Arc<CompletionNotifications>,
     pub(super) qps: Arc<QueuePairs>,
     pub(super) ends: Ends,
     pub(super) sink: Arc<dyn EventSink>,
 }
 
 impl Events {
-    pub(super) fn tell(&self, event: &AsyncEvent) {
+    pub(super) fn report(&self, event: &AsyncEvent) {
         let (Some(source), Some(happening)) = (self.source(event.resource), happening(&event.kind))
         else {
             return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A port that has a queue of the RNIC.
 pub(super) trait HasQueue {
     /// Lets go of the queue. Calls of the port are refused from then on.
-    fn let_go(&self);
+    fn release(&self);
 }
 
 /// The RNIC's end of a port.
@@ -28,6 +28,6 @@ impl<P: HasQueue> Deref for Owned<P> {
 
 impl<P: HasQueue> Drop for Owned<P> {
     fn drop(&mut self) {
-        self.0.let_go();
+        self.0.release();
     }
 }

@@ -40,7 +40,7 @@ impl Cq {
 }
 
 impl HasQueue for Cq {
-    fn let_go(&self) {
+    fn release(&self) {
         let queue = self.queue.lock().take();
         drop(queue);
     }
@@ -51,7 +51,7 @@ impl CqPort for Arc<Cq> {
         if let [place] = places
             && let Some(mut queue) = self.queue.try_lock()
             && let Some(queue) = queue.as_mut()
-            && queue.take_if(|completion| tell_plain(completion, place))
+            && queue.take_if(|completion| write_plain(completion, place))
         {
             return Ok(1);
         }
@@ -63,7 +63,7 @@ impl CqPort for Arc<Cq> {
         let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
         let mut time = None;
         let taken = queue.poll_each(1, |completion| {
-            self.tell(completion, place);
+            self.write(completion, place);
             time = Some(nanoseconds(completion));
         });
         taken.map(|_one| time).map_err(|error| error.errno())
@@ -99,7 +99,7 @@ impl Cq {
         let (most, mut places) = (places.len(), places.iter_mut());
         let taken = queue.poll_each(most, |completion| {
             if let Some(place) = places.next() {
-                self.tell(completion, place);
+                self.write(completion, place);
             }
         });
         let taken = taken.map_err(|error| error.errno())?;
@@ -108,20 +108,20 @@ impl Cq {
 
     /// Writes a completion into its place.
     #[inline]
-    fn tell(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        if tell_plain(completion, place) {
+    fn write(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
+        if write_plain(completion, place) {
             return;
         }
-        tell_any(completion, IBV_WC_SUCCESS, place);
+        write_common(completion, IBV_WC_SUCCESS, place);
         if completion.status == CompletionStatus::Success {
-            tell_data(completion, place);
+            write_data(completion, place);
         } else {
-            self.tell_failure(completion, place);
+            self.write_failure(completion, place);
         }
     }
 
     #[cold]
-    fn tell_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
+    fn write_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
         // Only this one asks the engine.
         let is_remote = completion.status == CompletionStatus::RemoteTermination;
         let qps = is_remote.then(|| self.qps.upgrade()).flatten();
@@ -144,20 +144,20 @@ fn vendor_error(code: TermCode) -> u32 {
 
 /// Writes a completion into its place if nothing more is to be told, as of most.
 #[inline]
-fn tell_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
+fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
     let status = match completion.status {
         CompletionStatus::Success if has_no_data(completion) => IBV_WC_SUCCESS,
         // A queue that is flushed has many.
         CompletionStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
         _ => return false,
     };
-    tell_any(completion, status, place);
+    write_common(completion, status, place);
     true
 }
 
 /// Writes what every completion has.
 #[inline]
-fn tell_any(completion: &WorkCompletion, status: u32, place: &mut ibv_wc) {
+fn write_common(completion: &WorkCompletion, status: u32, place: &mut ibv_wc) {
     *place = ibv_wc {
         wr_id: completion.wr_id.0,
         status,
@@ -183,7 +183,7 @@ fn has_no_data(completion: &WorkCompletion) -> bool {
 
 /// What the peer has sent besides the message.
 #[inline(never)]
-fn tell_data(completion: &WorkCompletion, place: &mut ibv_wc) {
+fn write_data(completion: &WorkCompletion, place: &mut ibv_wc) {
     if let Some([a, b, c, d, ..]) = completion.immediate {
         (place.imm_data, place.wc_flags) = (u32::from_ne_bytes([a, b, c, d]), IBV_WC_WITH_IMM);
         if completion.opcode == Opcode::Receive {

@@ -25,13 +25,13 @@ use crate::abi::verbs::{Rdma, ibv_sge};
 use crate::backend::single::Single;
 use crate::backend::{PostFailure, QpPort, SrqPort};
 use crate::entry::Result;
-use crate::lock::{Lock, Mortal};
+use crate::lock::{Lock, RevocableLock};
 
 /// The posting ends of a queue pair, until that is destroyed.
 pub(super) struct Posts {
-    sends: Mortal<SendQueue>,
+    sends: RevocableLock<SendQueue>,
     /// None if the receive queue is shared.
-    recvs: Option<Mortal<ReceiveQueue>>,
+    recvs: Option<RevocableLock<ReceiveQueue>>,
     /// Flags that each work request has.
     always: u32,
 }
@@ -42,22 +42,22 @@ pub(super) struct SrqPosts(pub(super) Lock<Option<SharedReceiveQueue>>);
 impl Posts {
     pub(super) fn new(sends: SendQueue, recvs: Option<ReceiveQueue>, all_signaled: bool) -> Self {
         Self {
-            sends: Mortal::new(sends),
-            recvs: recvs.map(Mortal::new),
+            sends: RevocableLock::new(sends),
+            recvs: recvs.map(RevocableLock::new),
             always: if all_signaled { IBV_SEND_SIGNALED } else { 0 },
         }
     }
 }
 
 impl HasQueue for Posts {
-    fn let_go(&self) {
-        self.sends.end();
-        self.recvs.iter().for_each(Mortal::end);
+    fn release(&self) {
+        self.sends.revoke();
+        self.recvs.iter().for_each(RevocableLock::revoke);
     }
 }
 
 impl HasQueue for SrqPosts {
-    fn let_go(&self) {
+    fn release(&self) {
         let queue = self.0.lock().take();
         drop(queue);
     }

@@ -14,7 +14,7 @@ use super::errors::Numbered;
 use super::owned::Owned;
 use super::post::Posts;
 use super::table::Table;
-use crate::backend::connections::Depths;
+use crate::backend::connections::ReadDepths;
 use crate::backend::{CqHandle, NewQp, QpHandle, QpRequest, QpStatus, QpView};
 use crate::entry::{Result, lock};
 
@@ -102,17 +102,17 @@ impl QueuePairs {
     }
 
     /// The queue pair with that number of 24 bits.
-    pub(super) fn with_number(&self, number: u32) -> Option<QpHandle> {
+    pub(super) fn by_number(&self, number: u32) -> Option<QpHandle> {
         let handles = lock(&self.handles);
         let found = handles.iter().find(|(id, _)| id.number() == number);
         found.map(|(_, handle)| *handle)
     }
 
     /// What the connection of a queue pair has settled.
-    pub(super) fn depths(&self, qp: QpHandle) -> Option<Depths> {
+    pub(super) fn depths(&self, qp: QpHandle) -> Option<ReadDepths> {
         let info = self.with(qp, |qp| Ok(qp.connection())).ok()??;
         let (ird, ord) = (info.ird, info.ord);
-        Some(Depths { ird, ord })
+        Some(ReadDepths { ird, ord })
     }
 
     /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.

@@ -10,7 +10,7 @@ use super::errors::Numbered;
 use super::queue_pairs::QueuePairs;
 use super::table::Table;
 use crate::backend::QpHandle;
-use crate::backend::connections::{Depths, Failure, News, Request, RequestHandle};
+use crate::backend::connections::{ConnectionEvent, Failure, ReadDepths, Request, RequestHandle};
 use crate::entry::Result;
 
 /// Those that wait for an answer.
@@ -25,7 +25,7 @@ impl Requests {
     pub(super) fn keep(&self, request: ConnectionRequest) -> Request {
         let (local, remote) = (request.local(), request.remote());
         let private_data = request.private_data().to_vec();
-        let depths = request.enhanced().map(|peer| Depths {
+        let depths = request.enhanced().map(|peer| ReadDepths {
             ird: number(peer.ord),
             ord: number(peer.ird),
         });
@@ -73,14 +73,14 @@ pub(super) fn outcome(
     ended: std::result::Result<PrivateData, ConnectError>,
     qp: QpHandle,
     qps: &QueuePairs,
-) -> News {
+) -> ConnectionEvent {
     match ended {
-        Ok(private_data) => News::Connected {
+        Ok(private_data) => ConnectionEvent::Connected {
             local,
             private_data: private_data.to_vec(),
             depths: qps.depths(qp).unwrap_or_default(),
         },
-        Err(error) => News::NotConnected(failure(error)),
+        Err(error) => ConnectionEvent::NotConnected(failure(error)),
     }
 }
 

@@ -23,7 +23,7 @@ use super::link::Link;
 use super::queue_pairs::QueuePairs;
 use super::requests::{Requests, outcome};
 use super::table::Keyed;
-use crate::backend::connections::{Failure, News, Told};
+use crate::backend::connections::{ConnectionEvent, EventCallback, Failure};
 use crate::backend::{self, EventSink, Happening, Key, QpHandle};
 use crate::ending;
 use crate::entry::{Result, lock};
@@ -61,14 +61,14 @@ struct Shared {
 
 /// What a descriptor is of.
 enum Source {
-    Listener(Listener, Told),
+    Listener(Listener, EventCallback),
     Attempt(Attempt, Connecting),
 }
 
 /// What a source had.
 struct Taken {
-    told: Told,
-    news: Option<News>,
+    callback: EventCallback,
+    event: Option<ConnectionEvent>,
     /// The connection, if an attempt has made it.
     made: Option<Key>,
     /// The source has nothing more.
@@ -85,7 +85,7 @@ impl Ends {
         if let Some(shared) = self.0.upgrade()
             && shared.connected.note_end(qp, orderly)
         {
-            Shared::wake_or_tell_aside(shared);
+            Shared::wake_or_report_aside(shared);
         }
     }
 
@@ -93,7 +93,7 @@ impl Ends {
     pub(super) fn note_failure(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.has_failed.store(true, Ordering::Release);
-            Shared::wake_or_tell_aside(shared);
+            Shared::wake_or_report_aside(shared);
         }
     }
 }
@@ -150,8 +150,8 @@ impl Watcher {
     }
 
     /// Takes requests of a listener, until it is taken back.
-    pub(super) fn add_listener(&self, listener: Listener, told: Told) -> Result<Key> {
-        self.shared()?.add(Source::Listener(listener, told))
+    pub(super) fn add_listener(&self, listener: Listener, callback: EventCallback) -> Result<Key> {
+        self.shared()?.add(Source::Listener(listener, callback))
     }
 
     /// Takes the outcome of an attempt. The end of the connection is told the same.
@@ -165,7 +165,7 @@ impl Watcher {
             self.connected.remove(connection, qp);
         })?;
         if self.connected.note_watched(connection) {
-            Shared::wake_or_tell_aside(shared);
+            Shared::wake_or_report_aside(shared);
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Watcher {
     }
 
     /// Gives up an attempt to connect a queue pair that is going to be destroyed.
-    pub(super) fn give_up(&self, qp: QpHandle) {
+    pub(super) fn cancel_attempt(&self, qp: QpHandle) {
         let Ok(shared) = self.shared() else {
             return;
         };
@@ -193,9 +193,9 @@ impl Watcher {
 
     /// Reports that the connection of a destroyed queue pair has ended, unless that was reported
     /// before or the connection was never made.
-    pub(super) fn tell_end(&self, qp: QpHandle) {
-        if let Some(told) = self.connected.remove_present(qp) {
-            told(News::Disconnected);
+    pub(super) fn report_end(&self, qp: QpHandle) {
+        if let Some(callback) = self.connected.remove_present(qp) {
+            callback(ConnectionEvent::Disconnected);
         }
     }
 
@@ -249,17 +249,17 @@ impl Shared {
     }
 
     /// Has the thread report what has ended, or another one if that cannot be woken.
-    fn wake_or_tell_aside(shared: Arc<Self>) {
+    fn wake_or_report_aside(shared: Arc<Self>) {
         if shared.wake().is_ok() {
             return;
         }
         let named = thread::Builder::new().name("xwarp-end".to_owned());
-        let told = named.spawn(move || {
+        let spawned = named.spawn(move || {
             block_signals();
-            shared.tell_ends();
-            shared.tell_failure();
+            shared.report_ends();
+            shared.report_failure();
         });
-        if let Err(error) = told {
+        if let Err(error) = spawned {
             log::error!("ends of connections are not reported: {error}");
         }
     }
@@ -298,15 +298,15 @@ impl Shared {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => continue,
                 Err(errno) => {
-                    log::error!("connections are not told any more: {errno}");
+                    log::error!("events of connections are no longer reported: {errno}");
                     return;
                 }
             };
             for event in events.iter().take(ready) {
                 self.take_from(event.data());
             }
-            self.tell_ends();
-            self.tell_failure();
+            self.report_ends();
+            self.report_failure();
             self.make_again();
         }
     }
@@ -333,7 +333,7 @@ impl Shared {
     fn make_again(&self) {
         let now = Instant::now();
         for (_, attempt) in self.take_later(|due, _| due <= now) {
-            let (qp, connection, told) = (attempt.qp, attempt.connection, attempt.told());
+            let (qp, connection, callback) = (attempt.qp, attempt.connection, attempt.callback());
             let begun = self.qps.with(qp, |qp| attempt.begin(qp));
             let added =
                 begun.and_then(|(_, connecting)| self.add(Source::Attempt(attempt, connecting)));
@@ -341,7 +341,7 @@ impl Shared {
             if let Err(errno) = added
                 && self.connected.remove(connection, qp).is_some()
             {
-                told(News::NotConnected(Failure::Failed(errno)));
+                callback(ConnectionEvent::NotConnected(Failure::Failed(errno)));
             }
         }
     }
@@ -365,24 +365,24 @@ impl Shared {
         };
         let gone = taken.over.then(|| sources.remove(key));
         drop(sources);
-        if let Some(news) = taken.news {
-            (taken.told)(news);
+        if let Some(event) = taken.event {
+            (taken.callback)(event);
         }
         if taken.made.is_some_and(|it| !self.connected.note_made(it)) {
             // Its queue pair was destroyed meanwhile, which left it to this thread to report that.
-            (taken.told)(News::Disconnected);
+            (taken.callback)(ConnectionEvent::Disconnected);
         }
         drop(gone);
     }
 
     fn look(&self, sources: &mut Keyed<Source>, key: Key) -> Option<Taken> {
-        let (told, news, made, over) = match sources.get_mut(key)? {
-            Source::Listener(listener, told) => match listener.try_accept() {
+        let (callback, event, made, over) = match sources.get_mut(key)? {
+            Source::Listener(listener, callback) => match listener.try_accept() {
                 Ok(request) => {
-                    let news = News::Request(self.requests.keep(request?));
-                    (Arc::clone(told), Some(news), None, false)
+                    let event = ConnectionEvent::Request(self.requests.keep(request?));
+                    (Arc::clone(callback), Some(event), None, false)
                 }
-                Err(_ended) => (Arc::clone(told), None, None, true),
+                Err(_ended) => (Arc::clone(callback), None, None, true),
             },
             Source::Attempt(attempt, connecting) => match connecting.try_finish()? {
                 Err(error) if attempt.is_made_again(&error) => {
@@ -390,14 +390,14 @@ impl Shared {
                     return None;
                 }
                 ended => {
-                    let (news, made) = self.ended(attempt, connecting, ended);
-                    (attempt.told(), Some(news), made, true)
+                    let (event, made) = self.ended(attempt, connecting, ended);
+                    (attempt.callback(), Some(event), made, true)
                 }
             },
         };
         Some(Taken {
-            told,
-            news,
+            callback,
+            event,
             made,
             over,
         })
@@ -409,13 +409,13 @@ impl Shared {
         attempt: &Attempt,
         connecting: &Connecting,
         ended: std::result::Result<PrivateData, ConnectError>,
-    ) -> (News, Option<Key>) {
-        let news = outcome(connecting.local(), ended, attempt.qp, &self.qps);
-        if matches!(news, News::NotConnected(_)) {
+    ) -> (ConnectionEvent, Option<Key>) {
+        let event = outcome(connecting.local(), ended, attempt.qp, &self.qps);
+        if matches!(event, ConnectionEvent::NotConnected(_)) {
             self.connected.remove(attempt.connection, attempt.qp);
-            return (news, None);
+            return (event, None);
         }
-        (news, Some(attempt.connection))
+        (event, Some(attempt.connection))
     }
 
     /// Has an attempt be made again. With the lock, so that it can be given up at any time.
@@ -426,27 +426,27 @@ impl Shared {
     }
 
     /// Tells of connections that have ended. One that has only just been made is told to be first.
-    fn tell_ends(&self) {
+    fn report_ends(&self) {
         for Ended { key, qp, orderly } in self.connected.take_ended() {
             if let Some(attempt) = self.find_attempt(|attempt| attempt.connection == key) {
                 self.take(attempt);
             }
-            let Some(told) = self.connected.remove(key, qp) else {
+            let Some(callback) = self.connected.remove(key, qp) else {
                 continue;
             };
             if orderly {
                 self.qps.flush(qp, &self.connected);
             }
-            told(News::Disconnected);
+            callback(ConnectionEvent::Disconnected);
         }
     }
 
     /// Reports that the device is gone, after the ends of all of its connections, which no other
     /// event may report.
-    fn tell_failure(&self) {
+    fn report_failure(&self) {
         if self.has_failed.swap(false, Ordering::AcqRel) {
             self.connected.note_all();
-            self.tell_ends();
+            self.report_ends();
             self.sink
                 .event(backend::Source::Device, Happening::DeviceGone);
         }

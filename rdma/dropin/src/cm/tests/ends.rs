@@ -11,7 +11,7 @@ use super::refused_with;
 use crate::abi::numbers::{
     IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
 };
-use crate::backend::connections::News;
+use crate::backend::connections::ConnectionEvent;
 use crate::cm::connecting::{rdma_accept, rdma_disconnect};
 use crate::cm::life::rdma_destroy_id;
 use crate::cm::numbers::EventKind::{DeviceRemoval, Disconnected, Established, Rejected};
@@ -128,19 +128,19 @@ fn connection_whose_queue_pair_is_destroyed_is_reported_as_established_first() {
     let bed = Bed::new();
     let listener = bed.b.listening(8);
     let a = bed.a.routed(at_b());
-    let (news, reported) = mpsc::channel();
+    let (event, reported) = mpsc::channel();
     let (made, is_made) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
-    let ends = Mutex::new((news, made, released));
+    let ends = Mutex::new((event, made, released));
     let callback = move |it| {
-        let (news, made, released) = &*lock(&ends);
-        let is_connected = matches!(it, News::Connected { .. });
+        let (event, made, released) = &*lock(&ends);
+        let is_connected = matches!(it, ConnectionEvent::Connected { .. });
         if is_connected {
             made.send(()).expect("the test waits");
             // An error says that it is released.
             let _: Result<(), _> = released.recv();
         }
-        news.send(is_connected).expect("the test waits");
+        event.send(is_connected).expect("the test waits");
     };
     bed.connect_a(a, Arc::new(callback));
     let b = bed.b.requested(listener);

@@ -16,7 +16,7 @@ use crate::cm::connecting::rdma_connect;
 use crate::cm::events::{
     rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
 };
-use crate::cm::id::{Channel, Note, Phase};
+use crate::cm::id::{Channel, PendingEvent, Phase};
 use crate::cm::life::{rdma_destroy_id, rdma_migrate_id};
 use crate::cm::numbers::EventKind::{
     AddressResolved, Disconnected, Established, Rejected, RouteResolved,
@@ -35,10 +35,12 @@ fn destroyed_identifier_has_no_event() {
     let channel = Object::<Channel>::find(handle).expect("it lives");
     let id = new_id(handle);
     let known = found(id);
-    channel.body().push(Note::new(&known, AddressResolved));
+    channel
+        .body()
+        .push(PendingEvent::new(&known, AddressResolved));
     assert_eq!(rdma_destroy_id(id), 0);
     // A thread has looked the identifier up before, and reports to it now.
-    channel.body().push(Note::new(&known, Disconnected));
+    channel.body().push(PendingEvent::new(&known, Disconnected));
     // SAFETY: the channel lives.
     assert!(!is_readable(unsafe { (*handle).fd }));
     rdma_destroy_event_channel(handle);
@@ -49,7 +51,9 @@ fn destroying_waits_until_the_event_is_acknowledged() {
     let handle = rdma_create_event_channel();
     let channel = Object::<Channel>::find(handle).expect("it lives");
     let id = new_id(handle);
-    channel.body().push(Note::new(&found(id), AddressResolved));
+    channel
+        .body()
+        .push(PendingEvent::new(&found(id), AddressResolved));
     let mut event = ptr::null_mut();
     assert_eq!(rdma_get_cm_event(handle, Some(&mut event)), 0);
     let (begun, has_begun) = mpsc::channel();
@@ -76,7 +80,9 @@ fn identifier_that_is_being_destroyed_takes_nothing_more() {
     let id = bed.a.routed(at_b());
     let (known, address) = (found(id), id.expose_provenance());
     let channel = Object::<Channel>::find(bed.a.channel).expect("it lives");
-    channel.body().push(Note::new(&known, RouteResolved));
+    channel
+        .body()
+        .push(PendingEvent::new(&known, RouteResolved));
     let event = bed.a.next();
     let destroyer = destroy_elsewhere(address);
     eventually("it is being destroyed", || known.body().living().is_err());
@@ -142,7 +148,7 @@ fn events_move_with_their_identifier_in_their_order() {
         (stays, AddressResolved),
         (moved, RouteResolved),
     ] {
-        channel.body().push(Note::new(&found(id), kind));
+        channel.body().push(PendingEvent::new(&found(id), kind));
     }
     assert_eq!(rdma_migrate_id(moved, to), 0);
     for (channel, id, kind) in [

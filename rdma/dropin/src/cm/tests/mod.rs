@@ -19,7 +19,7 @@ use super::connecting::{
 };
 use super::events::{rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel};
 use super::events::{rdma_event_str, rdma_get_cm_event};
-use super::id::{Channel, CmId, Note};
+use super::id::{Channel, CmId, PendingEvent};
 use super::life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 use super::numbers::EventKind;
 use super::qp::{rdma_create_qp, rdma_create_srq, rdma_init_qp_attr};
@@ -117,7 +117,7 @@ fn thread_that_comes_back_to_a_destroyed_channel_sleeps() {
     let channel = rdma_create_event_channel();
     let id = new_id(channel);
     let known = Object::<CmId>::find(id).expect("it lives");
-    let event = Note::new(&known, EventKind::AddressResolved);
+    let event = PendingEvent::new(&known, EventKind::AddressResolved);
     let found = Object::<Channel>::find(channel).expect("it lives");
     found.body().push(event);
     let (address, (begun, begins)) = (channel.expose_provenance(), mpsc::channel());

@@ -9,14 +9,14 @@ use crate::object::Object;
 use crate::verbs::device::Device;
 
 /// See the module.
-pub(super) struct Offered {
+pub(super) struct PendingRequest {
     request: Request,
     device: Arc<Object<Device>>,
     backend: BackendRef,
     answered: bool,
 }
 
-impl Offered {
+impl PendingRequest {
     pub(super) fn new(
         request: Request,
         device: &Arc<Object<Device>>,
@@ -49,7 +49,7 @@ impl Offered {
     }
 }
 
-impl Drop for Offered {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         // A peer that is gone needs no answer.
         if !self.answered
