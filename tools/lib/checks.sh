@@ -1,4 +1,5 @@
-# Checks that run no test: formatting, lints of Rust and of shell scripts, and the oldest compiler that is promised. For tools/test.
+# Checks that run no test: formatting, lints of Rust and of shell scripts, style, and the oldest
+# compiler that is promised. For tools/test.
 # shellcheck shell=bash disable=SC2154
 
 check_formatting() {
@@ -9,6 +10,12 @@ check_formatting() {
 check_lints() {
     say "lints"
     cargo clippy --workspace --all-targets --locked -- --deny warnings
+}
+
+# Prints remarks on style, which fail nothing.
+show_style() {
+    say "style"
+    cargo run --quiet --package xwarp-house-tests --bin style --locked
 }
 
 # Lints every shell script of the tree. Left out: loops over words, which are meant (SC2013); expressions for another program in single

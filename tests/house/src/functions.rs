@@ -20,6 +20,8 @@ pub struct Function {
     pub name: String,
     /// What it is for.
     pub kind: Kind,
+    /// Line on which its signature begins, counted from 1.
+    pub line: usize,
     /// Lines from its signature to its closing brace.
     pub lines: usize,
     /// Lines between its braces.
@@ -120,6 +122,7 @@ fn function(begin: &TokenTree, after: &[TokenTree], kind: Kind) -> Option<Functi
     Some(Function {
         name: name.to_string(),
         kind,
+        line: begin.span().start().line,
         lines: 1 + close.line - begin.span().start().line,
         body_lines: (close.line - open.line).saturating_sub(1),
     })

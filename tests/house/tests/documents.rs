@@ -1,14 +1,10 @@
-//! Documents of the repository: their links and paths exist, their lengths are bounded, and they say byte.
+//! Documents of the repository: their links and paths exist, records of decisions are complete and listed.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Lines that the two documents at the top may have.
-const TOP_LINES: usize = 150;
-/// Lines that the record of a decision may have.
-const RECORD_LINES: usize = 60;
 /// Sections of such a record, in their order.
 const SECTIONS: [&str; 5] = [
     "Context",
@@ -17,8 +13,6 @@ const SECTIONS: [&str; 5] = [
     "Consequence",
     "Measurement",
 ];
-/// Characters of a line of prose.
-const WIDTH: usize = 120;
 /// Folders in which nothing is the repository's own.
 const SKIPPED: [&str; 2] = ["target", ".git"];
 /// How a file's name ends where a document means a file of the repository.
@@ -168,31 +162,6 @@ impl Document {
         !is_file || tree.has(&self.resolve(word)) || tree.has_end(path)
     }
 
-    /// Lines of prose that are too wide. Tables have one line per row, and nothing can break what is quoted.
-    fn wide_lines(&self) -> Vec<String> {
-        let width = |line: &str| -> usize {
-            line.split('`')
-                .step_by(2)
-                .map(|it| it.chars().count())
-                .sum()
-        };
-        let is_wide = |line: &str| width(line) > WIDTH && !line.starts_with('|');
-        let wide = self.lines().filter(|(_, line)| is_wide(line));
-        let say = |(line, _)| self.finding(line, &format!("more than {WIDTH} characters"));
-        wide.map(say).collect()
-    }
-
-    /// Lines that say octet, where they do not quote.
-    fn octets(&self) -> Vec<String> {
-        let prose = |line: &str| -> String { line.split(['"', '`']).step_by(2).collect() };
-        let says = |line: &str| prose(line).to_lowercase().contains("octet");
-        let is_quote = |line: &str| line.trim_start().starts_with('>');
-        let saying = (self.lines()).filter(|(_, line)| says(line) && !is_quote(line));
-        saying
-            .map(|(line, _)| self.finding(line, "say byte"))
-            .collect()
-    }
-
     /// Whether it is the record of a decision.
     fn is_record(&self) -> bool {
         let folder = self.path.parent().and_then(Path::file_name);
@@ -201,15 +170,11 @@ impl Document {
             && name.starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// What a record of a decision lacks: brevity, its number, its status, a section.
+    /// What a record of a decision lacks: its number, its status, a section.
     fn record_findings(&self) -> Vec<String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let number = name.split('-').next().unwrap_or_default();
         let checks = [
-            (
-                self.text.lines().count() <= RECORD_LINES,
-                "more than 60 lines",
-            ),
             (
                 self.text.starts_with(&format!("# {number}: ")),
                 "its title lacks its number",
@@ -296,26 +261,7 @@ fn quoted_paths_exist() {
 }
 
 #[test]
-fn lines_are_at_most_120_characters_wide() {
-    check(|document, _| document.wide_lines());
-}
-
-#[test]
-fn documents_say_byte() {
-    check(|document, _| document.octets());
-}
-
-#[test]
-fn top_documents_are_short() {
-    for name in ["README.md", "ARCHITECTURE.md"] {
-        let text = fs::read_to_string(root().join(name)).expect("it is there");
-        let lines = text.lines().count();
-        assert!(lines <= TOP_LINES, "{name} has {lines} lines");
-    }
-}
-
-#[test]
-fn records_are_short_and_numbered_and_listed() {
+fn records_are_complete_and_numbered_and_listed() {
     check(|document, _| {
         if !document.is_record() {
             return Vec::new();
@@ -360,23 +306,6 @@ fn dead_paths_are_found() {
 }
 
 #[test]
-fn octets_are_found_outside_of_quotations() {
-    let text = "Eight octets.\n\"an octet\" is quoted\n> octets\n`octets` a byte";
-    assert_eq!(Document::new("x.md", text).octets(), ["x.md:1: say byte"]);
-}
-
-#[test]
-fn wide_lines_are_found_outside_of_tables_and_code() {
-    let wide = "x".repeat(WIDTH + 1);
-    let text = format!(
-        "{wide}\n| {wide} |\n```\n{wide}\n```\n`{wide}`\n{}",
-        "é".repeat(WIDTH)
-    );
-    let findings = Document::new("x.md", &text).wide_lines();
-    assert_eq!(findings, ["x.md:1: more than 120 characters"]);
-}
-
-#[test]
 fn flaws_of_a_record_are_found() {
     let sections = SECTIONS.map(|name| format!("\n## {name}\n\nYes.\n"));
     let good = format!(
@@ -396,8 +325,6 @@ fn flaws_of_a_record_are_found() {
             "{from}"
         );
     }
-    let long = format!("{good}{}", "x\n".repeat(RECORD_LINES));
-    assert_eq!(record(&long).record_findings().len(), 1);
     assert_eq!(record("# 0008: A title\n").record_findings().len(), 3);
     assert!(record(&good).is_record());
     assert!(!Document::new("tcp/decisions/README.md", "").is_record());

@@ -1,5 +1,11 @@
 //! Sentences of doc comments and Markdown, without what is no prose in them.
 
+use super::{Found, Rule};
+
+/// Words of a sentence. Code, links and citations do not count.
+const MAX_WORDS: usize = 30;
+/// Documents whose sentences are counted.
+const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "DESIGN.md", "CHANGELOG.md"];
 /// What a citation in parentheses has.
 const CITATIONS: [&str; 5] = ["§", "RFC", "verbs draft", "wire.md", "verbs.md"];
 /// Marks that may stand between the end of a sentence and the space behind it.
@@ -7,16 +13,16 @@ const CLOSING: [char; 6] = ['"', '\'', ')', ']', '*', '_'];
 
 /// A sentence, and the line on which its paragraph begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sentence {
+struct Sentence {
     /// Counted from 1.
-    pub line: usize,
+    line: usize,
     /// Its words. Code, targets of links and citations are left out.
-    pub text: String,
+    text: String,
 }
 
 impl Sentence {
     /// How many words it has.
-    pub fn words(&self) -> usize {
+    fn words(&self) -> usize {
         let is_word = |word: &&str| word.contains(char::is_alphanumeric);
         self.text.split_whitespace().filter(is_word).count()
     }
@@ -61,8 +67,34 @@ fn doc_line(line: &str) -> Option<(bool, &str)> {
     inner.or(outer).filter(|(_, text)| !text.starts_with('/'))
 }
 
+/// Long sentences of a Rust source's documentation.
+pub(super) fn long_in_source(source: &str) -> Vec<Found> {
+    let comments = doc_comments(source).into_iter();
+    let sentences = comments.flat_map(|comment| sentences(comment.lines));
+    sentences.filter_map(|it| long(&it)).collect()
+}
+
+/// Long sentences of a document, if those of its kind are counted.
+pub(super) fn long_in_document(file: &str, text: &str) -> Vec<Found> {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    if !DOCUMENTS.contains(&name) {
+        return Vec::new();
+    }
+    let sentences = sentences((1..).zip(text.lines()));
+    sentences.iter().filter_map(long).collect()
+}
+
+fn long(sentence: &Sentence) -> Option<Found> {
+    let words = sentence.words();
+    (words > MAX_WORDS).then(|| Found {
+        rule: Rule::Sentences,
+        line: sentence.line,
+        what: format!("{words} words: {}", sentence.text),
+    })
+}
+
 /// The sentences of Markdown. Code, tables and headings have none.
-pub fn sentences<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<Sentence> {
+fn sentences<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<Sentence> {
     let (mut found, mut paragraph, mut is_code) = (Vec::new(), Paragraph::default(), false);
     for (line, text) in lines {
         let text = text.trim();
@@ -164,4 +196,44 @@ fn without(text: &str, begin: &str, end: char, goes: impl Fn(&str) -> bool) -> S
     }
     kept.push_str(rest);
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_WORDS, long_in_document, long_in_source};
+
+    fn words(count: usize) -> String {
+        vec!["word"; count].join(" ")
+    }
+
+    fn found(source: &str) -> Vec<usize> {
+        let found = long_in_source(source).into_iter();
+        found.map(|it| it.line).collect()
+    }
+
+    #[test]
+    fn long_sentence_is_found_in_documentation() {
+        let (half, rest) = (words(20), words(MAX_WORDS - 19));
+        assert_eq!(found(&format!("//! {half}\n//! {rest}\n")), [1]);
+        let long = words(MAX_WORDS + 1);
+        let source = format!("/// One.\n///\n/// {long}\nfn f() {{}}");
+        assert_eq!(found(&source), [3]);
+        let document = format!("# {long}\n\n{long}\n");
+        assert_eq!(long_in_document("tcp/DESIGN.md", &document).len(), 1);
+        assert_eq!(long_in_document("tcp/NOTES.md", &document).len(), 0);
+    }
+
+    #[test]
+    fn short_sentences_code_tables_headings_and_citations_are_not_long() {
+        let (half, long) = (words(20), words(MAX_WORDS + 1));
+        for source in [
+            format!("/// {half}. {half}\n///\n/// {half}\n"),
+            format!("/// - {half}\n/// - {half}\n"),
+            format!("/// | {long} |\n/// # {long}\n"),
+            format!("/// ```\n/// {long}\n/// ```\n// {long}\n"),
+            format!("/// {half} `{half}` [a]({half}) (RFC 1 {half})"),
+        ] {
+            assert_eq!(found(&source), [0; 0], "{source}");
+        }
+    }
 }
