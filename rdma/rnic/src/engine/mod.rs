@@ -4,23 +4,15 @@
 //! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
 
 mod broken;
-mod changes;
+mod connect;
 mod deadlines;
 mod diagnosis;
 mod events;
-mod interface;
-mod lingering;
-mod listen;
-mod listeners;
+mod host;
 mod moving;
-mod next_hops;
-mod other_ports;
 mod qp_table;
-mod questions;
 mod queue_pairs;
 mod srq;
-mod streaming;
-mod streams;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -39,18 +31,14 @@ use crate::queues::{Change, Door, InCommon};
 use crate::stags::StagTable;
 use crate::tables::{Commons, CqTable, SrqTable};
 
-pub use listeners::{Clients, IncomingRequest};
+pub use connect::{Clients, IncomingRequest, StreamOrder};
+pub use host::{DoubtfulPath, HostQuestion, IncomingPath, OtherPort, WantedPort};
 pub use moving::MovingQp;
-pub use questions::{DoubtfulPath, HostQuestion, IncomingPath, OtherPort, WantedPort};
 
+use connect::{Incoming, Lingering, Listeners, Streams};
 use deadlines::Deadlines;
-use interface::Interface;
-use lingering::Lingering;
-use listen::Incoming;
-use listeners::Listeners;
+use host::Interface;
 use qp_table::QpTable;
-pub use streams::StreamOrder;
-use streams::Streams;
 
 /// State of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

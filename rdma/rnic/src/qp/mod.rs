@@ -1,6 +1,5 @@
 //! Queue pairs: their state, their stream, and what they send and receive. They know no engine.
 
-mod begin;
 mod context;
 mod device;
 mod fault;
@@ -9,16 +8,11 @@ mod full_operation;
 mod new_qp;
 mod payload_pass;
 mod receive;
-mod receive_buffers;
-mod receive_run;
-mod short_message;
-mod short_read;
+mod rights;
+mod send;
 mod source_port;
 mod starting;
 mod stream;
-mod transmit;
-mod tx_message;
-mod tx_segment;
 mod work_queues;
 
 pub(crate) use new_qp::Receives;

@@ -18,6 +18,7 @@ mod qp_shared;
 mod ready_set;
 #[cfg(test)]
 mod ready_set_tests;
+mod receive_ring;
 mod resize;
 mod ring;
 mod waiters;
@@ -38,6 +39,7 @@ pub use notices::CompletionNotices;
 pub(crate) use posted::PostedRequests;
 pub use qp_shared::QpShared;
 pub use ready_set::ReadySet;
+pub(crate) use receive_ring::{CurrentReceive, PostedBuffers};
 pub use resize::{NewRing, NewRings};
 pub use ring::ring;
 

@@ -14,4 +14,4 @@ pub use srq_table::SrqTable;
 
 pub(crate) use cq_table::CqFull;
 pub(crate) use searches::{Searcher, Searches};
-pub(crate) use srq_table::{CurrentReceive, Lent, PostedBuffers, Srq};
+pub(crate) use srq_table::{Lent, Srq};

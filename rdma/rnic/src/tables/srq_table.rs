@@ -8,42 +8,9 @@ use slab::Slab;
 
 use crate::model::{
     AsyncEvent, AsyncEventKind, CapabilityError, CreateError, EventResource, MAX_SRQS, OutOfMemory,
-    PdId, RecvRequest, SrqId, WrId, total,
+    PdId, RecvRequest, SrqId, total,
 };
-use crate::queues::{EventQueue, Guard, Locked, PostedRequests, SlotKey, SlotTable};
-
-/// A receive buffer that a message has taken.
-pub(crate) struct CurrentReceive {
-    pub(crate) request: RecvRequest,
-    /// Where its slot is freed.
-    pub(crate) slots: SlotKey,
-}
-
-impl CurrentReceive {
-    pub(crate) fn wr_id(&self) -> WrId {
-        self.request.wr_id
-    }
-}
-
-/// Receive buffers that were posted, to a queue pair or to a shared queue.
-pub(crate) struct PostedBuffers {
-    pub(crate) posted: PostedRequests<RecvRequest>,
-    /// Where their slots are freed.
-    pub(crate) slots: SlotKey,
-}
-
-impl PostedBuffers {
-    pub(crate) fn new(ring: Consumer<RecvRequest>, slots: SlotKey) -> Self {
-        let posted = PostedRequests::new(ring);
-        Self { posted, slots }
-    }
-
-    /// Takes the oldest.
-    pub(crate) fn take(&mut self) -> Option<CurrentReceive> {
-        let (request, slots) = (self.posted.pop()?, self.slots);
-        Some(CurrentReceive { request, slots })
-    }
-}
+use crate::queues::{CurrentReceive, EventQueue, Guard, Locked, PostedBuffers, SlotKey, SlotTable};
 
 /// Lends posted buffers.
 pub(crate) enum Lent<'a> {

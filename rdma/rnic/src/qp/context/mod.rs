@@ -24,9 +24,9 @@ use xwarp_tcp::{ConnId, Instant};
 use super::device::RdmaDevice;
 use super::full_operation::FullOperation;
 use super::new_qp::{NewQp, Receives};
+use super::send::Sent;
 use super::starting::{Searching, Starting};
 use super::stream::{Connection, Stream};
-use super::transmit::Sent;
 use super::work_queues::WorkQueues;
 use crate::model::{
     AsyncEventKind, ConnectionEnd, CqId, EventResource, PayloadLimits, QpId, QpIdentity, QpState,

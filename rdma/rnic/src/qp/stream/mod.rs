@@ -1,5 +1,6 @@
 //! RDMAP stream of a queue pair over one TCP connection in full operation (RFC 5044 §7.1, RFC 5040).
 
+mod tx_message;
 mod tx_stream;
 
 use std::collections::VecDeque;
@@ -19,9 +20,10 @@ use xwarp_tcp::{ConnId, ConnMut, Instant, Stack};
 use super::device::{ConnChange, RdmaDevice};
 use super::fault::SendFault;
 use super::first_fpdu_retry::FirstFpduRetry;
-use super::tx_message::{Response, TxSource};
 use crate::model::{ConnectionInfo, LocalPort, QpIdentity, ReadDepths, RemoteAddress};
 use crate::stags::StagTable;
+use tx_message::TxSource;
+pub(super) use tx_message::{Response, execute, for_each_piece};
 pub(super) use tx_stream::{FpduSize, TxStream};
 
 /// Whether FPDUs may be sent.

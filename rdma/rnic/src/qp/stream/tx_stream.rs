@@ -12,10 +12,10 @@ use xwarp_iwarp::{
 use xwarp_tcp::{ConnMut, Instant};
 
 use super::send_ulpdu;
+use super::tx_message::{Response, TxMessage, TxSource};
 use crate::model::{Immediate, Payload, QpIdentity, RemoteAddress};
 use crate::qp::fault::{Inconsistency, SendFault};
 use crate::qp::payload_pass::{self, OnePass, PayloadPass, ThreePasses};
-use crate::qp::tx_message::{Response, TxMessage, TxSource};
 use crate::stags::StagTable;
 
 /// An FPDU to be written.

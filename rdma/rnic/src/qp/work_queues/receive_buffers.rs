@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use rtrb::Consumer;
 
-use super::fault::{Inconsistency, Unavailable};
 use crate::model::{OutOfMemory, QpIdentity, RecvRequest, RqLimit, total};
-use crate::queues::EventQueue;
-use crate::tables::{CurrentReceive, Lent, PostedBuffers, Srq};
+use crate::qp::fault::{Inconsistency, Unavailable};
+use crate::queues::{CurrentReceive, EventQueue, PostedBuffers};
+use crate::tables::{Lent, Srq};
 
 /// Where buffers are posted.
-pub(super) enum Source {
+pub(in crate::qp) enum Source {
     Own(PostedBuffers),
     Shared(Arc<Srq>),
 }
 
 /// See the module.
-pub(super) struct ReceiveBuffers {
+pub(in crate::qp) struct ReceiveBuffers {
     source: Source,
     current: Option<CurrentReceive>,
     unavailable: Option<Unavailable>,
@@ -40,7 +40,7 @@ impl fmt::Debug for ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    pub(super) fn new(source: Source, limit: usize) -> Self {
+    pub(in crate::qp) fn new(source: Source, limit: usize) -> Self {
         Self {
             source,
             current: None,
@@ -53,7 +53,7 @@ impl ReceiveBuffers {
     }
 
     /// The shared queue that it takes from.
-    pub(super) fn shared(&self) -> Option<&Srq> {
+    pub(in crate::qp) fn shared(&self) -> Option<&Srq> {
         match &self.source {
             Source::Own(_) => None,
             Source::Shared(srq) => Some(srq),
@@ -61,7 +61,7 @@ impl ReceiveBuffers {
     }
 
     /// Work requests that may be posted to its own queue.
-    pub(super) fn depth(&self) -> usize {
+    pub(in crate::qp) fn depth(&self) -> usize {
         match &self.source {
             Source::Own(own) => own.posted.depth(),
             Source::Shared(_) => 0,
@@ -69,7 +69,7 @@ impl ReceiveBuffers {
     }
 
     /// A message begins: takes the next buffer, and tells how long it is.
-    pub(super) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
+    pub(in crate::qp) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
         let next = match &mut self.source {
             Source::Own(own) => own.take(),
             Source::Shared(srq) => {
@@ -90,12 +90,12 @@ impl ReceiveBuffers {
     }
 
     /// Why the last message has found no buffer, if it was not for want of one.
-    pub(super) fn take_unavailable(&mut self) -> Option<Unavailable> {
+    pub(in crate::qp) fn take_unavailable(&mut self) -> Option<Unavailable> {
         self.unavailable.take()
     }
 
     /// Makes room for that.
-    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+    pub(in crate::qp) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         match &mut self.source {
             Source::Own(own) => own.posted.reserve(),
             Source::Shared(_) => Ok(()),
@@ -103,18 +103,18 @@ impl ReceiveBuffers {
     }
 
     /// Goes on with another ring.
-    pub(super) fn resize(&mut self, ring: Consumer<RecvRequest>) {
+    pub(in crate::qp) fn resize(&mut self, ring: Consumer<RecvRequest>) {
         if let Source::Own(own) = &mut self.source {
             own.posted.resize(ring);
         }
     }
 
     /// The limit of messages in progress, where the source is shared (verbs draft §6.3.8).
-    pub(super) fn limit(&self) -> Option<RqLimit> {
+    pub(in crate::qp) fn limit(&self) -> Option<RqLimit> {
         self.shared().map(|_| self.limit)
     }
 
-    pub(super) fn set_limit(&mut self, limit: RqLimit) {
+    pub(in crate::qp) fn set_limit(&mut self, limit: RqLimit) {
         self.limit = limit;
     }
 
@@ -124,25 +124,25 @@ impl ReceiveBuffers {
     }
 
     /// More messages are in progress than the limit, for the first time since that was armed.
-    pub(super) fn reaches_limit(&mut self) -> bool {
+    pub(in crate::qp) fn reaches_limit(&mut self) -> bool {
         let reached = self.limit.armed && self.in_progress() > self.limit.limit;
         self.limit.armed &= !reached;
         reached
     }
 
     /// What the present message is placed into.
-    pub(super) fn current(&self) -> Option<&CurrentReceive> {
+    pub(in crate::qp) fn current(&self) -> Option<&CurrentReceive> {
         self.current.as_ref()
     }
 
     /// The present message ends.
-    pub(super) fn end(&mut self) -> Option<CurrentReceive> {
+    pub(in crate::qp) fn end(&mut self) -> Option<CurrentReceive> {
         self.current.take()
     }
 
     /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
     /// (verbs draft §6.3.6).
-    pub(super) fn flush_one(&mut self) -> Option<CurrentReceive> {
+    pub(in crate::qp) fn flush_one(&mut self) -> Option<CurrentReceive> {
         self.end().or_else(|| match &mut self.source {
             Source::Own(own) => own.take(),
             Source::Shared(_) => None,
@@ -151,7 +151,7 @@ impl ReceiveBuffers {
 
     /// Lends what is posted for messages that begin and end together, at most so many: those of which nothing is told.
     #[inline]
-    pub(super) fn lend(&mut self) -> Option<(Lent<'_>, usize)> {
+    pub(in crate::qp) fn lend(&mut self) -> Option<(Lent<'_>, usize)> {
         let tells = self.limit.armed && self.limit.limit == 0;
         match &mut self.source {
             Source::Own(own) => Some((Lent::Own(own), usize::MAX)),
@@ -161,7 +161,7 @@ impl ReceiveBuffers {
 
     /// Who accesses the buffers' pieces for a queue pair.
     #[inline]
-    pub(super) fn user(&self, qp: QpIdentity) -> QpIdentity {
+    pub(in crate::qp) fn user(&self, qp: QpIdentity) -> QpIdentity {
         self.shared().map_or(qp, |srq| qp.in_domain(srq.pd()))
     }
 }

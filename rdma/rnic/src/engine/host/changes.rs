@@ -3,7 +3,11 @@
 use xwarp_driver::net::{Channels, DriverRings, InterfaceState};
 
 /// What has become of interface `name` between two states.
-pub(super) fn changes(name: &str, was: &InterfaceState, is: &InterfaceState) -> Vec<String> {
+pub(in crate::engine) fn changes(
+    name: &str,
+    was: &InterfaceState,
+    is: &InterfaceState,
+) -> Vec<String> {
     let link = match (was.up, is.up) {
         (true, false) => Some(format!(
             "{name} is down: nothing is sent or received, and connections wait until it is up again, or their user timeout"

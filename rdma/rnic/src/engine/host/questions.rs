@@ -14,8 +14,8 @@ const PATH_INTERVAL: Duration = Duration::from_millis(1);
 /// A port that a listener wants.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedPort {
-    pub(super) key: ListenKey,
-    pub(super) local: SocketAddr,
+    pub(in crate::engine) key: ListenKey,
+    pub(in crate::engine) local: SocketAddr,
 }
 
 impl WantedPort {
@@ -28,9 +28,9 @@ impl WantedPort {
 /// Another port for a connection whose answer has come to another engine.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherPort {
-    pub(super) conn: ConnId,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+    pub(in crate::engine) conn: ConnId,
+    pub(in crate::engine) local: SocketAddr,
+    pub(in crate::engine) remote: SocketAddr,
 }
 
 impl OtherPort {
@@ -61,9 +61,9 @@ pub enum HostQuestion {
 /// The way to a peer whose SYN has come.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingPath {
-    pub(super) conn: ConnId,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+    pub(in crate::engine) conn: ConnId,
+    pub(in crate::engine) local: SocketAddr,
+    pub(in crate::engine) remote: SocketAddr,
 }
 
 impl IncomingPath {
@@ -81,10 +81,10 @@ impl IncomingPath {
 /// The way of a connection whose next hop may be another one by now.
 #[derive(Clone, Copy, Debug)]
 pub struct DoubtfulPath {
-    pub(super) conn: ConnId,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
-    pub(super) silent: bool,
+    pub(in crate::engine) conn: ConnId,
+    pub(in crate::engine) local: SocketAddr,
+    pub(in crate::engine) remote: SocketAddr,
+    pub(in crate::engine) silent: bool,
 }
 
 impl DoubtfulPath {
@@ -106,7 +106,7 @@ impl DoubtfulPath {
 
 /// Questions that wait.
 #[derive(Default)]
-pub(super) struct Questions {
+pub(in crate::engine) struct Questions {
     /// Questions for ports and metrics are in front of those for next hops.
     waiting: VecDeque<HostQuestion>,
     /// How many are for next hops.
@@ -118,11 +118,11 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub(super) fn put(&mut self, question: HostQuestion) {
+    pub(in crate::engine) fn put(&mut self, question: HostQuestion) {
         match question {
             HostQuestion::Port(_) | HostQuestion::OtherPort(_) | HostQuestion::Metrics(_) => {
                 self.waiting.push_front(question);
@@ -135,7 +135,7 @@ impl Questions {
     }
 
     /// When the next one is to be asked.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(in crate::engine) fn due(&self) -> Option<Instant> {
         Some(match self.waiting.front()? {
             HostQuestion::Port(_) | HostQuestion::OtherPort(_) | HostQuestion::Metrics(_) => {
                 Instant::ORIGIN
@@ -145,7 +145,7 @@ impl Questions {
     }
 
     /// The next one, if it is time to ask it.
-    pub(super) fn take(&mut self, now: Instant) -> Option<HostQuestion> {
+    pub(in crate::engine) fn take(&mut self, now: Instant) -> Option<HostQuestion> {
         self.due().filter(|due| *due <= now)?;
         let question = self.waiting.pop_front()?;
         if matches!(question, HostQuestion::Path(_)) {
@@ -156,13 +156,13 @@ impl Questions {
     }
 
     /// All paths are in doubt. True if it is time to put a question for each. While some wait, that comes later, so that all have their turn.
-    pub(super) fn begin_round(&mut self) -> bool {
+    pub(in crate::engine) fn begin_round(&mut self) -> bool {
         self.again = self.paths > 0;
         !self.again
     }
 
     /// True if all paths were in doubt again, and no question for any waits any more.
-    pub(super) fn owe_round(&self) -> bool {
+    pub(in crate::engine) fn owe_round(&self) -> bool {
         self.again && self.paths == 0
     }
 }

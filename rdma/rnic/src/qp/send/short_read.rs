@@ -8,14 +8,14 @@ use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::READ_REQUEST_ULPDU;
 use xwarp_iwarp::{AccessKind, ReadRequest};
 
-use super::device::LentDevice;
-use super::full_operation::FullOperation;
-use super::payload_pass::{OnePass, PayloadPass, ThreePasses};
-use super::receive::right_for;
 use super::short_message::{Filling, Gone, RunEnd, put_header};
-use super::stream::{Stream, TxStream};
 use super::tx_segment::TxSegment;
 use crate::model::{Access, Operation, QpIdentity, SendRequest};
+use crate::qp::device::LentDevice;
+use crate::qp::full_operation::FullOperation;
+use crate::qp::payload_pass::{OnePass, PayloadPass, ThreePasses};
+use crate::qp::rights::right_for;
+use crate::qp::stream::{Stream, TxStream};
 use crate::stags::{Bytes, StagTable, Views};
 
 /// The Read Request of a work request, if it is one that fails in nothing. `sinks` are the memory

@@ -14,7 +14,7 @@ use crate::queues::Inbox;
 use crate::tables::SearchId;
 
 /// What becomes of an order: a stream that TCP is connecting, or an error.
-pub(super) type Outcome = Result<StreamId, ConnectError>;
+pub(in crate::engine) type Outcome = Result<StreamId, ConnectError>;
 
 /// A verb: connect a stream.
 pub struct StreamOrder {
@@ -32,7 +32,7 @@ pub struct StreamOrder {
 
 impl StreamOrder {
     /// There is no stream.
-    pub(super) fn refuse(&self, error: ConnectError) {
+    pub(in crate::engine) fn refuse(&self, error: ConnectError) {
         // Whoever asked may no longer wait.
         let _ = self.outcome.put(Err(error));
     }
@@ -75,7 +75,7 @@ impl Drop for Watcher {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Streams {
+pub(in crate::engine) struct Streams {
     open: FxHashMap<ConnId, Streaming>,
     /// Orders whose next hop is searched for.
     orders: FxHashMap<SearchId, StreamOrder>,
@@ -84,7 +84,7 @@ pub(super) struct Streams {
 /// Connections.
 impl Streams {
     /// A connection is in streaming mode from now on.
-    pub(super) fn add(
+    pub(in crate::engine) fn add(
         &mut self,
         conn: ConnId,
         port: SourcePort,
@@ -102,13 +102,13 @@ impl Streams {
         self.open.insert(conn, streaming);
     }
 
-    pub(super) fn state(&self, StreamId { conn, .. }: StreamId) -> StreamState {
+    pub(in crate::engine) fn state(&self, StreamId { conn, .. }: StreamId) -> StreamState {
         let streaming = self.open.get(&conn);
         streaming.map_or(StreamState::Gone, |streaming| streaming.state)
     }
 
     /// The connection of a stream is made.
-    pub(super) fn establish(&mut self, conn: ConnId) {
+    pub(in crate::engine) fn establish(&mut self, conn: ConnId) {
         if let Some(streaming) = self.open.get_mut(&conn) {
             streaming.port.settle();
         }
@@ -116,7 +116,7 @@ impl Streams {
     }
 
     /// The answer to the SYN of a stream had come to another engine: what the host gives for another port.
-    pub(super) fn begin_anew(
+    pub(in crate::engine) fn begin_anew(
         &mut self,
         conn: ConnId,
         answer: Result<LocalPort, HostError>,
@@ -128,7 +128,7 @@ impl Streams {
     }
 
     /// A stream comes into another state.
-    pub(super) fn set_state(&mut self, conn: ConnId, state: StreamState) {
+    pub(in crate::engine) fn set_state(&mut self, conn: ConnId, state: StreamState) {
         if let Some(streaming) = self.open.get_mut(&conn) {
             streaming.log_change(format_args!("{state:?}"));
             streaming.state = state;
@@ -137,28 +137,36 @@ impl Streams {
     }
 
     /// Has whatever happens to a stream raise `signal`.
-    pub(super) fn watch(&mut self, StreamId { conn, .. }: StreamId, signal: Arc<Signal>) {
+    pub(in crate::engine) fn watch(
+        &mut self,
+        StreamId { conn, .. }: StreamId,
+        signal: Arc<Signal>,
+    ) {
         if let Some(streaming) = self.open.get_mut(&conn) {
             streaming.watcher = Watcher(Some(signal));
         }
     }
 
     /// There may be more to read, or more room to write.
-    pub(super) fn wake(&self, conn: ConnId) {
+    pub(in crate::engine) fn wake(&self, conn: ConnId) {
         if let Some(streaming) = self.open.get(&conn) {
             streaming.watcher.wake();
         }
     }
 
     /// A connection is in streaming mode no more: `to` says what it is. Its port.
-    pub(super) fn remove(&mut self, conn: ConnId, to: impl Display) -> Option<Arc<LocalPort>> {
+    pub(in crate::engine) fn remove(
+        &mut self,
+        conn: ConnId,
+        to: impl Display,
+    ) -> Option<Arc<LocalPort>> {
         let streaming = self.open.remove(&conn)?;
         streaming.log_change(to);
         Some(Arc::clone(streaming.port.get()))
     }
 
     /// The connections in streaming mode.
-    pub(super) fn conns(&self) -> Vec<ConnId> {
+    pub(in crate::engine) fn conns(&self) -> Vec<ConnId> {
         self.open.keys().copied().collect()
     }
 }
@@ -166,24 +174,26 @@ impl Streams {
 /// Orders that wait for their next hop.
 impl Streams {
     /// An order waits for what a search finds.
-    pub(super) fn await_next_hop(&mut self, search: SearchId, order: StreamOrder) {
+    pub(in crate::engine) fn await_next_hop(&mut self, search: SearchId, order: StreamOrder) {
         self.orders.insert(search, order);
     }
 
     /// The order that waits for this search.
-    pub(super) fn take_order(&mut self, search: SearchId) -> Option<StreamOrder> {
+    pub(in crate::engine) fn take_order(&mut self, search: SearchId) -> Option<StreamOrder> {
         self.orders.remove(&search)
     }
 
     /// Gives the order up that has this outcome, if it waits; its search.
-    pub(super) fn cancel(&mut self, outcome: &Arc<Inbox<Outcome>>) -> Option<SearchId> {
+    pub(in crate::engine) fn cancel(&mut self, outcome: &Arc<Inbox<Outcome>>) -> Option<SearchId> {
         let is_this = |_: &SearchId, order: &mut StreamOrder| Arc::ptr_eq(&order.outcome, outcome);
         let cancelled = self.orders.extract_if(is_this).next();
         cancelled.map(|(search, _)| search)
     }
 
     /// Takes all orders, with their searches.
-    pub(super) fn take_orders(&mut self) -> impl Iterator<Item = (SearchId, StreamOrder)> + use<> {
+    pub(in crate::engine) fn take_orders(
+        &mut self,
+    ) -> impl Iterator<Item = (SearchId, StreamOrder)> + use<> {
         std::mem::take(&mut self.orders).into_iter()
     }
 }

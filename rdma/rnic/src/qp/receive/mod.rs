@@ -1,21 +1,21 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
 
+mod ordinary_read;
+mod run;
+
 use xwarp_iwarp::mpa::{Deframer, Step};
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{
-    AccessError, AccessKind, Inbound, InvalidateError, OrdinaryRead, Placement, ReadRequest,
-    Resources, Stag,
-};
+use xwarp_iwarp::{AccessError, AccessKind, Inbound, InvalidateError, Placement, Resources, Stag};
 
 use super::device::{LentDevice, Tables};
 use super::fault::{CqOverflow, Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
-use super::receive_buffers::ReceiveBuffers;
-use super::stream::Stream;
-use super::tx_message::{Response, for_each_piece};
+use super::rights::right_for;
+use super::stream::{Response, Stream, for_each_piece};
+use super::work_queues::ReceiveBuffers;
 use crate::model::{
     Access, AsyncEvent, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate,
-    QpAccess, QpId, QpIdentity, Sgl,
+    QpId, QpIdentity, Sgl,
 };
 use crate::queues::EventQueue;
 use crate::stags::{Bytes, StagTable};
@@ -39,7 +39,7 @@ struct QpResources<'a, 'q> {
 }
 
 /// Copies payload, from `offset` in its message on, into the pieces of a receive buffer.
-pub(super) fn scatter(
+fn scatter(
     sgl: &Sgl,
     offset: u32,
     payload: &[u8],
@@ -64,24 +64,6 @@ fn admit(
     access: AccessKind,
 ) -> Result<Bytes<'_>, AccessError> {
     stags.access(user, stag, to, len, right_for(user, access)?)
-}
-
-/// The right that a queue pair's peer needs.
-#[inline]
-pub(super) fn right_for(user: QpIdentity, access: AccessKind) -> Result<Access, AccessError> {
-    let right = match access {
-        AccessKind::RemoteAtomic => Access::REMOTE_ATOMIC,
-        AccessKind::RemoteRead => Access::REMOTE_READ,
-        // What is placed is the next part of what our oldest Read has asked for, so that the Read can be the peer's right.
-        AccessKind::ReadSink if user.has(QpAccess::LOCAL_SINKS) => Access::LOCAL_WRITE,
-        // The sink of a Read is written by the peer like the target of a Write (verbs draft §7.5, verbs.md A37).
-        AccessKind::RemoteWrite | AccessKind::ReadSink => Access::REMOTE_WRITE,
-    };
-    // Where the peer may not read there is no request that could ask for it.
-    if right == Access::REMOTE_WRITE && !user.has(QpAccess::INBOUND_WRITE) {
-        return Err(AccessError::Rights);
-    }
-    Ok(right)
 }
 
 impl<'a> Resources for QpResources<'a, '_> {
@@ -219,45 +201,6 @@ impl FullOperation<'_> {
             return self.take_ulpdu(ulpdu, tables);
         }
         self.take_read(ulpdu, tables)
-    }
-
-    /// Acts upon an ordinary segment of a Read at once. All others go on to be checked.
-    #[inline(never)]
-    fn take_read(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
-        match self.stream.predict_read(ulpdu) {
-            Some(OrdinaryRead::Request(read))
-                if self.may_read(&read.request, &tables.stags.read()) =>
-            {
-                self.stream.handle_queued_read();
-                self.queue_response(Response::Read(read))
-            }
-            Some(OrdinaryRead::Response {
-                stag,
-                to,
-                payload,
-                last,
-            }) if self.place_response(stag, to, payload, &tables.stags.read()) => {
-                self.stream.handle_placed_response(payload.len(), last);
-                tables.counters.placed_bytes += payload.len() as u64;
-                self.finish_segment(tables, last)
-            }
-            _ => self.take_ulpdu(ulpdu, tables),
-        }
-    }
-
-    /// The peer may read what it asks for.
-    #[inline]
-    fn may_read(&self, read: &ReadRequest, stags: &StagTable) -> bool {
-        let range = (read.source, read.source_to, u64::from(read.len));
-        admit(stags, self.user, range, AccessKind::RemoteRead).is_ok()
-    }
-
-    /// Places a segment of a Read Response, if the peer may write there.
-    #[inline]
-    fn place_response(&self, stag: Stag, to: u64, payload: &[u8], stags: &StagTable) -> bool {
-        let range = (stag, to, payload.len() as u64);
-        let place = admit(stags, self.user, range, AccessKind::ReadSink);
-        place.is_ok_and(|place| place.write(payload).is_ok())
     }
 
     /// Checks a ULPDU whose FPDU was right, and acts upon it.

@@ -4,15 +4,14 @@ use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_iwarp::{AccessError, AccessKind, ReadRequest, Stag};
 
-use super::fault::SendFault;
-use super::full_operation::FullOperation;
-use super::receive::right_for;
-use super::stream::Stream;
-use super::tx_message::{Response, execute};
 use crate::model::{
     Access, CompletionStatus, Immediate, MemoryOperation, OPERAND, Operation, Payload, QpIdentity,
     RemoteAddress, SendRequest, Sge,
 };
+use crate::qp::fault::SendFault;
+use crate::qp::full_operation::FullOperation;
+use crate::qp::rights::right_for;
+use crate::qp::stream::{Response, Stream, execute};
 use crate::queues::InCommon;
 use crate::stags::StagTable;
 

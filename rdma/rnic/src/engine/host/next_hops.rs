@@ -3,20 +3,20 @@
 use xwarp_driver::net::MacAddr;
 use xwarp_tcp::{ConnId, RouteMetrics};
 
-use super::Engine;
 use super::questions::{DoubtfulPath, HostQuestion, IncomingPath};
+use crate::engine::Engine;
 use crate::model::{ConnectError, HostError, NextHopSearch, PresentWay};
 use crate::tables::{SearchId, Searcher};
 
 /// Paths in doubt.
 impl Engine {
     /// The peer of a connection is silent.
-    pub(super) fn doubt_path(&mut self, conn: ConnId) {
+    pub(in crate::engine) fn doubt_path(&mut self, conn: ConnId) {
         self.ask_for_path(conn, true);
     }
 
     /// Routes or neighbours of the host have changed.
-    pub(super) fn doubt_all_paths(&mut self) {
+    pub(in crate::engine) fn doubt_all_paths(&mut self) {
         if !self.interface.questions.begin_round() {
             return;
         }
@@ -61,7 +61,7 @@ impl Engine {
 /// Routes to peers whose SYN has come.
 impl Engine {
     /// Asks the host for the metrics of a connection's route, as the answer to a SYN offers an MSS.
-    pub(super) fn ask_for_metrics(&mut self, conn: ConnId) {
+    pub(in crate::engine) fn ask_for_metrics(&mut self, conn: ConnId) {
         let Some(found) = self.device.stack.conn(conn) else {
             return;
         };

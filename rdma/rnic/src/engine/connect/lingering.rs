@@ -19,7 +19,7 @@ const MAX_PORTS: usize = 256;
 type Queue = VecDeque<(Instant, Arc<LocalPort>)>;
 
 /// See the module.
-pub(super) struct Lingering {
+pub(in crate::engine) struct Lingering {
     /// How many of our own are kept at most.
     most: usize,
     /// Ports that nobody else has.
@@ -30,7 +30,7 @@ pub(super) struct Lingering {
 
 impl Lingering {
     /// Those of one of so many engines, none so far.
-    pub(super) fn of_one_of(engines: usize) -> Self {
+    pub(in crate::engine) fn of_one_of(engines: usize) -> Self {
         Self {
             most: (MAX_PORTS / engines).max(1),
             own: Queue::new(),
@@ -39,12 +39,12 @@ impl Lingering {
     }
 
     /// Forgets all.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::engine) fn clear(&mut self) {
         self.own.clear();
         self.shared.clear();
     }
 
-    pub(super) fn keep(&mut self, port: Arc<LocalPort>, now: Instant) {
+    pub(in crate::engine) fn keep(&mut self, port: Arc<LocalPort>, now: Instant) {
         let until = now + LINGER;
         if Arc::strong_count(&port) > 1 {
             self.shared.push_back((until, port));
@@ -56,11 +56,11 @@ impl Lingering {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.shared.is_empty()
     }
 
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(in crate::engine) fn expire(&mut self, now: Instant) {
         for queue in [&mut self.own, &mut self.shared] {
             while queue.front().is_some_and(|(until, _)| *until <= now) {
                 queue.pop_front();
@@ -69,13 +69,13 @@ impl Lingering {
     }
 
     /// When the next one goes.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(in crate::engine) fn next(&self) -> Option<Instant> {
         let fronts = [self.own.front(), self.shared.front()];
         fronts.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
     /// Nothing will be answered from this address.
-    pub(super) fn withdraw(&mut self, address: IpAddr) {
+    pub(in crate::engine) fn withdraw(&mut self, address: IpAddr) {
         for queue in [&mut self.own, &mut self.shared] {
             queue.retain(|(_, port)| port.local().ip() != address);
         }

@@ -13,7 +13,7 @@ use xwarp_tcp::Instant;
 
 use super::changes::changes;
 use super::questions::{HostQuestion, Questions, WantedPort};
-use super::{Engine, EngineState};
+use crate::engine::{Engine, EngineState};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host, HostError, LocalPort};
 use crate::queues::Ending;
 
@@ -25,7 +25,7 @@ const DOUBT: Duration = Duration::from_millis(500);
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Interface {
+pub(in crate::engine) struct Interface {
     host: Option<Arc<dyn Host>>,
     monitor: Option<InterfaceMonitor>,
     /// What other engines are told by.
@@ -39,7 +39,7 @@ pub(super) struct Interface {
     /// When they are given up.
     timeout: Option<Instant>,
     /// Ports that listeners want at addresses which the host has got, and next hops that are in doubt.
-    pub(super) questions: Questions,
+    pub(in crate::engine) questions: Questions,
     /// What the kernel has refused, and when that is taken for the interface's end.
     doubt: Option<(Instant, String)>,
     /// Where it is said why the engine does nothing any more.
@@ -52,7 +52,7 @@ impl Interface {
     }
 
     /// Whether there is something to look at.
-    pub(super) fn has_news(&self) -> bool {
+    pub(in crate::engine) fn has_news(&self) -> bool {
         self.monitor
             .as_ref()
             .is_some_and(InterfaceMonitor::has_news)
@@ -74,19 +74,19 @@ impl Interface {
     }
 
     /// True if there is something to ask the host.
-    pub(super) fn has_questions(&self) -> bool {
+    pub(in crate::engine) fn has_questions(&self) -> bool {
         !self.questions.is_empty()
     }
 
     /// Has the host be asked, if there is one.
-    pub(super) fn ask(&mut self, question: HostQuestion) {
+    pub(in crate::engine) fn ask(&mut self, question: HostQuestion) {
         if self.host.is_some() {
             self.questions.put(question);
         }
     }
 
     /// When to look at the latest.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
         let doubt = self.doubt.as_ref().map(|(until, _)| *until);
         let asks = self.questions.due();
         [self.timeout, doubt, asks].into_iter().flatten().min()
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Acts upon what has become of the interface; how much there was to do.
-    pub(super) fn see_interface(&mut self) -> usize {
+    pub(in crate::engine) fn see_interface(&mut self) -> usize {
         if self.interface.has_news() || self.interface.is_due(self.device.now) {
             self.look_at_interface();
             return 1;
@@ -242,7 +242,7 @@ impl Engine {
     }
 
     /// The kernel has refused a transmission. If the interface is watched, its watcher knows a moment later what has happened.
-    pub(super) fn on_refusal(&mut self, error: &IoError) -> usize {
+    pub(in crate::engine) fn on_refusal(&mut self, error: &IoError) -> usize {
         let refusal = error.to_string();
         let until = self.device.now + DOUBT;
         if self.interface.monitor.is_none() || matches!(error, IoError::Stalled { .. }) {
@@ -273,7 +273,7 @@ impl Engine {
     }
 
     /// Every connection ends with the NIC.
-    pub(super) fn lose_interface(&mut self, reason: &str) {
+    pub(in crate::engine) fn lose_interface(&mut self, reason: &str) {
         for key in self.qps.slots() {
             self.with_qp(key, |qp, device| {
                 qp.fail_start(ConnectError::Failed(reason.to_owned()), device);
@@ -289,7 +289,7 @@ impl Engine {
     }
 
     /// Nobody connects any more, and all who wait for that are told why.
-    pub(super) fn cease(&mut self, reason: &str) {
+    pub(in crate::engine) fn cease(&mut self, reason: &str) {
         self.interface.ending.fail(reason);
         self.listeners.clear(&mut self.device.stack);
         self.end_stream_searches(reason);
@@ -306,22 +306,22 @@ impl Engine {
     }
 
     /// Where it is said why the RNIC does nothing any more.
-    pub(super) fn ending(&self) -> &Ending {
+    pub(in crate::engine) fn ending(&self) -> &Ending {
         &self.interface.ending
     }
 
     /// Nothing comes any more: whoever waits is told.
-    pub(super) fn end(&self) {
+    pub(in crate::engine) fn end(&self) {
         self.interface.ending.end();
     }
 
     /// Why nothing can be begun, if the RNIC has failed.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(in crate::engine) fn failure(&self) -> Option<String> {
         self.interface.ending.failure().map(str::to_owned)
     }
 
     /// Whether a port need not be kept for TCP's last words: nothing is said from there.
-    pub(super) fn is_lost(&self, local: SocketAddr) -> bool {
+    pub(in crate::engine) fn is_lost(&self, local: SocketAddr) -> bool {
         self.interface.has_lost(local.ip())
     }
 }

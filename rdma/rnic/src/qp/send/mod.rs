@@ -3,14 +3,19 @@
 //! A segment begins with the next FPDU. If that is all of its message, the messages that wait already follow in the same segment,
 //! as long as each fits it whole. Nothing waits for company.
 
-use super::begin::Next;
+mod begin;
+mod short_message;
+mod short_read;
+mod tx_segment;
+
 use super::device::{LentDevice, RdmaDevice};
 use super::fault::SendFault;
 use super::full_operation::FullOperation;
-use super::short_message::RunEnd;
 use super::stream::{Ahead, FpduSize};
-use super::tx_segment::TxSegment;
 use crate::model::{EngineCounters, Operation};
+use begin::Next;
+use short_message::RunEnd;
+use tx_segment::TxSegment;
 
 /// Segments that a queue pair may send in its turn.
 const TURN_SEGMENTS: usize = 32;

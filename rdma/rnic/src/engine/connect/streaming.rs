@@ -7,10 +7,10 @@ use std::time::Duration;
 use xwarp_driver::Signal;
 use xwarp_tcp::{ConnId, Event, ListenerId, Path};
 
-use super::deadlines::Last;
 use super::listeners::Clients;
 use super::streams::{Outcome, StreamOrder};
-use super::{Engine, Owner};
+use crate::engine::deadlines::Last;
+use crate::engine::{Engine, Owner};
 use crate::model::{
     ConnectError, Handover, ModifyError, NextHop, StreamError, StreamId, StreamState,
 };
@@ -32,7 +32,7 @@ impl Engine {
     }
 
     /// What the search for a stream's next hop has found.
-    pub(super) fn on_next_hop_of_stream(
+    pub(in crate::engine) fn on_next_hop_of_stream(
         &mut self,
         id: SearchId,
         next_hop: Result<[u8; 6], ConnectError>,
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// Nobody connects any more: those who wait for their next hop are told why.
-    pub(super) fn end_stream_searches(&mut self, reason: &str) {
+    pub(in crate::engine) fn end_stream_searches(&mut self, reason: &str) {
         for (id, order) in self.streams.take_orders() {
             self.device.searches.end(id);
             order.refuse(ConnectError::Failed(reason.to_owned()));
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// TCP has accepted a connection for a listener of streams; false if it is of another kind.
-    pub(super) fn on_incoming_stream(
+    pub(in crate::engine) fn on_incoming_stream(
         &mut self,
         listener: ListenerId,
         conn: ConnId,
@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands the stream over.
-    pub(super) fn on_stream_event(&mut self, event: Event) {
+    pub(in crate::engine) fn on_stream_event(&mut self, event: Event) {
         match event {
             Event::Connected(conn) => self.streams.establish(conn),
             Event::PeerClosed(conn) => self.streams.set_state(conn, StreamState::PeerClosed),
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// Only an established stream can be handed over (verbs draft §6.2.1.2).
-    pub(super) fn check_handover(&self, handover: &Handover) -> Result<(), ModifyError> {
+    pub(in crate::engine) fn check_handover(&self, handover: &Handover) -> Result<(), ModifyError> {
         match self.stream_state(handover.stream) {
             StreamState::Established => Ok(()),
             StreamState::Connecting | StreamState::PeerClosed | StreamState::Gone => {
@@ -219,7 +219,7 @@ impl Engine {
     }
 
     /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer has sent already is received.
-    pub(super) fn hand_over(&mut self, key: usize, handover: Handover) {
+    pub(in crate::engine) fn hand_over(&mut self, key: usize, handover: Handover) {
         let StreamId { conn, .. } = handover.stream;
         let Some(id) = self.qps.get(key).map(QpContext::id) else {
             return;

@@ -7,26 +7,26 @@ use xwarp_iwarp::{
     AccessError, InboundAtomic, InboundRead, Message, ReadResponse, Segment, Stag, Terminate,
 };
 
-use super::fault::{Inconsistency, SendFault};
-use super::payload_pass::PayloadPass;
 use crate::model::{Access, CompletionStatus, Immediate, Payload, QpIdentity, Sgl};
+use crate::qp::fault::{Inconsistency, SendFault};
+use crate::qp::payload_pass::PayloadPass;
 use crate::stags::StagTable;
 
 /// Whose message is next where both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TxSource {
+pub(in crate::qp) enum TxSource {
     Request,
     Response,
 }
 
 /// A request of the peer's that waits for its response.
-pub(super) enum Response {
+pub(in crate::qp) enum Response {
     Read(InboundRead),
     Atomic(InboundAtomic),
 }
 
 /// A message, partly sent.
-pub(super) enum TxMessage {
+pub(in crate::qp) enum TxMessage {
     /// A work request's.
     Request {
         message: Message,
@@ -42,7 +42,7 @@ pub(super) enum TxMessage {
 
 impl TxMessage {
     /// A message without payload.
-    pub(super) fn header_only(message: Message) -> Self {
+    pub(in crate::qp) fn header_only(message: Message) -> Self {
         Self::Request {
             message,
             payload: Payload::default(),
@@ -58,21 +58,21 @@ impl TxMessage {
     }
 
     /// Bytes of the next segment's ULPDU; `None` when there is none.
-    pub(super) fn next_len(&self, mulpdu: usize) -> Option<usize> {
+    pub(in crate::qp) fn next_len(&self, mulpdu: usize) -> Option<usize> {
         self.message().next_len(mulpdu)
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(in crate::qp) fn is_done(&self) -> bool {
         self.message().is_done()
     }
 
     /// True if the next segment is all of the message.
-    pub(super) fn is_whole_in(&self, mulpdu: usize) -> bool {
+    pub(in crate::qp) fn is_whole_in(&self, mulpdu: usize) -> bool {
         self.message().is_whole_in(mulpdu)
     }
 
     /// Work request or response that it belongs to.
-    pub(super) fn source(&self) -> TxSource {
+    pub(in crate::qp) fn source(&self) -> TxSource {
         match self {
             Self::Request { .. } => TxSource::Request,
             Self::Read(_) | Self::Atomic(_) => TxSource::Response,
@@ -80,13 +80,13 @@ impl TxMessage {
     }
 
     /// Is this header that of a work request's message?
-    pub(super) fn is_request_of(&self, header: &CapturedHeader) -> bool {
+    pub(in crate::qp) fn is_request_of(&self, header: &CapturedHeader) -> bool {
         self.source() == TxSource::Request && self.message().is_named_by(header)
     }
 
     /// Writes the next segment, which is as long as `ulpdu`, by a pass. All memory is checked anew, as a region may have been deregistered
     /// since the last segment.
-    pub(super) fn write_segment(
+    pub(in crate::qp) fn write_segment(
         &mut self,
         ulpdu: &mut [u8],
         mulpdu: usize,
@@ -153,7 +153,7 @@ fn write_header<'a>(
 
 /// Executes an Atomic Request when its turn to be answered has come, and returns what it found. So it is executed once, after all requests
 /// before it were answered and before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1).
-pub(super) fn execute(
+pub(in crate::qp) fn execute(
     stags: &StagTable,
     user: QpIdentity,
     atomic: &InboundAtomic,
@@ -203,7 +203,7 @@ fn gather(
 
 /// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover. Its arguments are the Tagged
 /// Offset in the piece's region, the region, and which of those `len` bytes it is.
-pub(super) fn for_each_piece<E>(
+pub(in crate::qp) fn for_each_piece<E>(
     sgl: &Sgl,
     start: u32,
     len: usize,

@@ -1,5 +1,7 @@
 //! Work queues of a queue pair: posted work, work in flight, and their completions (verbs draft §8.2).
 
+mod receive_buffers;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +13,15 @@ use xwarp_iwarp::{ReceivedTerminate, Stag};
 
 use super::fault::CqOverflow;
 use super::new_qp::Receives;
-use super::receive_buffers::{ReceiveBuffers, Source};
 use super::stream::Stream;
 use crate::model::{
     CompletionStatus, CqId, Detail, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, Sge,
     WorkCompletion, WrId,
 };
-use crate::queues::{Cqe, NewRings, PostedRequests, SlotKey, SlotTable};
-use crate::tables::{CqFull, CqTable, PostedBuffers};
+use crate::queues::{Cqe, NewRings, PostedBuffers, PostedRequests, SlotKey, SlotTable};
+use crate::tables::{CqFull, CqTable};
+pub(super) use receive_buffers::ReceiveBuffers;
+use receive_buffers::Source;
 
 /// Work requests that are sent and completed together at most.
 const DIRECT: usize = 64;

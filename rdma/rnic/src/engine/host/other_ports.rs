@@ -3,7 +3,7 @@
 use xwarp_tcp::ConnId;
 
 use super::questions::{HostQuestion, OtherPort};
-use super::{Engine, Owner};
+use crate::engine::{Engine, Owner};
 use crate::model::{HostError, LocalPort};
 
 /// Ports that are tried for each engine. If each leads to any engine alike, none of them leads to this one once in 55 times, as there are many.
@@ -11,13 +11,13 @@ const TRIES: usize = 4;
 
 impl Engine {
     /// Other ports are tried, as far as answers can come to another engine.
-    pub(super) fn try_other_ports(&mut self) {
+    pub(in crate::engine) fn try_other_ports(&mut self) {
         let engines = self.commons.engines();
         self.device.other_ports = if engines > 1 { TRIES * engines } else { 0 };
     }
 
     /// The answer to the SYN of this connection has come to another engine.
-    pub(super) fn want_other_port(&mut self, conn: ConnId) {
+    pub(in crate::engine) fn want_other_port(&mut self, conn: ConnId) {
         if let Some(found) = self.device.stack.conn(conn) {
             let (local, remote) = (found.local_addr(), found.peer_addr());
             let wanted = OtherPort {

@@ -72,7 +72,7 @@ impl Registration {
 }
 
 /// One address and port that is listened on.
-pub(super) struct ListenerContext {
+pub(in crate::engine) struct ListenerContext {
     key: ListenKey,
     id: ListenerId,
     port: Arc<LocalPort>,
@@ -88,29 +88,29 @@ pub(super) struct ListenerContext {
 }
 
 impl ListenerContext {
-    pub(super) fn port(&self) -> &Arc<LocalPort> {
+    pub(in crate::engine) fn port(&self) -> &Arc<LocalPort> {
         &self.port
     }
 
-    pub(super) fn clients(&self) -> &Clients {
+    pub(in crate::engine) fn clients(&self) -> &Clients {
         &self.clients
     }
 
     /// True if so many wait as may.
-    pub(super) fn is_full(&self, waiting: usize) -> bool {
+    pub(in crate::engine) fn is_full(&self, waiting: usize) -> bool {
         waiting >= self.backlog
     }
 
     /// Takes a place in the queue of Requests for the application. `None` if the queue is full.
     ///
     /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue grow.
-    pub(super) fn take_place(&self) -> Option<Place> {
+    pub(in crate::engine) fn take_place(&self) -> Option<Place> {
         (!self.is_full(self.place.taken())).then(|| self.place.clone())
     }
 }
 
 /// Whether a listener has room for one more connection that has no queue pair.
-pub(super) enum Room {
+pub(in crate::engine) enum Room {
     Free,
     /// The one that has been silent for longest is to go for it; `None`: all have sent their Request.
     Full(Option<IncomingId>),
@@ -118,7 +118,7 @@ pub(super) enum Room {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Listeners {
+pub(in crate::engine) struct Listeners {
     contexts: Vec<ListenerContext>,
     /// Who wants to listen, whatever the interface's addresses are.
     registrations: Vec<Registration>,
@@ -127,7 +127,7 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Notes who wants to listen at `address`, or at all addresses of its family if it is unspecified.
-    pub(super) fn register(
+    pub(in crate::engine) fn register(
         &mut self,
         address: IpAddr,
         port: u16,
@@ -147,7 +147,12 @@ impl Listeners {
     }
 
     /// Listens on one more port for whoever wants to; false if nobody does, or another listener has the port.
-    pub(super) fn listen(&mut self, key: ListenKey, port: LocalPort, stack: &mut Stack) -> bool {
+    pub(in crate::engine) fn listen(
+        &mut self,
+        key: ListenKey,
+        port: LocalPort,
+        stack: &mut Stack,
+    ) -> bool {
         let Some(wish) = self.registrations.iter().find(|wish| wish.key == key) else {
             return false;
         };
@@ -168,7 +173,7 @@ impl Listeners {
     }
 
     /// Listens no more.
-    pub(super) fn unlisten(&mut self, key: ListenKey, stack: &mut Stack) {
+    pub(in crate::engine) fn unlisten(&mut self, key: ListenKey, stack: &mut Stack) {
         self.registrations.retain(|wish| wish.key != key);
         for context in self.contexts.extract_if(.., |context| context.key == key) {
             stack.unlisten(context.id);
@@ -176,7 +181,7 @@ impl Listeners {
     }
 
     /// Listens no more, and nobody wants to.
-    pub(super) fn clear(&mut self, stack: &mut Stack) {
+    pub(in crate::engine) fn clear(&mut self, stack: &mut Stack) {
         self.registrations.clear();
         for context in self.contexts.drain(..) {
             stack.unlisten(context.id);
@@ -184,7 +189,7 @@ impl Listeners {
     }
 
     /// Listens at this address no more, until a port is given anew.
-    pub(super) fn withdraw(&mut self, address: IpAddr, stack: &mut Stack) {
+    pub(in crate::engine) fn withdraw(&mut self, address: IpAddr, stack: &mut Stack) {
         let at = |context: &ListenerContext| context.port.local().ip() == address;
         for context in self.contexts.extract_if(.., |context| at(context)) {
             stack.unlisten(context.id);
@@ -192,7 +197,7 @@ impl Listeners {
     }
 
     /// Who would listen at this address and does not yet, and where.
-    pub(super) fn missing_at(
+    pub(in crate::engine) fn missing_at(
         &self,
         address: IpAddr,
     ) -> impl Iterator<Item = (ListenKey, SocketAddr)> {
@@ -206,7 +211,7 @@ impl Listeners {
         })
     }
 
-    pub(super) fn get(&self, listener: ListenerId) -> Option<&ListenerContext> {
+    pub(in crate::engine) fn get(&self, listener: ListenerId) -> Option<&ListenerContext> {
         self.contexts.iter().find(|context| context.id == listener)
     }
 
@@ -215,7 +220,7 @@ impl Listeners {
     }
 
     /// One connection more waits at a listener, for its Request.
-    pub(super) fn note_come(&mut self, listener: ListenerId, id: IncomingId) {
+    pub(in crate::engine) fn note_come(&mut self, listener: ListenerId, id: IncomingId) {
         if let Some(context) = self.get_mut(listener) {
             context.waiting += 1;
             context.silent.push_back(id);
@@ -223,14 +228,14 @@ impl Listeners {
     }
 
     /// One connection less waits at a listener.
-    pub(super) fn note_left(&mut self, listener: ListenerId) {
+    pub(in crate::engine) fn note_left(&mut self, listener: ListenerId) {
         if let Some(context) = self.get_mut(listener) {
             context.waiting -= 1;
         }
     }
 
     /// Looks for room for one more connection; `None` if nobody listens. However many wait, this takes no longer.
-    pub(super) fn room(
+    pub(in crate::engine) fn room(
         &mut self,
         listener: ListenerId,
         is_silent: impl Fn(&IncomingId) -> bool,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use xwarp_iwarp::mpa::{Request, Responder, ResponderStep, StartupError};
 use xwarp_tcp::{ConnId, Event, ListenerId};
 
-use super::deadlines::Last;
 use super::listeners::{Clients, IncomingRequest, Place, Room};
-use super::{Engine, Owner};
+use crate::engine::deadlines::Last;
+use crate::engine::{Engine, Owner};
 use crate::model::{AcceptError, IncomingId, ListenError, ListenKey, LocalPort, QpId, QpState};
 use crate::qp::QpContext;
 use crate::queues::Inbox;
@@ -21,7 +21,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection without a queue pair yet.
-pub(super) struct Incoming {
+pub(in crate::engine) struct Incoming {
     id: IncomingId,
     listener: ListenerId,
     conn: ConnId,
@@ -33,12 +33,12 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn conn(&self) -> ConnId {
+    pub(in crate::engine) fn conn(&self) -> ConnId {
         self.conn
     }
 
     /// It comes to wait for something else, or ends.
-    pub(super) fn log_change(&self, to: impl Display) {
+    pub(in crate::engine) fn log_change(&self, to: impl Display) {
         let (local, remote) = (self.port.local(), self.remote);
         let waits_for = if self.request.is_some() {
             "answer"
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Listens on one more port for whoever wants to; false if nobody does, or another listener has the port.
-    pub(super) fn listen_too(&mut self, key: ListenKey, port: LocalPort) -> bool {
+    pub(in crate::engine) fn listen_too(&mut self, key: ListenKey, port: LocalPort) -> bool {
         self.listeners.listen(key, port, &mut self.device.stack)
     }
 
@@ -85,7 +85,12 @@ impl Engine {
     }
 
     /// TCP has accepted a connection: waits for its Request.
-    pub(super) fn on_incoming(&mut self, listener: ListenerId, conn: ConnId, remote: SocketAddr) {
+    pub(in crate::engine) fn on_incoming(
+        &mut self,
+        listener: ListenerId,
+        conn: ConnId,
+        remote: SocketAddr,
+    ) {
         if self.on_incoming_stream(listener, conn, remote) {
             return;
         }
@@ -138,7 +143,7 @@ impl Engine {
     }
 
     /// TCP reports something of a connection that has no queue pair yet.
-    pub(super) fn on_incoming_event(&mut self, key: usize, event: Event) {
+    pub(in crate::engine) fn on_incoming_event(&mut self, key: usize, event: Event) {
         match event {
             Event::Readable(_) => self.on_request_bytes(key),
             Event::PeerClosed(_) => {
@@ -160,7 +165,7 @@ impl Engine {
     }
 
     /// Bytes of a Request, or, after it, ones that must not be there (wire.md D11).
-    pub(super) fn on_request_bytes(&mut self, key: usize) {
+    pub(in crate::engine) fn on_request_bytes(&mut self, key: usize) {
         let Some(incoming) = self.incoming.get_mut(key) else {
             return;
         };
@@ -289,12 +294,12 @@ impl Engine {
 
     /// Closes a connection that nobody has any more. A peer that does not take what was sent, or does not close its side, holds it no
     /// longer than for a start-up frame.
-    pub(super) fn abandon(&mut self, conn: ConnId, last: Last) {
+    pub(in crate::engine) fn abandon(&mut self, conn: ConnId, last: Last) {
         self.device.stack.close(conn, self.device.now);
         self.expect_end(conn, last);
     }
 
-    pub(super) fn expect_end(&mut self, conn: ConnId, last: Last) {
+    pub(in crate::engine) fn expect_end(&mut self, conn: ConnId, last: Last) {
         let at = self.device.now + LAST_TIMEOUT;
         self.deadlines.expect_end(at, conn, last);
     }
@@ -321,7 +326,7 @@ impl Engine {
     }
 
     /// True if the Request of this connection is not wholly here.
-    pub(super) fn awaits_request(&self, id: IncomingId) -> bool {
+    pub(in crate::engine) fn awaits_request(&self, id: IncomingId) -> bool {
         let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
         incoming.is_some_and(|incoming| incoming.request.is_none())
     }
@@ -344,7 +349,7 @@ impl Engine {
     }
 
     /// Resets a connection that has not become a queue pair's.
-    pub(super) fn drop_incoming(&mut self, key: usize) {
+    pub(in crate::engine) fn drop_incoming(&mut self, key: usize) {
         if let Some(incoming) = self.incoming.try_remove(key) {
             incoming.log_change("reset");
             self.owners.remove(&incoming.conn);
@@ -354,7 +359,7 @@ impl Engine {
     }
 
     /// TCP has ended such a connection.
-    pub(super) fn forget_incoming(&mut self, key: usize) {
+    pub(in crate::engine) fn forget_incoming(&mut self, key: usize) {
         if let Some(incoming) = self.incoming.try_remove(key) {
             incoming.log_change("gone");
             self.listeners.note_left(incoming.listener);

@@ -8,14 +8,14 @@ use xwarp_iwarp::mpa::Framer;
 use xwarp_iwarp::rdmap::SendKind;
 use xwarp_tcp::ConnMut;
 
-use super::device::LentDevice;
-use super::fault::SendFault;
-use super::full_operation::FullOperation;
-use super::payload_pass::{OnePass, PayloadPass, ThreePasses};
-use super::stream::TxStream;
 use super::tx_segment::TxSegment;
-use super::work_queues::Done;
 use crate::model::{Access, CompletionStatus, Operation, Payload, SendRequest};
+use crate::qp::device::LentDevice;
+use crate::qp::fault::SendFault;
+use crate::qp::full_operation::FullOperation;
+use crate::qp::payload_pass::{OnePass, PayloadPass, ThreePasses};
+use crate::qp::stream::TxStream;
+use crate::qp::work_queues::Done;
 use crate::stags::{Bytes, Views};
 
 /// What ends a run of short messages.

@@ -1,18 +1,18 @@
 //! Runs of ordinary segments: RDMA Writes, and Sends of one segment, placed one after the other straight from TCP's bytes.
 //!
-//! Nearly all segments are such. Everything else is left to `receive.rs`, and so is what is wrong. A segment is judged before its CRC is
+//! Nearly all segments are such. Everything else is left to the general path, and so is what is wrong. A segment is judged before its CRC is
 //! computed, and nothing is done before that is found right.
 
 use xwarp_iwarp::mpa::Deframer;
 use xwarp_iwarp::rdmap::{Likely, likely};
 use xwarp_iwarp::{Ordinary, Stag};
 
-use super::device::Tables;
-use super::fault::CqOverflow;
-use super::full_operation::FullOperation;
-use super::receive::scatter;
-use super::work_queues::Received;
+use super::scatter;
 use crate::model::{Access, EngineCounters, QpAccess, QpIdentity, RecvRequest, Sgl, total};
+use crate::qp::device::Tables;
+use crate::qp::fault::CqOverflow;
+use crate::qp::full_operation::FullOperation;
+use crate::qp::work_queues::Received;
 use crate::stags::{StagTable, Views};
 
 /// What a run has come to.

@@ -1,0 +1,11 @@
+//! The host under an engine: its interface, next hops and ports, and what the engine asks of it.
+
+mod changes;
+mod interface;
+mod next_hops;
+mod other_ports;
+mod questions;
+
+pub use questions::{DoubtfulPath, HostQuestion, IncomingPath, OtherPort, WantedPort};
+
+pub(super) use interface::Interface;

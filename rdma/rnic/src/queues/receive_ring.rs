@@ -1,0 +1,40 @@
+//! Receive buffers that were posted, and those that messages have taken: the engine's end of a
+//! receive queue, a queue pair's or a shared one.
+
+use rtrb::Consumer;
+
+use super::{PostedRequests, SlotKey};
+use crate::model::{RecvRequest, WrId};
+
+/// A receive buffer that a message has taken.
+pub(crate) struct CurrentReceive {
+    pub(crate) request: RecvRequest,
+    /// Where its slot is freed.
+    pub(crate) slots: SlotKey,
+}
+
+impl CurrentReceive {
+    pub(crate) fn wr_id(&self) -> WrId {
+        self.request.wr_id
+    }
+}
+
+/// Receive buffers that were posted, to a queue pair or to a shared queue.
+pub(crate) struct PostedBuffers {
+    pub(crate) posted: PostedRequests<RecvRequest>,
+    /// Where their slots are freed.
+    pub(crate) slots: SlotKey,
+}
+
+impl PostedBuffers {
+    pub(crate) fn new(ring: Consumer<RecvRequest>, slots: SlotKey) -> Self {
+        let posted = PostedRequests::new(ring);
+        Self { posted, slots }
+    }
+
+    /// Takes the oldest.
+    pub(crate) fn take(&mut self) -> Option<CurrentReceive> {
+        let (request, slots) = (self.posted.pop()?, self.slots);
+        Some(CurrentReceive { request, slots })
+    }
+}
