@@ -436,6 +436,15 @@ impl Conn {
         self.release(device);
     }
 
+    /// Sends an acknowledgment that is delayed. Before a RST: the application may have acted on what
+    /// it received, and the peer ignores the acknowledgment of a RST (RFC 9293 §3.10.7.4).
+    pub(crate) fn acknowledge_owed(&mut self, device: &mut Device, now: Instant) {
+        let ended = matches!(self.state.get(), State::Closed | State::TimeWait);
+        if !ended && self.receive.acks().is_owed() {
+            self.send_ack(device, now);
+        }
+    }
+
     /// Gives all frames back but those of bytes that can still be read.
     pub(crate) fn release(&mut self, device: &mut Device) {
         self.deferred_ack = None;

@@ -472,6 +472,9 @@ impl Connections {
         let state = entry.conn.state();
         let silent = state == State::SynSent
             || (reason == CloseReason::TimedOut && state == State::SynReceived);
+        if !silent {
+            entry.conn.acknowledge_owed(device, now);
+        }
         entry.conn.abort(silent, device);
         entry.conn.egress(device, now);
         self.end(handle, reason, device);

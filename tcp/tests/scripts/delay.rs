@@ -132,3 +132,20 @@ read 100
 ",
     );
 }
+
+/// The application may have acted on the message, and the peer ignores the acknowledgment of a RST.
+#[test]
+fn abort_acknowledges_first() {
+    run_delayed(
+        "
+< P. 101:201(100) ack 51
+event Readable
+read 100
+nothing
+abort
+> . 51:51(0) ack 201
+> R. 51:51(0) ack 201 win 0
+event Aborted
+",
+    );
+}
