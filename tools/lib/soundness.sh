@@ -91,7 +91,7 @@ short() {
 frames() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- --skip net:: --skip attach:: --skip xdp::tests:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib || return
-    in_miri "$1" "$seeds" --package xwarp-netsim --lib || return
+    in_miri "$1" "$seeds" --package xwarp-test-kit --features netsim --lib -- netsim:: || return
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- conn::mtu_tests in_order_queue:: send_queue:: inbound:: outbound:: prediction:: template:: \
         --skip largest_packets --skip small_chunks || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- data::commit data::less data::room interface::segment loss::corrupted

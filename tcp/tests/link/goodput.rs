@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CongestionControl, Instant, StackConfig};
+use xwarp_test_kit::netsim::{Link, Seed};
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::kept;

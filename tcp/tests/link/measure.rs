@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
+use xwarp_test_kit::netsim::{Link, Seed};
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{StackTransfer, run};

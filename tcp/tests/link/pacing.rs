@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use xwarp_netsim::{Direction, Link, Seed};
 use xwarp_tcp::{CongestionControl, Instant, StackConfig};
+use xwarp_test_kit::netsim::{Direction, Link, Seed};
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{StackTransfer, run};

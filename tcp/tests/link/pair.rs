@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xwarp_driver::Wire;
-use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path, StackConfig};
+use xwarp_test_kit::netsim::{Link, Seed};
 use xwarp_test_kit::{Endpoint, Side};
 
 /// Frames of an interface.

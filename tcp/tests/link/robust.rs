@@ -5,8 +5,8 @@
 use std::env;
 use std::time::Duration;
 
-use xwarp_netsim::{Conditions, Link, Rng, Seed};
 use xwarp_tcp::{CongestionControl, StackConfig};
+use xwarp_test_kit::netsim::{Conditions, Link, Rng, Seed};
 
 use crate::seeds::both_ways;
 

@@ -7,8 +7,8 @@ use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint};
 use xwarp_driver::{MemoryIo, PacketIo, RxFrame, TxFrame, Wire};
-use xwarp_netsim::{Link, Seed};
 use xwarp_tcp::{Instant, StackConfig};
+use xwarp_test_kit::netsim::{Link, Seed};
 use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{FRAMES, StackTransfer, Transfer, address, run};

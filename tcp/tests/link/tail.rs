@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use xwarp_netsim::{Direction, Link, Seed};
 use xwarp_tcp::{ConnId, Event, Instant, StackConfig};
+use xwarp_test_kit::netsim::{Direction, Link, Seed};
 use xwarp_test_kit::{Endpoint, Side};
 
 use crate::pair::{FRAMES, address, path};

@@ -1,5 +1,5 @@
-//! Two endpoints, a link on which the test itself decides the fate of each frame, and a clock that jumps. Where chance decides, tests use
-//! `xwarp-netsim`.
+//! Two endpoints, a link on which the test itself decides the fate of each frame, and a clock that
+//! jumps. Where chance decides, tests use `netsim` of `xwarp-test-kit`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

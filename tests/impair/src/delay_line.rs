@@ -15,7 +15,7 @@ use nix::sys::socket::{
     AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvfrom, send,
     socket,
 };
-use xwarp_netsim::Rng;
+use xwarp_test_kit::netsim::Rng;
 
 use crate::Rule;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, bind, send, socket};
-use xwarp_netsim::{Rng, Seed};
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::delay_line::link_address;
 

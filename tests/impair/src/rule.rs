@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xwarp_netsim::Seed;
+use xwarp_test_kit::netsim::Seed;
 
 /// 2^32, the number of values that a `u32` has.
 const U32_VALUES: f64 = 4_294_967_296.0;

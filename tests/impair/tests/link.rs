@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
 use xwarp_impair::{Bridged, Fates, Impairment, Rule, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;

@@ -14,6 +14,7 @@
 //! | [`Exclusive`] | a lock among all test programs |
 //! | [`WorkDir`] | a directory for the files of one test |
 //! | [`needs_root`] | skips a test that needs root, and says so |
+//! | [`netsim`] | a seeded link in virtual time between two packet interfaces (feature `netsim`) |
 //! | [`Endpoint`] | a TCP stack on an interface in memory (feature `tcp`) |
 //! | [`MemoryRnic`] | an RNIC on an interface in memory (feature `rnic`) |
 //! | [`Queues`], [`Answers`] | what joins several queues of such an interface, each with an engine (feature `rnic`) |
@@ -26,7 +27,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | host | a machine that an RNIC runs on: simulated (`xwarp-sim-tests`), or a network namespace (`xwarp-system-tests`) |
-//! | link | what joins two hosts (`xwarp-netsim`) |
+//! | link | what joins two hosts ([`netsim`]) |
 //! | pair | two ends that are, or will be, connected |
 //! | endpoint | a TCP stack or an interface at one side of a link, without an RNIC; [`Endpoint`] is one in memory |
 //!
@@ -58,6 +59,8 @@ mod exclusive;
 mod hex;
 #[cfg(feature = "rnic")]
 mod memory_rnic;
+#[cfg(feature = "netsim")]
+pub mod netsim;
 mod pattern;
 #[cfg(feature = "rnic")]
 mod queues;

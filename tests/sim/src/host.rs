@@ -15,8 +15,8 @@ use xwarp_driver::Wire;
 use xwarp_driver::net::{
     InterfaceEnd, InterfaceNews, InterfaceReporter, InterfaceState, MacAddr, Network,
 };
-use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::{Instant, StackConfig};
+use xwarp_test_kit::netsim::{Rng, Seed};
 use xwarp_test_kit::{Answers, Drops, MemoryRnic, Queues, Side, drops_of};
 
 use crate::MIB;

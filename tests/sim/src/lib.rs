@@ -7,7 +7,7 @@
 //! ```
 //! use std::time::Duration;
 //! use xwarp::Access;
-//! use xwarp_netsim::Seed;
+//! use xwarp_test_kit::netsim::Seed;
 //! use xwarp_sim_tests::{Done, KIB, Sim, pattern};
 //!
 //! let mut sim = Sim::new(Seed(7)).loss(0.02).one_way_delay(Duration::from_millis(1));

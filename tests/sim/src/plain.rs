@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use xwarp_driver::{MemoryIo, Wire};
-use xwarp_netsim::Seed;
 use xwarp_tcp::{CloseReason, ConnId, Event, Instant, Path};
+use xwarp_test_kit::netsim::Seed;
 use xwarp_test_kit::{Endpoint, Side};
 
 use crate::host::{MTU, stack_config};

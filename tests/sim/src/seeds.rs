@@ -2,7 +2,7 @@
 
 use std::env;
 
-use xwarp_netsim::Seed;
+use xwarp_test_kit::netsim::Seed;
 
 /// Seeds per scenario unless `XWARP_SEEDS` says otherwise.
 const DEFAULT_SEEDS: u64 = if cfg!(miri) { 1 } else { 20 };

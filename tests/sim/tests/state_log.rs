@@ -12,8 +12,8 @@ use xwarp::attr::QpChange;
 use xwarp::event::{AsyncEvent, AsyncEventKind, AsyncEvents};
 use xwarp::stream::Framing;
 use xwarp::{QpConfig, QpState};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{MIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 thread_local! {
     /// Lines at debug of the crate that has the queue pairs, of this thread: other tests log, too.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::xwarp::{Opcode, QpConfig, SendRequest, Stag, WrId};
 use xwarp_impair::Rule;
-use xwarp_netsim::Seed;
+use xwarp_test_kit::netsim::Seed;
 
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xwarp_netsim::{Link, Seed};
+use xwarp_test_kit::netsim::{Link, Seed};
 
 use super::Sim;
 

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use xwarp::cm::MpaConfig;
-use xwarp_netsim::{Direction, Link, Seed};
+use xwarp_test_kit::netsim::{Direction, Link, Seed};
 
 use xwarp_test_kit::{Answers, Side};
 

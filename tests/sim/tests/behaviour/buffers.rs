@@ -8,8 +8,8 @@ use xwarp::{
     Access, CompletionQueue, CompletionStatus, Opcode, QpConfig, QpState, SrqConfig,
     WorkCompletion, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Host, Side, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(81)).one_way_delay(Duration::from_micros(50))

@@ -8,10 +8,10 @@ use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::DisconnectError;
 use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::{Opcode, QpConfig, QpState};
-use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Untagged};
 use xwarp_sim_tests::{Done, KIB, MIB, PlainPeer, Side, Sim, SimEnd, for_each_seed, pattern};
 use xwarp_tcp::StackConfig;
+use xwarp_test_kit::netsim::{Direction, Seed};
 
 use crate::hostile::Dut;
 

@@ -9,9 +9,9 @@ use xwarp::work::DataPath;
 use xwarp::{
     Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge, Stag, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::Untagged;
 use xwarp_sim_tests::{Done, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
 

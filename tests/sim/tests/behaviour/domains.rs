@@ -7,8 +7,8 @@ use xwarp::memory::RegionSpec;
 use xwarp::{
     Access, CompletionQueue, MemoryRegion, ProtectionDomain, QpConfig, SendRequest, SrqConfig, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Host, KIB, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(83)).one_way_delay(Duration::from_micros(50))

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use xwarp::work::Operation;
 use xwarp::{QpConfig, SendRequest, Sge, Stag, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, Target, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
 

@@ -7,8 +7,8 @@ use xwarp::error::{AcceptError, CreateError, HandlerError, ModifyError, Register
 use xwarp::memory::RegionSpec;
 use xwarp::stream::Framing;
 use xwarp::{Access, QpConfig, QpState, SrqConfig};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::Sim;
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(85)).one_way_delay(Duration::from_micros(50))

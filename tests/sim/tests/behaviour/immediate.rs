@@ -10,9 +10,9 @@ use xwarp::{
     Access, CompletionStatus, Opcode, QpState, RecvRequest, RemoteAddress, SendRequest, Sge, Stag,
     WorkCompletion, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, ulpdus};
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, for_each_seed, pattern, pattern_of};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
 

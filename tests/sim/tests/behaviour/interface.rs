@@ -7,10 +7,10 @@ use xwarp::error::{ConnectError, ListenError, RnicEnded};
 use xwarp::event::{AsyncEventKind, EventResource};
 use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_driver::net::{InterfaceEnd, MacAddr};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{
     Done, Host, KIB, MIB, Side, Sim, SimEnd, Target, later_address, network, pattern,
 };
+use xwarp_test_kit::netsim::Seed;
 
 /// The user timeout of the simulated hosts is the default.
 const USER_TIMEOUT: Duration = Duration::from_secs(100);

@@ -10,9 +10,9 @@ use xwarp::config::Progress;
 use xwarp::error::{ConnectError, HostError};
 use xwarp::sim::{FixedHost, Host, LocalPort, Way};
 use xwarp_driver::net::PortError;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Side, Sim};
 use xwarp_test_kit::MemoryRnic;
+use xwarp_test_kit::netsim::Seed;
 
 /// The first port that the simulated host gives away, and how many ports of ended connections an RNIC keeps.
 const FIRST: usize = 49_152;

@@ -7,8 +7,8 @@ use xwarp::work::Sgl;
 use xwarp::{
     Access, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge, SrqConfig, Stag, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 fn pair(depth: usize) -> (Sim, SimEnd, SimEnd) {
     let mut sim = Sim::new(Seed(71)).one_way_delay(Duration::from_micros(50));

@@ -9,8 +9,8 @@ use xwarp::{
     Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, RemoteAddress, SendRequest,
     Sge, Stag, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(17)).one_way_delay(Duration::from_micros(50))

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use xwarp::QpState;
-use xwarp_netsim::{Rng, Seed, Sighting};
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, Target, for_each_seed, pattern_of};
+use xwarp_test_kit::netsim::{Rng, Seed, Sighting};
 
 /// Work requests per direction.
 const OPERATIONS: u64 = 24;
@@ -164,7 +164,9 @@ fn everything_arrives_once_at_each_place_of_a_single_lost_frame() {
         let mut sim = sim(Seed(n));
         let (mut a, b) = sim.connected_pair();
         let target = b.target(32 * KIB);
-        sim.link().lane(xwarp_netsim::Direction::AToB).drop_nth(n);
+        sim.link()
+            .lane(xwarp_test_kit::netsim::Direction::AToB)
+            .drop_nth(n);
         a.post_write(1, &pattern_of(n, 32 * KIB), target.remote(0));
         sim.run_until_idle();
         assert_eq!(a.sends(), [Done::write(1, 32 * KIB)]);

@@ -10,9 +10,9 @@ use xwarp::{
     Access, CompletionStatus, MemoryRegion, MemoryWindow, Opcode, QpState, RecvRequest,
     SendRequest, Stag, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, Untagged, read_request, terminate, ulpdus};
 use xwarp_sim_tests::{Done, Host, MIB, Sim, SimEnd, TAGGED_PAYLOAD, UNTAGGED_PAYLOAD, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use xwarp::error::{PostError, TermCode};
 use xwarp::work::Sgl;
 use xwarp::{Access, Opcode, QpConfig, QpState, RecvRequest, SendRequest, Sge, Stag, WrId};
-use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{Tagged, Untagged, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, for_each_seed, pattern, pattern_of};
+use xwarp_test_kit::netsim::{Direction, Seed};
 
 use crate::hostile::Dut;
 

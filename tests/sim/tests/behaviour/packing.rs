@@ -8,9 +8,9 @@ use xwarp::{
     CompletionStatus, Opcode, QpConfig, QpState, RemoteAddress, SendRequest, Sge, Stag, WrId,
 };
 use xwarp_iwarp::mpa::{Deframer, Step, fpdu_len};
-use xwarp_netsim::{Direction, Rng, Seed};
 use xwarp_sim_tests::wire::{Untagged, terminate};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, for_each_seed, pattern, pattern_of};
+use xwarp_test_kit::netsim::{Direction, Rng, Seed};
 
 use crate::hostile::Dut;
 use crate::segments::{Seen, fpdus_of, frames, ports, segment};

@@ -13,8 +13,8 @@ use xwarp::error::{ConnectError, HostError, ModifyError, RnicUnavailable};
 use xwarp::{ProtectionDomain, QpConfig, QpState, QueuePair, Rnic, RnicConfig};
 use xwarp_driver::Wire;
 use xwarp_driver::net::{InterfaceEnd, InterfaceNews, InterfaceReporter};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{LateHost, Side, Sim};
+use xwarp_test_kit::netsim::Seed;
 use xwarp_test_kit::{MemoryRnic, eventually};
 
 const LIMIT: Duration = Duration::from_secs(5);

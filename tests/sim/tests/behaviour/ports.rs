@@ -7,8 +7,8 @@ use std::time::Duration;
 use xwarp::error::{ConnectError, HostError, ListenError};
 use xwarp::{Listener, QpConfig};
 use xwarp_driver::net::PortError;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 const LIMIT: Duration = Duration::from_secs(5);
 

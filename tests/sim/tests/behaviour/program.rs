@@ -12,8 +12,8 @@ use xwarp::{
     Access, CompletionQueue, MemoryRegion, MemoryWindow, ProtectionDomain, QpConfig, QpState,
     QueuePair, RecvRequest, SendRequest, SharedReceiveQueue, SrqConfig, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Host, KIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 const VA: u64 = 0x10_0000;
 const LOCAL: Access = Access::LOCAL_READ.union(Access::LOCAL_WRITE);

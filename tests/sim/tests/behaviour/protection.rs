@@ -5,8 +5,8 @@ use std::time::Duration;
 use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::TermCode;
 use xwarp::{Access, CompletionStatus, Opcode, QpConfig, SrqConfig};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::refused::{ACCESSES, Attempt, RefusedAccess, assert_refused, invalidation};
 use crate::work_queues::end_with_srq;

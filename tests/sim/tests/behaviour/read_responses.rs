@@ -8,9 +8,9 @@ use xwarp::{
     Access, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, RecvRequest, SendRequest,
     Sge, Stag, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, read_request, terminate, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, SimEnd, TAGGED_PAYLOAD, Target, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
 

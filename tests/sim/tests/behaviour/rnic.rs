@@ -16,8 +16,8 @@ use xwarp::{
     Access, CompletionStatus, Opcode, ProtectionDomain, QpConfig, QpState, RecvRequest,
     SendRequest, SharedReceiveQueue, SrqConfig, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Host, Side, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(81)).one_way_delay(Duration::from_micros(50))

@@ -8,8 +8,8 @@ use xwarp::{
     Access, CompletionStatus, MemoryRegion, Opcode, QpConfig, QpState, RemoteAddress, SendRequest,
     WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::refused::{assert_ended, assert_refused, invalidation};
 

@@ -7,9 +7,9 @@ use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::{CreateError, TermCode};
 use xwarp::event::AsyncEventKind;
 use xwarp::{Access, MemoryRegion, QpConfig, QpState, RemoteAddress};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::Tagged;
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use xwarp::{QpConfig, SendRequest, Sge, WrId};
 use xwarp_driver::Icmp;
 use xwarp_iwarp::mpa::{Deframer, Step, next_fpdu};
-use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, pattern};
+use xwarp_test_kit::netsim::{Direction, Seed};
 
 /// Bytes of an Ethernet, an IPv4 and an IPv6 header.
 const ETHERNET: usize = 14;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use xwarp::cm::{Connecting, PrivateData};
 use xwarp::error::{AcceptError, ConnectError};
 use xwarp::{Listener, QpConfig, QpState};
-use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, Tagged};
 use xwarp_sim_tests::{Done, PlainPeer, Side, Sim, SimEnd, pattern};
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::netsim::{Direction, Seed};
 
 const LIMIT: Duration = Duration::from_secs(5);
 

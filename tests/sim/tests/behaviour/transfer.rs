@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use xwarp::work::{Operation, Sgl};
 use xwarp::{Access, Opcode, QpConfig, RecvRequest, SendRequest, WrId};
-use xwarp_netsim::{Direction, Seed};
 use xwarp_sim_tests::{
     Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, Target, UNTAGGED_PAYLOAD, pattern, pattern_of,
 };
+use xwarp_test_kit::netsim::{Direction, Seed};
 
 fn sim() -> Sim {
     Sim::new(Seed(7)).one_way_delay(Duration::from_micros(50))

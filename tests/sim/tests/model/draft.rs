@@ -3,7 +3,7 @@
 use xwarp::error::PostError;
 use xwarp::work::{AtomicOperation, Operation, Sgl};
 use xwarp::{MemoryRegion, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId};
-use xwarp_netsim::Rng;
+use xwarp_test_kit::netsim::Rng;
 
 use crate::LONGEST;
 use crate::memory::Patch;

@@ -2,7 +2,7 @@
 
 use xwarp::memory::{FastRegister, PhysicalList};
 use xwarp::{Access, CompletionStatus, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId};
-use xwarp_netsim::Rng;
+use xwarp_test_kit::netsim::Rng;
 
 use crate::LONGEST;
 use crate::draft::{Dead, Draft, remote, sge};

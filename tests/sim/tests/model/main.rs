@@ -15,8 +15,8 @@ mod queue;
 mod stag;
 mod verbs;
 
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{for_each_seed, pattern_of};
+use xwarp_test_kit::netsim::Seed;
 
 use program::Program;
 

@@ -3,7 +3,7 @@
 use xwarp::error::{PostError, PostListError};
 use xwarp::work::Sgl;
 use xwarp::{Opcode, QpState, RecvRequest, SendRequest, SharedReceiveQueue, WrId};
-use xwarp_netsim::Rng;
+use xwarp_test_kit::netsim::Rng;
 
 use crate::buffers::Buffers;
 use crate::draft::{Dead, Draft};

@@ -8,8 +8,8 @@ use xwarp::cm::Connecting;
 use xwarp::memory::SharedBytes;
 use xwarp::stream::StreamListener;
 use xwarp::{Listener, ProtectionDomain, QpState, SharedReceiveQueue, SrqConfig, Stag};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::Sim;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::buffers::Buffers;
 use crate::end::ModelEnd;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK, eventually};
 use xwarp_tcp::{CongestionControl, ConnId, Event, StackConfig};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::engine::Engine;
 

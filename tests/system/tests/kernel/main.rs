@@ -16,8 +16,8 @@ mod waited;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Impaired, Rule, Side};
-use xwarp_netsim::Seed;
 use xwarp_system_tests::{Exclusive, LOCK};
+use xwarp_test_kit::netsim::Seed;
 
 /// What is lost, of whose segments.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Rule, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CongestionControl, StackConfig};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::engine::Engine;
 use crate::streams::{kernel_receives, kernel_sends, receive_all, send_all};

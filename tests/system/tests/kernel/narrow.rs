@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::Routed;
-use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{Path, RouteMetrics};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::engine::Engine;
 use crate::streams::send_all;

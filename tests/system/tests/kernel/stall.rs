@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Rule, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::engine::Engine;
 use crate::waited::{Waited, waited_since};

@@ -6,9 +6,9 @@ use std::sync::mpsc::Receiver;
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::{CloseReason, ConnId, Event, StackCounters};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::engine::Engine;
 use crate::{Loss, in_each_mode};

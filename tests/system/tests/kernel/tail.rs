@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_impair::{Bridged, Impaired, Rule, Side};
-use xwarp_netsim::Seed;
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::Seed;
 
 use crate::engine::Engine;
 

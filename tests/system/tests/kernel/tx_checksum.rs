@@ -3,9 +3,9 @@
 use xwarp_driver::attach::XdpMode;
 use xwarp_driver::{NicConfig, TxChecksum};
 use xwarp_impair::{Bridged, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_tcp::{StackConfig, StackCounters};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::engine::Engine;
 use crate::in_each_mode;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use xwarp::{CompletionQueue, Listener, QpConfig, QueuePair, Rnic, RnicConfig};
 use xwarp_impair::{Flood, Flooded, Hostile};
-use xwarp_netsim::Seed;
 use xwarp_system_tests::{DEV, Hosts, eventually};
 use xwarp_test_kit::needs_root;
+use xwarp_test_kit::netsim::Seed;
 
 /// SYNs, and as many ACKs, per second.
 const RATE: u32 = 20_000;

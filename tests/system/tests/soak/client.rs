@@ -13,8 +13,8 @@ use xwarp::{
 };
 use xwarp_driver::net::RouteError;
 use xwarp_impair::{HostThread, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::eventually;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::server::{IRD, LEN, PORT};
 use crate::{COMERS, Stop, USER_TIMEOUT};

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xwarp_impair::{Bridged, DEV, Flood, Hostile, Rule, Side};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_system_tests::eventually;
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::server::PORT;
 

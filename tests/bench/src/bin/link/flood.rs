@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use xwarp_impair::{Flood, Hostile};
-use xwarp_netsim::Seed;
+use xwarp_test_kit::netsim::Seed;
 
 use crate::frame::parse_mac;
 

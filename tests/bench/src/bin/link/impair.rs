@@ -5,7 +5,7 @@ use std::io::Read;
 use anyhow::Context;
 use nix::net::if_::if_nametoindex;
 use xwarp_impair::{Impairment, Rule};
-use xwarp_netsim::Seed;
+use xwarp_test_kit::netsim::Seed;
 
 use crate::Impair;
 

@@ -6,9 +6,9 @@ use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::{PostError, TermCode};
 use xwarp::event::AsyncEventKind;
 use xwarp::{CompletionStatus, Opcode, QpConfig, QpState, SendRequest, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim};
 use xwarp_test_kit::cases;
+use xwarp_test_kit::netsim::Seed;
 
 use super::{completions, holding, number, originals, post_add, sim};
 

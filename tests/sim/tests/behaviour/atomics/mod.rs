@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use xwarp::work::AtomicOperation;
 use xwarp::{Opcode, RemoteAddress, SendRequest, Sge, WorkCompletion, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, for_each_seed, pattern};
 use xwarp_test_kit::cases;
+use xwarp_test_kit::netsim::Seed;
 
 /// Bytes of a Read that takes several round trips.
 const LONG: usize = if cfg!(miri) { 20 * KIB } else { MIB };

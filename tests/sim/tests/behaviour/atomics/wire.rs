@@ -292,7 +292,7 @@ fn request_after_this_side_has_closed_resets_and_is_not_executed() {
 
 #[test]
 fn first_fpdu_may_be_an_atomic_request() {
-    let mut dut = Dut::fenced(xwarp_netsim::Seed(29), &QpConfig::default());
+    let mut dut = Dut::fenced(xwarp_test_kit::netsim::Seed(29), &QpConfig::default());
     let (target, header) = addition(&dut, FETCH_ADD, 1);
     dut.peer.send(&Untagged::atomic_request().fpdu(&header));
     dut.sim.run_until_idle();

@@ -9,8 +9,8 @@ use xwarp::error::HandlerError;
 use xwarp::event::HandlerId;
 use xwarp::work::{Operation, Payload, Sgl};
 use xwarp::{QpConfig, SendRequest, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Host, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(51)).one_way_delay(Duration::from_micros(50))

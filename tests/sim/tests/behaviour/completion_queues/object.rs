@@ -6,8 +6,8 @@ use xwarp::error::{DestroyError, ResizeError};
 use xwarp::event::AsyncEventKind;
 use xwarp::work::Sgl;
 use xwarp::{CompletionQueue, QpConfig, QpState, SendRequest, WrId};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::{Done, Sim, SimEnd, for_each_seed};
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 /// A Write of no bytes.
 fn nothing(wr_id: u64) -> SendRequest {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use xwarp::attr::CqId;
 use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
 use xwarp::{Opcode, QpConfig, QpState, RecvRequest, SendRequest, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn overflow_of(cq: CqId) -> AsyncEvent {
     AsyncEvent::new(EventResource::Cq(cq), AsyncEventKind::CqOverflow)

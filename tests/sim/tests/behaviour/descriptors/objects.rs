@@ -11,8 +11,8 @@ use xwarp::stream::StreamState;
 use xwarp::work::Sgl;
 use xwarp::{CompletionQueue, QpConfig, QpState, SendRequest, WrId};
 use xwarp_driver::net::InterfaceEnd;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 const LIMIT: Duration = Duration::from_secs(5);
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use xwarp::attr::QpChange;
 use xwarp::{Access, MemoryRegion, QpConfig, QpState};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, SimEnd, Target, for_each_seed};
+use xwarp_test_kit::netsim::Seed;
 use xwarp_test_kit::pattern_of;
 
 use super::{ENGINES, engine_of};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use xwarp::QpConfig;
 use xwarp::event::AsyncEventKind;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd, for_each_seed};
+use xwarp_test_kit::netsim::Seed;
 use xwarp_test_kit::pattern_of;
 
 use super::{ENGINES, engines, pairs};

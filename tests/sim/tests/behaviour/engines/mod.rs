@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use xwarp::QpConfig;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 /// Engines of each RNIC.
 const ENGINES: usize = 4;

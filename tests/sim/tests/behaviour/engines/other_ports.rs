@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use xwarp::QpConfig;
 use xwarp::error::ConnectError;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd, for_each_seed};
+use xwarp_test_kit::netsim::Seed;
 use xwarp_test_kit::{Answers, pattern_of};
 
 use super::{ENGINES, PAIRS, engine_of, pairs};

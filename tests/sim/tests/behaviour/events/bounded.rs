@@ -6,8 +6,8 @@ use xwarp::QpState;
 use xwarp::attr::{QpId, TerminateOrigin};
 use xwarp::error::TermCode;
 use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 use super::handler;
 

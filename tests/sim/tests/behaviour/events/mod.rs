@@ -12,8 +12,8 @@ use xwarp::error::{RnicEnded, RnicUnavailable};
 use xwarp::event::{AsyncEvent, AsyncEventKind, EventResource};
 use xwarp::work::Sgl;
 use xwarp::{QpConfig, QpState, RecvRequest, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Host, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(61)).one_way_delay(Duration::from_micros(50))

@@ -250,7 +250,8 @@ fn read_of_four_gigabytes_from_a_small_region_costs_nothing() {
 
 #[test]
 fn first_fpdu_with_a_bad_crc_ends_the_connection_without_a_word() {
-    let mut dut = Dut::fenced(xwarp_netsim::Seed(29), &QpConfig::default()).expecting(BAD_FPDU);
+    let mut dut =
+        Dut::fenced(xwarp_test_kit::netsim::Seed(29), &QpConfig::default()).expecting(BAD_FPDU);
     let mut bad = Untagged::default().fpdu(b"abcd");
     bad[5] ^= 1;
     dut.peer.send(&bad);
@@ -265,7 +266,8 @@ fn first_fpdu_with_a_bad_crc_ends_the_connection_without_a_word() {
 
 #[test]
 fn first_fpdu_that_ddp_refuses_opens_the_fence_for_the_terminate() {
-    let mut dut = Dut::fenced(xwarp_netsim::Seed(29), &QpConfig::default()).expecting(REFUSED);
+    let mut dut =
+        Dut::fenced(xwarp_test_kit::netsim::Seed(29), &QpConfig::default()).expecting(REFUSED);
     let write = Tagged::write(xwarp::Stag(0x0bad_0bad), 0).fpdu(b"abcd");
     dut.assert_terminates("bad STag", &write, TermCode::ddp_tagged(0));
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use xwarp::error::TermCode;
 use xwarp::{QpConfig, QpState, Stag};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, terminate};
 use xwarp_sim_tests::{PlainPeer, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 /// Device under test: an RNIC at A. A plain peer is connected to it and has begun to speak iWARP.
 pub(crate) struct Dut {

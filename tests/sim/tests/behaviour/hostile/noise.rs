@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use xwarp::{Access, QpConfig, QpState, RemoteAddress, Stag};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::wire::{Tagged, Untagged, atomic_request, fpdu, read_request};
 use xwarp_sim_tests::{KIB, for_each_seed};
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use super::Dut;
 

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use xwarp::QpState;
-use xwarp_netsim::{Direction, Sighting};
 use xwarp_sim_tests::wire::{Tagged, Untagged};
 use xwarp_sim_tests::{Done, Target, pattern};
+use xwarp_test_kit::netsim::{Direction, Sighting};
 
 use super::Dut;
 

@@ -19,8 +19,8 @@ use xwarp::work::{Operation, Sgl};
 use xwarp::{
     Access, CompletionStatus, MemoryRegion, Opcode, QpState, RemoteAddress, SendRequest, Stag, WrId,
 };
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use crate::refused::{assert_ended, assert_refused, invalidation};
 

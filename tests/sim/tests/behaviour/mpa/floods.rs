@@ -3,10 +3,10 @@
 use super::Responding;
 use std::time::Duration;
 use xwarp::RnicConfig;
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::Sim;
 use xwarp_sim_tests::wire::REQUEST;
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::netsim::Seed;
 
 /// Connections without a queue pair that the listener keeps.
 const BACKLOG: u64 = 60;

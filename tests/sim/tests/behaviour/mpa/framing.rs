@@ -9,9 +9,9 @@ use xwarp::error::TermCode;
 use xwarp::event::AsyncEventKind;
 use xwarp::{QpConfig, QpState, Stag};
 use xwarp_iwarp::mpa::{Deframer, Framer};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, Untagged, deframed, framed, reply, request, terminate};
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, Target, for_each_seed, pattern, pattern_of};
+use xwarp_test_kit::netsim::Seed;
 
 fn crc(on: bool, highest: Revision) -> MpaConfig {
     up_to(highest).crc(on)

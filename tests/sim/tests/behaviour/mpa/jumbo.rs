@@ -4,8 +4,8 @@ use super::info;
 use std::time::Duration;
 use xwarp::cm::MpaConfig;
 use xwarp::{Access, QpConfig};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, for_each_seed, pattern_of};
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 /// Bytes of an IP packet. The last one is the longest that there is.
 const MTUS: [usize; 3] = [9000, 16_384, 65_535];

@@ -20,9 +20,9 @@ use xwarp::cm::{
 };
 use xwarp::error::ConnectError;
 use xwarp::{QpConfig, QpState};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::terminate;
 use xwarp_sim_tests::{Done, PlainPeer, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 /// What a connection may take to be made.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -8,10 +8,10 @@ use std::time::Duration;
 use xwarp::cm::{MpaConfig, Revision, Rtr, RtrTypes};
 use xwarp::error::ConnectError;
 use xwarp::{QpConfig, QpState};
-use xwarp_netsim::Direction;
 use xwarp_sim_tests::Done;
 use xwarp_sim_tests::wire::{enhanced, reply, request};
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::netsim::Direction;
 
 /// Bytes of the key.
 const KEY: usize = 16;

@@ -6,10 +6,10 @@ use xwarp::cm::MpaConfig;
 use xwarp::error::ConnectError;
 use xwarp::event::AsyncEventKind;
 use xwarp::{QpConfig, QpState};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, reply};
 use xwarp_sim_tests::{PlainPeer, Side, Sim, SimEnd};
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::netsim::Seed;
 
 use super::{CRC, LIMIT, REJECTED, Responding};
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use xwarp::error::PostError;
 use xwarp::work::Sgl;
 use xwarp::{Access, MemoryRegion, QpConfig, RecvRequest, SharedReceiveQueue, SrqConfig, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Host, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 /// Bytes of a receive buffer.
 const LEN: usize = 8;

@@ -5,9 +5,9 @@ use xwarp::error::TermCode;
 use xwarp::event::AsyncEventKind;
 use xwarp::work::Operation;
 use xwarp::{Access, Opcode, QpState, RemoteAddress, SendRequest, Stag, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Untagged, read_request};
 use xwarp_sim_tests::{Done, MIB, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 use super::sim;
 use crate::hostile::Dut;

@@ -7,10 +7,10 @@ use xwarp::error::{ModifyError, StreamError};
 use xwarp::event::AsyncEventKind;
 use xwarp::stream::{Framing, LlpStream, StreamListener, StreamState};
 use xwarp::{QpConfig, QpState, Stag};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::wire::{Tagged, ulpdus};
 use xwarp_sim_tests::{Done, KIB, MIB, PlainPeer, Sim, SimEnd, for_each_seed, pattern};
 use xwarp_tcp::CloseReason;
+use xwarp_test_kit::netsim::Seed;
 
 use super::sim;
 

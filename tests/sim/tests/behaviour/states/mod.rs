@@ -16,8 +16,8 @@ use std::time::Duration;
 use xwarp::attr::QpChange;
 use xwarp::event::AsyncEventKind;
 use xwarp::{QpConfig, QpState};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 const STATES: [QpState; 5] = [
     QpState::Idle,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use xwarp::attr::QpChange;
 use xwarp::error::ModifyError;
 use xwarp::{Opcode, QpState};
-use xwarp_netsim::Direction;
 use xwarp_sim_tests::{Done, MIB, pattern};
+use xwarp_test_kit::netsim::Direction;
 
 use super::{STATES, assert_usable, pair_in, sim};
 

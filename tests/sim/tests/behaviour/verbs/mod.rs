@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use xwarp::work::Operation;
 use xwarp::{Opcode, QpConfig, Sge, Stag, WorkCompletion};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(91)).one_way_delay(Duration::from_micros(50))

@@ -3,8 +3,8 @@
 use xwarp::error::{CreateError, PostError};
 use xwarp::work::{MAX_INLINE, Payload};
 use xwarp::{Opcode, QpConfig, SendRequest, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, pattern};
+use xwarp_test_kit::netsim::Seed;
 
 use super::sim;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use xwarp::attr::QpChange;
 use xwarp::error::ModifyError;
 use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, WrId};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::{Done, Sim, SimEnd, Target, for_each_seed, pattern};
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 /// Messages either way.
 const MESSAGES: u64 = 100;

@@ -12,8 +12,8 @@ mod slots;
 use std::time::Duration;
 
 use xwarp::{QpConfig, SharedReceiveQueue};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Host, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
     Sim::new(Seed(67)).one_way_delay(Duration::from_micros(50))

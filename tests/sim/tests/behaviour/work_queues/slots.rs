@@ -6,8 +6,8 @@ use xwarp::attr::QpChange;
 use xwarp::error::PostError;
 use xwarp::work::{Operation, Sgl};
 use xwarp::{Access, QpConfig, QpState, RecvRequest, SendRequest, WorkCompletion, WrId};
-use xwarp_netsim::Seed;
 use xwarp_sim_tests::{Done, Sim, SimEnd};
+use xwarp_test_kit::netsim::Seed;
 
 const DEPTH: usize = 4;
 const FULL: Result<(), PostError> = Err(PostError::TooManyWorkRequests(DEPTH));

@@ -14,9 +14,9 @@ use std::time::Duration;
 use xwarp::attr::QpChange;
 use xwarp::error::TermCode;
 use xwarp::{Listener, Opcode, QpConfig, QpState, RemoteAddress, SendRequest, Sge, Stag, WrId};
-use xwarp_netsim::{Rng, Seed};
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Tagged, Untagged, fpdu};
 use xwarp_sim_tests::{PlainPeer, Sim, SimEnd, for_each_seed};
+use xwarp_test_kit::netsim::{Rng, Seed};
 
 use areas::Areas;
 use checks::awaited;

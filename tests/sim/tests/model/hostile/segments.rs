@@ -1,7 +1,7 @@
 //! Segments of a hostile peer: right, or nearly so.
 
-use xwarp_netsim::Rng;
 use xwarp_sim_tests::wire::{Tagged, Untagged, atomic_response, read_request};
+use xwarp_test_kit::netsim::Rng;
 
 use xwarp::Stag;
 

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use crate::conditions::Conditions;
-use crate::ecn;
-use crate::rng::Rng;
-use crate::trace::Fate;
+use super::conditions::Conditions;
+use super::ecn;
+use super::rng::Rng;
+use super::trace::Fate;
 
 /// Bytes at the head of a frame that are never damaged.
 const ETHERNET_HEADER: usize = 14;
@@ -226,8 +226,8 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rng::Seed;
     use super::*;
-    use crate::rng::Seed;
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use xwarp_driver::{Icmp, Wire};
 
-use crate::conditions::Conditions;
-use crate::direction::Direction;
-use crate::lane::{Lane, LaneCounters};
-use crate::rng::{Rng, Seed};
-use crate::trace::{Sighting, Trace};
+use super::conditions::Conditions;
+use super::direction::Direction;
+use super::lane::{Lane, LaneCounters};
+use super::rng::{Rng, Seed};
+use super::trace::{Sighting, Trace};
 
 /// Is shown every frame as it is sent.
 type Observer = Box<dyn FnMut(&Sighting<'_>)>;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use crate::direction::Direction;
+use super::direction::Direction;
 
 /// Frames that are remembered.
 const DEPTH: usize = 40;

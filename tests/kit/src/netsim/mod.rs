@@ -8,7 +8,7 @@
 //! ```
 //! use std::time::Duration;
 //! use xwarp_driver::{MemoryIo, PacketIo};
-//! use xwarp_netsim::{Link, Seed};
+//! use xwarp_test_kit::netsim::{Link, Seed};
 //!
 //! let (mut a, wire_a) = MemoryIo::new(8).unwrap();
 //! let (mut b, wire_b) = MemoryIo::new(8).unwrap();
@@ -24,8 +24,6 @@
 //! b.receive(8, &mut received);
 //! assert_eq!(received.len(), 1);
 //! ```
-#![forbid(unsafe_code)]
-
 mod conditions;
 mod direction;
 mod ecn;
