@@ -27,9 +27,9 @@ pub use mpa::{
     StartupParams,
 };
 pub use rdmap::{
-    AccessError, AccessKind, AtomicOperation, AtomicRequest, Inbound, InboundAtomic, InboundRead,
-    InvalidateError, Message, Opcode, Ordinary, OrdinaryRead, Placement, ReadRequest, ReadResponse,
-    ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig, TermCode,
-    Terminate, Violation, ViolationCause,
+    AccessError, AccessKind, AtomicOperation, AtomicRequest, FastReadSegment, FastSegment, Inbound,
+    InboundAtomic, InboundRead, InvalidateError, Message, Opcode, Placement, ReadRequest,
+    ReadResponse, ReceivedTerminate, Receiver, Resources, Segment, SendKind, Sender, StreamConfig,
+    TermCode, Terminate, Violation, ViolationCause,
 };
 pub use stag::Stag;

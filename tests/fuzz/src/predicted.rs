@@ -1,6 +1,6 @@
 //! Predicted segments: those that a receiver takes by their control bytes, and that an RNIC places at once.
 
-use xwarp_iwarp::{Inbound, Ordinary};
+use xwarp_iwarp::{FastSegment, Inbound};
 
 /// How many segments of an input were predicted, and were what was predicted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,15 +13,15 @@ pub struct Predicted {
 
 impl Predicted {
     /// A receiver judges a predicted segment to be just that, unless its resources are against it.
-    pub(crate) fn check(&mut self, ordinary: &Ordinary<'_>, inbound: &Inbound<'_>) {
+    pub(crate) fn check(&mut self, ordinary: &FastSegment<'_>, inbound: &Inbound<'_>) {
         match (*ordinary, inbound) {
-            (Ordinary::Write { stag, to, payload }, Inbound::Write { placement, .. }) => {
+            (FastSegment::Write { stag, to, payload }, Inbound::Write { placement, .. }) => {
                 let placed = (placement.stag, placement.to, placement.payload);
                 assert_eq!((stag, to, payload), placed);
                 self.writes += 1;
             }
             (
-                Ordinary::Send { solicited, payload },
+                FastSegment::Send { solicited, payload },
                 Inbound::Send {
                     kind,
                     offset: 0,

@@ -28,7 +28,8 @@ pub use message::{MAX_SEGMENT_HEADER, Message, READ_REQUEST_ULPDU, Segment, Send
 pub use opcode::{Opcode, SendKind};
 pub use received::{CapturedHeader, ReceivedTerminate, TerminateFault};
 pub use receiver::{
-    Inbound, InboundRead, Likely, Ordinary, OrdinaryRead, Placement, Receiver, likely,
+    FastReadSegment, FastSegment, Inbound, InboundRead, Placement, Prediction, Receiver,
+    predict_unverified,
 };
 pub use resources::{AccessError, AccessKind, InvalidateError, Resources};
 pub use response::{ReadResponse, SourceRange};

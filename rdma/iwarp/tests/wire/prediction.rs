@@ -3,9 +3,9 @@
 use crate::support::{A, Region, Table, hex, sealed};
 use proptest::prelude::*;
 use std::collections::VecDeque;
-use xwarp_iwarp::rdmap::{Likely, likely};
+use xwarp_iwarp::rdmap::{Prediction, predict_unverified};
 use xwarp_iwarp::{
-    AccessKind, Inbound, Ordinary, OrdinaryRead, Placement, ReadRequest, Receiver, Resources,
+    AccessKind, FastReadSegment, FastSegment, Inbound, Placement, ReadRequest, Receiver, Resources,
     SendKind, Sender, Stag, StreamConfig, Violation,
 };
 
@@ -88,7 +88,7 @@ fn taken<'a>(
     table: &mut Table,
 ) -> Result<Inbound<'a>, Violation> {
     match receiver.predict(ulpdu) {
-        Some(Ordinary::Write { stag, to, payload }) => {
+        Some(FastSegment::Write { stag, to, payload }) => {
             let (len, kind) = (payload.len() as u64, AccessKind::RemoteWrite);
             if table.admit(stag, to, len, kind).is_err() {
                 return receiver.on_ulpdu(ulpdu, table);
@@ -102,7 +102,7 @@ fn taken<'a>(
             let last = ulpdu[0] & 0x40 != 0;
             Ok(Inbound::Write { placement, last })
         }
-        Some(Ordinary::Send { solicited, payload }) => {
+        Some(FastSegment::Send { solicited, payload }) => {
             let fits = |buffer: &u64| *buffer >= payload.len() as u64;
             if !table.receives.front().is_some_and(fits) {
                 return receiver.on_ulpdu(ulpdu, table);
@@ -194,7 +194,7 @@ fn taken_read<'a>(
     table: &mut Table,
 ) -> Result<Inbound<'a>, Violation> {
     match receiver.predict_read(ulpdu) {
-        Some(OrdinaryRead::Request(read)) => {
+        Some(FastReadSegment::Request(read)) => {
             let (source, to, len) = (
                 read.request.source,
                 read.request.source_to,
@@ -207,7 +207,7 @@ fn taken_read<'a>(
             receiver.queued_read();
             Ok(Inbound::ReadRequest(read))
         }
-        Some(OrdinaryRead::Response {
+        Some(FastReadSegment::Response {
             stag,
             to,
             payload,
@@ -321,12 +321,12 @@ fn requests_and_responses_of_reads_are_predicted() {
     let mut sender = Sender::new(StreamConfig::new(1, 1));
     let asked = sender.whole_read_request(&request);
     let told = receiver.predict_read(&asked);
-    assert!(matches!(told, Some(OrdinaryRead::Request(read)) if read.request == request));
+    assert!(matches!(told, Some(FastReadSegment::Request(read)) if read.request == request));
     receiver.expect_read(request);
     let header = sender.whole_read_response(&request);
     let answer = [&header[..], &[7, 7]].concat();
     let (stag, to, payload, last) = (A, 0x40, &[7, 7][..], true);
-    let told = OrdinaryRead::Response {
+    let told = FastReadSegment::Response {
         stag,
         to,
         payload,
@@ -346,7 +346,7 @@ fn segments_of_writes_and_sends_of_one_segment_are_predicted() {
         7,
     ];
     let (stag, to, payload) = (A, 0x40, &[7][..]);
-    let told = Ordinary::Write { stag, to, payload };
+    let told = FastSegment::Write { stag, to, payload };
     assert_eq!(receiver.predict(&write), Some(told));
     let send = [
         0x41, 0x45, // T=0 L=1 DV=1, Send with Solicited Event
@@ -354,13 +354,13 @@ fn segments_of_writes_and_sends_of_one_segment_are_predicted() {
         7,
     ];
     let solicited = true;
-    let told = Ordinary::Send { solicited, payload };
+    let told = FastSegment::Send { solicited, payload };
     assert_eq!(receiver.predict(&send), Some(told));
 }
 
 /// What a stream seems to carry, of an FPDU that holds this ULPDU.
-fn likely_of(ulpdu: &str) -> Likely {
-    likely(&sealed(&hex(ulpdu)))
+fn predict_of(ulpdu: &str) -> Prediction {
+    predict_unverified(&sealed(&hex(ulpdu)))
 }
 
 #[test]
@@ -368,19 +368,19 @@ fn two_bytes_tell_what_an_fpdu_seems_to_carry() {
     // Invalidate STag, QN, MSN; or STag, TO.
     let behind = "00000000 00000000 00000001";
     for (control, opcode, mo, expected) in [
-        ("41", "43", "00000000", Likely::WholeSend),
-        ("41", "45", "00000000", Likely::WholeSend), // solicited
-        ("01", "43", "00000000", Likely::Other),     // more segments follow
-        ("41", "43", "000005a0", Likely::Other),     // the last of several
-        ("41", "44", "00000000", Likely::Other),     // invalidates
-        ("41", "41", "00000000", Likely::Other),     // Read Request
-        ("c1", "40", "00000000", Likely::Write(Stag(0))),
-        ("81", "40", "00000000", Likely::Write(Stag(0))), // not its last segment
-        ("c1", "42", "00000000", Likely::Other),          // Read Response
+        ("41", "43", "00000000", Prediction::WholeSend),
+        ("41", "45", "00000000", Prediction::WholeSend), // solicited
+        ("01", "43", "00000000", Prediction::Other),     // more segments follow
+        ("41", "43", "000005a0", Prediction::Other),     // the last of several
+        ("41", "44", "00000000", Prediction::Other),     // invalidates
+        ("41", "41", "00000000", Prediction::Other),     // Read Request
+        ("c1", "40", "00000000", Prediction::Write(Stag(0))),
+        ("81", "40", "00000000", Prediction::Write(Stag(0))), // not its last segment
+        ("c1", "42", "00000000", Prediction::Other),          // Read Response
     ] {
         let ulpdu = format!("{control}{opcode}{behind}{mo}").replace(' ', "");
-        assert_eq!(likely_of(&ulpdu), expected, "{control} {opcode} {mo}");
+        assert_eq!(predict_of(&ulpdu), expected, "{control} {opcode} {mo}");
     }
-    assert_eq!(likely_of("41"), Likely::Other);
-    assert_eq!(likely(&[]), Likely::Other);
+    assert_eq!(predict_of("41"), Prediction::Other);
+    assert_eq!(predict_unverified(&[]), Prediction::Other);
 }

@@ -8,7 +8,7 @@ mod sends;
 
 pub use inbound_requests::InboundRead;
 pub use placement::Placement;
-pub use prediction::{Likely, Ordinary, OrdinaryRead, likely};
+pub use prediction::{FastReadSegment, FastSegment, Prediction, predict_unverified};
 
 use super::{
     AccessKind, IMMEDIATE_BYTES, InboundAtomic, Opcode, ReadRequest, ReceivedTerminate, Resources,

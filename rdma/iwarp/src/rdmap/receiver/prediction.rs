@@ -9,7 +9,7 @@ use zerocopy::FromBytes;
 
 /// An ordinary segment: one that [`Receiver::on_ulpdu`] says the same of, but for what it asks [`Resources`](crate::rdmap::Resources).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ordinary<'a> {
+pub enum FastSegment<'a> {
     /// A segment of an RDMA Write, with bytes. Whoever admits it to its place may copy it there.
     Write {
         /// Region.
@@ -31,7 +31,7 @@ pub enum Ordinary<'a> {
 
 /// An ordinary segment of a Read, likewise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrdinaryRead<'a> {
+pub enum FastReadSegment<'a> {
     /// A request for some bytes. Whoever admits the peer to its source has it answered: see [`Receiver::queued_read`].
     Request(InboundRead),
     /// A segment, with bytes, of the response that is due. Whoever admits it to its place may copy it there: see
@@ -50,7 +50,7 @@ pub enum OrdinaryRead<'a> {
 
 /// What the FPDU at the head of a stream seems to carry, by bytes that no CRC has verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Likely {
+pub enum Prediction {
     /// A segment of an RDMA Write into this region.
     Write(Stag),
     /// A Send of one segment.
@@ -61,32 +61,32 @@ pub enum Likely {
 
 /// Looks at the FPDU at the head of `stream`, as it is without markers.
 #[inline]
-pub fn likely(stream: &[u8]) -> Likely {
+pub fn predict_unverified(stream: &[u8]) -> Prediction {
     let [_, _, control, rsvd_ulp, ..] = *stream else {
-        return Likely::Other;
+        return Prediction::Other;
     };
     let (control, opcode) = (Control(control), rsvd_ulp & 0x0f);
     let ulpdu = stream.get(LENGTH_BYTES..).unwrap_or_default();
     if control.is_tagged() {
         let header = TaggedHeader::ref_from_prefix(ulpdu);
         let header = header.ok().filter(|_| opcode == Opcode::Write as u8);
-        return header.map_or(Likely::Other, |(header, _)| {
-            Likely::Write(Stag(header.stag.get()))
+        return header.map_or(Prediction::Other, |(header, _)| {
+            Prediction::Write(Stag(header.stag.get()))
         });
     }
     let sends = opcode == Opcode::Send as u8 || opcode == Opcode::SendSolicited as u8;
     let header = UntaggedHeader::ref_from_prefix(ulpdu);
     if sends && control.is_last() && header.is_ok_and(|(header, _)| header.mo.get() == 0) {
-        return Likely::WholeSend;
+        return Prediction::WholeSend;
     }
-    Likely::Other
+    Prediction::Other
 }
 
 impl Receiver {
     /// The segment in a ULPDU that MPA has verified, if it is an ordinary one. Nothing changes: [`on_ulpdu`](Self::on_ulpdu) judges it
     /// as it judges all others.
     #[inline]
-    pub fn predict<'a>(&self, ulpdu: &'a [u8]) -> Option<Ordinary<'a>> {
+    pub fn predict<'a>(&self, ulpdu: &'a [u8]) -> Option<FastSegment<'a>> {
         if self.ended || self.await_rtr || ulpdu.len() > MAX_ULPDU {
             return None;
         }
@@ -104,7 +104,7 @@ impl Receiver {
     }
 
     /// The segment of a Read in a ULPDU that MPA has verified, if it is an ordinary one. Nothing changes, either.
-    pub fn predict_read<'a>(&self, ulpdu: &'a [u8]) -> Option<OrdinaryRead<'a>> {
+    pub fn predict_read<'a>(&self, ulpdu: &'a [u8]) -> Option<FastReadSegment<'a>> {
         if self.ended || self.await_rtr || ulpdu.len() > MAX_ULPDU {
             return None;
         }
@@ -118,14 +118,14 @@ impl Receiver {
         let is_whole = control == Control::new(false, true, self.version).0;
         let is_request = is_whole && is(Opcode::ReadRequest);
         let read = is_request.then(|| self.inbound_requests.predict(ulpdu))?;
-        read.map(OrdinaryRead::Request)
+        read.map(FastReadSegment::Request)
     }
 
-    fn response<'a>(&self, ulpdu: &'a [u8]) -> Option<OrdinaryRead<'a>> {
+    fn response<'a>(&self, ulpdu: &'a [u8]) -> Option<FastReadSegment<'a>> {
         let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
         let last = Control(header.control).is_last();
         let is_due = bytes(payload) > 0 && self.outstanding.is_next(header, payload, last);
-        is_due.then_some(OrdinaryRead::Response {
+        is_due.then_some(FastReadSegment::Response {
             stag: Stag(header.stag.get()),
             to: header.to.get(),
             payload,
@@ -151,16 +151,16 @@ impl Receiver {
 }
 
 #[inline]
-fn write(ulpdu: &[u8]) -> Option<Ordinary<'_>> {
+fn write(ulpdu: &[u8]) -> Option<FastSegment<'_>> {
     let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
     let (stag, to) = (Stag(header.stag.get()), header.to.get());
-    (bytes(payload) > 0).then_some(Ordinary::Write { stag, to, payload })
+    (bytes(payload) > 0).then_some(FastSegment::Write { stag, to, payload })
 }
 
 #[inline]
-fn send(ulpdu: &[u8], solicited: bool) -> Option<Ordinary<'_>> {
+fn send(ulpdu: &[u8], solicited: bool) -> Option<FastSegment<'_>> {
     let payload = ulpdu.get(UNTAGGED_HEADER_BYTES..)?;
-    Some(Ordinary::Send { solicited, payload })
+    Some(FastSegment::Send { solicited, payload })
 }
 
 /// True if the header, of a message on QN 0, is that of its first segment and has this message number.

@@ -1,7 +1,7 @@
 //! Ordinary segments of Reads: a Read Request is queued, a segment of a Read Response placed, without
 //! the checks that all others pass.
 
-use xwarp_iwarp::{AccessKind, OrdinaryRead, ReadRequest, Stag};
+use xwarp_iwarp::{AccessKind, FastReadSegment, ReadRequest, Stag};
 
 use super::admit;
 use crate::qp::device::Tables;
@@ -19,13 +19,13 @@ impl FullOperation<'_> {
         tables: &mut Tables<'_>,
     ) -> Result<(), ReceiveFault> {
         match self.stream.predict_read(ulpdu) {
-            Some(OrdinaryRead::Request(read))
+            Some(FastReadSegment::Request(read))
                 if self.may_read(&read.request, &tables.stags.read()) =>
             {
                 self.stream.handle_queued_read();
                 self.queue_response(Response::Read(read))
             }
-            Some(OrdinaryRead::Response {
+            Some(FastReadSegment::Response {
                 stag,
                 to,
                 payload,

@@ -4,8 +4,8 @@
 //! computed, and nothing is done before that is found right.
 
 use xwarp_iwarp::mpa::Deframer;
-use xwarp_iwarp::rdmap::{Likely, likely};
-use xwarp_iwarp::{Ordinary, Stag};
+use xwarp_iwarp::rdmap::{Prediction, predict_unverified};
+use xwarp_iwarp::{FastSegment, Stag};
 
 use super::scatter;
 use crate::model::{Access, EngineCounters, QpAccess, QpIdentity, RecvRequest, Sgl, total};
@@ -85,13 +85,13 @@ impl FullOperation<'_> {
         tables: &mut Tables<'_>,
     ) -> (usize, Result<(), CqOverflow>) {
         // A marker right at the head makes it seem another kind, which costs but the run.
-        match likely(bytes) {
-            Likely::Write(stag) => {
+        match predict_unverified(bytes) {
+            Prediction::Write(stag) => {
                 let taken = self.place_writes::<MARKED>(deframer, bytes, stag, tables);
                 (taken, Ok(()))
             }
-            Likely::WholeSend => self.place_sends::<MARKED>(deframer, bytes, tables),
-            Likely::Other => (0, Ok(())),
+            Prediction::WholeSend => self.place_sends::<MARKED>(deframer, bytes, tables),
+            Prediction::Other => (0, Ok(())),
         }
     }
 
@@ -111,7 +111,7 @@ impl FullOperation<'_> {
         let stags = tables.stags.read();
         let mut regions = Views::new(&stags, self.user, Access::REMOTE_WRITE).beginning_with(stag);
         while let Some(fpdu) = deframer.predict::<MARKED>(bytes, run.taken) {
-            let Some(Ordinary::Write { stag, to, payload }) = self.stream.predict(fpdu.ulpdu())
+            let Some(FastSegment::Write { stag, to, payload }) = self.stream.predict(fpdu.ulpdu())
             else {
                 break;
             };
@@ -143,7 +143,8 @@ impl FullOperation<'_> {
         };
         let place = |buffer: &RecvRequest| {
             let fpdu = deframer.predict::<MARKED>(bytes, run.taken)?;
-            let Some(Ordinary::Send { solicited, payload }) = stream.predict(fpdu.ulpdu()) else {
+            let Some(FastSegment::Send { solicited, payload }) = stream.predict(fpdu.ulpdu())
+            else {
                 return None;
             };
             if !buffers.place(&buffer.sgl, payload, || fpdu.is_right()) {

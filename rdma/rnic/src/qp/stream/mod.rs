@@ -11,9 +11,9 @@ use xwarp_driver::{PartialSum, crc32c_function};
 use xwarp_iwarp::mpa::{Deframer, Framer, Negotiated, Rtr, Step};
 use xwarp_iwarp::rdmap::{CapturedHeader, READ_REQUEST_ULPDU};
 use xwarp_iwarp::{
-    AccessError, AccessKind, AtomicOperation, Inbound, InvalidateError, Ordinary, OrdinaryRead,
-    ReadRequest, ReceivedTerminate, Receiver, Resources, Sender, Stag, StreamConfig, Terminate,
-    Violation, ViolationCause,
+    AccessError, AccessKind, AtomicOperation, FastReadSegment, FastSegment, Inbound,
+    InvalidateError, ReadRequest, ReceivedTerminate, Receiver, Resources, Sender, Stag,
+    StreamConfig, Terminate, Violation, ViolationCause,
 };
 use xwarp_tcp::{ConnId, ConnMut, Instant, Stack};
 
@@ -474,7 +474,7 @@ impl Stream {
 
     /// The segment in a ULPDU, if it is an ordinary one that nothing seems wrong with.
     #[inline]
-    pub(super) fn predict<'u>(&self, ulpdu: &'u [u8]) -> Option<Ordinary<'u>> {
+    pub(super) fn predict<'u>(&self, ulpdu: &'u [u8]) -> Option<FastSegment<'u>> {
         self.receiver.predict(ulpdu)
     }
 
@@ -485,7 +485,7 @@ impl Stream {
     }
 
     /// The segment of a Read in a ULPDU, if it is an ordinary one that nothing seems wrong with.
-    pub(super) fn predict_read<'u>(&self, ulpdu: &'u [u8]) -> Option<OrdinaryRead<'u>> {
+    pub(super) fn predict_read<'u>(&self, ulpdu: &'u [u8]) -> Option<FastReadSegment<'u>> {
         self.receiver.predict_read(ulpdu)
     }
 
