@@ -20,7 +20,7 @@ const MAX_AGE: Duration = Duration::from_millis(59_999);
 
 /// What one ACK has told so far.
 #[derive(Debug)]
-struct News {
+struct AckOutcome {
     now: Instant,
     /// The echoed timestamp.
     echoed: Option<u32>,
@@ -44,7 +44,7 @@ struct Arrived {
     sent: Instant,
 }
 
-impl News {
+impl AckOutcome {
     /// Counts a piece whose arrival is news.
     fn credit(
         &mut self,
@@ -85,22 +85,22 @@ impl Conn {
             return;
         }
         let of_syn = self.send.una() == self.send.iss();
-        let news = self.take_news(segment, ack, device, now);
+        let outcome = self.ack_outcome(segment, ack, device, now);
         let window_changed = self.take_window(segment, ack);
-        self.measure_round_trip(&news, of_syn, now);
+        self.measure_round_trip(&outcome, of_syn, now);
         let by_original = |echoed| self.recovery.answers_original(echoed);
-        if news.advanced && news.echoed.is_some_and(by_original) {
+        if outcome.advanced && outcome.echoed.is_some_and(by_original) {
             self.undo(device, now);
         }
         if !self.negotiation.agreed().sack {
-            let repeats = !news.advanced && segment.len() == 0 && !window_changed;
-            self.count_duplicates(repeats, news.advanced, now);
+            let repeats = !outcome.advanced && segment.len() == 0 && !window_changed;
+            self.count_duplicates(repeats, outcome.advanced, now);
         }
-        let bare = news.pieces == 0 && segment.len() == 0;
-        self.judge_tail(ack, news.duplicate, bare, now);
+        let bare = outcome.pieces == 0 && segment.len() == 0;
+        self.judge_tail(ack, outcome.duplicate, bare, now);
         self.detect_losses(now);
-        self.note_progress(segment, news.advanced, now); // timers are set by it
-        self.conclude_ack(&news, segment, device, now);
+        self.note_progress(segment, outcome.advanced, now); // timers are set by it
+        self.conclude_ack(&outcome, segment, device, now);
     }
 
     /// True while no loss is looked for or repaired: nothing was sent twice or arrived out of order, as far as is known.
@@ -175,16 +175,16 @@ impl Conn {
     }
 
     /// Takes what an ACK says of the pieces in flight.
-    fn take_news(
+    fn ack_outcome(
         &mut self,
         segment: &Segment,
         ack: Seq,
         device: &mut Device,
         now: Instant,
-    ) -> News {
+    ) -> AckOutcome {
         let stamps = self.negotiation.agreed().timestamps;
         let echo = segment.options.timestamp.filter(|_| stamps);
-        let mut news = News {
+        let mut outcome = AckOutcome {
             now,
             echoed: echo.map(|(_, echoed)| echoed),
             min_rtt: self.clock.rtt().min_rtt(),
@@ -194,19 +194,19 @@ impl Conn {
             pieces: 0,
             sent: None,
         };
-        if news.advanced {
-            self.take_acked(ack, &mut news, device);
+        if outcome.advanced {
+            self.take_acked(ack, &mut outcome, device);
         }
-        self.take_sacked(segment, &mut news);
-        news
+        self.take_sacked(segment, &mut outcome);
+        outcome
     }
 
     /// Takes the pieces that are acknowledged.
-    fn take_acked(&mut self, ack: Seq, news: &mut News, device: &mut Device) {
+    fn take_acked(&mut self, ack: Seq, outcome: &mut AckOutcome, device: &mut Device) {
         self.send.acknowledge(ack);
         while let Some(mut piece) = self.send.pop_acked() {
             if !piece.sacked {
-                news.credit(&piece, &mut self.congestion, &mut self.recovery);
+                outcome.credit(&piece, &mut self.congestion, &mut self.recovery);
             }
             if let Some(frame) = piece.frame.take() {
                 frame.free(device);
@@ -215,7 +215,7 @@ impl Conn {
     }
 
     /// Marks the pieces that the peer has out of order (RFC 2018 §5).
-    fn take_sacked(&mut self, segment: &Segment, news: &mut News) {
+    fn take_sacked(&mut self, segment: &Segment, outcome: &mut AckOutcome) {
         if !self.negotiation.agreed().sack {
             return;
         }
@@ -227,7 +227,7 @@ impl Conn {
                 if self.send.queue_mut().mark_sacked(at)
                     && let Some(piece) = self.send.queue().get(at)
                 {
-                    news.credit(piece, &mut self.congestion, &mut self.recovery);
+                    outcome.credit(piece, &mut self.congestion, &mut self.recovery);
                 }
             }
         }
@@ -271,26 +271,26 @@ impl Conn {
 
     /// Takes a round-trip sample, unless the ACK is of our SYN (`of_syn`) and that was repeated. Its echo is of whichever SYN arrived
     /// first, and would count the timeouts of both ends.
-    fn measure_round_trip(&mut self, news: &News, of_syn: bool, now: Instant) {
-        let repeated_syn = of_syn && news.pieces > 0 && news.sent.is_none();
+    fn measure_round_trip(&mut self, outcome: &AckOutcome, of_syn: bool, now: Instant) {
+        let repeated_syn = of_syn && outcome.pieces > 0 && outcome.sent.is_none();
         let is_latest = |echoed| self.stamps.is_latest(echoed);
-        if repeated_syn && !news.echoed.is_some_and(is_latest) {
+        if repeated_syn && !outcome.echoed.is_some_and(is_latest) {
             self.clock.rtt_mut().syn_was_repeated();
         } else {
-            self.take_sample(news, now);
+            self.take_sample(outcome, now);
         }
     }
 
     /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are coarse (RFC
     /// 7323 §4), unless a duplicate is reported. An earlier ACK was lost then, and the echo is old. Without either the timer stays backed
     /// off.
-    fn take_sample(&mut self, news: &News, now: Instant) {
+    fn take_sample(&mut self, outcome: &AckOutcome, now: Instant) {
         let ambiguous = !self.negotiation.agreed().sack && !self.recovery.is_open();
-        if let Some(sent) = news.sent.filter(|_| !ambiguous) {
+        if let Some(sent) = outcome.sent.filter(|_| !ambiguous) {
             self.clock.rtt_mut().sample(now - sent, now);
-        } else if news.pieces > 0
-            && !news.duplicate
-            && let Some(echoed) = news.echoed
+        } else if outcome.pieces > 0
+            && !outcome.duplicate
+            && let Some(echoed) = outcome.echoed
         {
             let age = self.stamps.age(echoed, now);
             self.clock.sample_echo(age, MAX_AGE, now);
@@ -360,7 +360,13 @@ impl Conn {
     }
 
     /// Ends a recovery that is over, tells congestion control, and sets the timers.
-    fn conclude_ack(&mut self, news: &News, segment: &Segment, device: &mut Device, now: Instant) {
+    fn conclude_ack(
+        &mut self,
+        outcome: &AckOutcome,
+        segment: &Segment,
+        device: &mut Device,
+        now: Instant,
+    ) {
         let in_recovery = self.recovery.is_repairing();
         if self.recovery.ends(self.send.una(), self.send.nxt()) {
             self.congestion.on_recovered(now);
@@ -369,17 +375,17 @@ impl Conn {
         // In a SYN the flag negotiates (RFC 3168 §6.1.1).
         let ece = self.negotiation.agreed().ecn && segment.ecn.ece && !segment.has_syn();
         self.forget_echo();
-        if news.pieces > 0 {
+        if outcome.pieces > 0 {
             self.take_delivery(&Delivery {
                 ece,
                 in_recovery,
-                ..self.delivery(news.bytes, news.sent, now)
+                ..self.delivery(outcome.bytes, outcome.sent, now)
             });
         }
         if ece {
-            self.answer_congestion(news.bytes, device, now);
+            self.answer_congestion(outcome.bytes, device, now);
         }
-        if news.advanced {
+        if outcome.advanced {
             self.arm_retransmission(now);
         } else if self.send.queue().sacked() > 0 {
             self.clock.disarm_tail();

@@ -24,11 +24,10 @@ use crate::wire::flow::Flow;
 use crate::wire::icmp::PacketTooBig;
 use crate::wire::inbound::Segment;
 
-/// All connections of a stack, their listeners, and what has happened to them.
+/// All connections of a stack, their listeners, and the events that are not yet polled.
 pub(super) struct Connections {
     table: Table,
-    listeners: Listeners,
-    events: VecDeque<Event>,
+    reports: Reports,
     timers: Timers,
     /// Connections that may have something to send.
     ready: HandleList,
@@ -76,8 +75,10 @@ impl Connections {
     pub(super) fn new() -> Self {
         Self {
             table: Table::new(),
-            listeners: Listeners::new(),
-            events: VecDeque::new(),
+            reports: Reports {
+                listeners: Listeners::new(),
+                events: VecDeque::new(),
+            },
             timers: Timers::new(),
             ready: HandleList::new(),
             frame_waiters: FrameWaiters::new(),
@@ -99,7 +100,7 @@ impl Connections {
     }
 
     pub(super) fn listeners(&self) -> &Listeners {
-        &self.listeners
+        &self.reports.listeners
     }
 
     pub(super) fn listen(
@@ -107,18 +108,20 @@ impl Connections {
         local: SocketAddr,
         backlog: usize,
     ) -> Result<ListenerId, ListenError> {
-        self.listeners.add(local, backlog)
+        self.reports.listeners.add(local, backlog)
     }
 
     /// Ends a listener, and resets the connections of its backlog.
     pub(super) fn unlisten(&mut self, id: ListenerId, device: &mut Device, now: Instant) {
-        if !self.listeners.remove(id) {
+        if !self.reports.listeners.remove(id) {
             return;
         }
         let backlog = |entry: &Entry| entry.lifecycle.listener() == Some(id);
         for handle in self.table.handles(backlog) {
             self.reset(handle, CloseReason::Aborted, device, now);
-            self.events.retain(|event| event.conn() != ConnId(handle));
+            self.reports
+                .events
+                .retain(|event| event.conn() != ConnId(handle));
             self.table.free_flow(handle);
             self.remove(handle, device);
         }
@@ -129,7 +132,7 @@ impl Connections {
         format!(
             "{} with something to send, {} events not polled, {:?}",
             self.ready.len(),
-            self.events.len(),
+            self.reports.events.len(),
             self.frame_waiters
         )
     }
@@ -178,7 +181,7 @@ impl Connections {
     /// Takes the oldest event.
     #[inline]
     pub(super) fn poll_event(&mut self, device: &mut Device) -> Option<Event> {
-        if self.events.is_empty() {
+        if self.reports.events.is_empty() {
             return None;
         }
         self.take_event(device)
@@ -186,7 +189,7 @@ impl Connections {
 
     #[inline(never)]
     fn take_event(&mut self, device: &mut Device) -> Option<Event> {
-        let event = self.events.pop_front()?;
+        let event = self.reports.events.pop_front()?;
         match event {
             Event::Incoming { conn, .. } => self.leave_backlog(conn.0),
             Event::Readable(conn) => {
@@ -222,7 +225,7 @@ impl Connections {
 
     /// Enters a connection that is in a listener's backlog.
     pub(super) fn insert_half_open(&mut self, conn: Conn, id: ListenerId) -> Handle {
-        self.listeners.opened(id);
+        self.reports.listeners.opened(id);
         let handle = self.table.insert(conn, Lifecycle::in_backlog(id));
         self.touch(handle);
         handle
@@ -268,7 +271,7 @@ impl Connections {
     fn is_succeeded(&self, handle: Handle, segment: &Segment, now: Instant) -> bool {
         let entry = self.table.get(handle);
         let by_segment = entry.is_some_and(|entry| entry.conn.is_succeeded_by(segment, now))
-            && self.listeners.at(segment.flow.local).is_some();
+            && self.reports.listeners.at(segment.flow.local).is_some();
         by_segment || self.table.is_elsewhere(&segment.flow)
     }
 
@@ -297,14 +300,7 @@ impl Connections {
             return;
         };
         let readable = entry.conn.arrive(segment, frame, device, now);
-        if report(
-            handle,
-            entry,
-            readable,
-            &mut self.listeners,
-            &mut self.events,
-            now,
-        ) {
+        if self.reports.report(handle, entry, readable, now) {
             let reason = close_reason(segment, &entry.lifecycle);
             self.end(handle, reason, device);
             self.touch(handle);
@@ -357,14 +353,7 @@ impl Connections {
         if !drained {
             self.ready.add(handle, &mut entry.ready);
         }
-        let over = report(
-            handle,
-            entry,
-            false,
-            &mut self.listeners,
-            &mut self.events,
-            now,
-        );
+        let over = self.reports.report(handle, entry, false, now);
         let deadline = entry.conn.deadline(now).filter(|_| drained);
         self.timers.set(handle, &mut entry.alarm, deadline, now);
         if over {
@@ -411,16 +400,11 @@ impl Connections {
             return;
         }
         if entry.conn.on_timer(device, now) && entry.lifecycle.is_known() {
-            self.events.push_back(Event::Doubtful(ConnId(handle)));
+            self.reports
+                .events
+                .push_back(Event::Doubtful(ConnId(handle)));
         }
-        if report(
-            handle,
-            entry,
-            false,
-            &mut self.listeners,
-            &mut self.events,
-            now,
-        ) {
+        if self.reports.report(handle, entry, false, now) {
             self.end(handle, CloseReason::Graceful, device);
         }
         self.touch(handle);
@@ -449,7 +433,7 @@ impl Connections {
 
     #[inline(never)]
     fn wake_if_frames(&mut self, device: &mut Device, now: Instant) {
-        let events = &mut self.events;
+        let events = &mut self.reports.events;
         let wake = |handle| events.push_back(Event::Writable(ConnId(handle)));
         self.frame_waiters.wake(&mut self.table, device, now, wake);
     }
@@ -489,7 +473,9 @@ impl Connections {
         let news = entry.lifecycle.end();
         if news && known {
             let conn = ConnId(handle);
-            self.events.push_back(Event::Closed { conn, reason });
+            self.reports
+                .events
+                .push_back(Event::Closed { conn, reason });
         }
         if entry.is_in_time_wait() {
             if news {
@@ -511,7 +497,9 @@ impl Connections {
         if let Some(entry) = self.table.get_mut(handle)
             && let Some(id) = entry.lifecycle.leave_backlog()
         {
-            self.listeners.left(id, entry.lifecycle.is_announced());
+            self.reports
+                .listeners
+                .left(id, entry.lifecycle.is_announced());
         }
     }
 
@@ -603,7 +591,9 @@ impl Connections {
 
     /// Wants the metrics of the route to a connection's peer.
     pub(super) fn want_route(&mut self, handle: Handle) {
-        self.events.push_back(Event::RouteWanted(ConnId(handle)));
+        self.reports
+            .events
+            .push_back(Event::RouteWanted(ConnId(handle)));
     }
 
     /// Gives a connection the metrics of the route to its peer, and has it answer a SYN that waits
@@ -641,51 +631,67 @@ impl Connections {
     }
 }
 
-/// Queues the events that a segment or a timer gave rise to. `readable`: there is more to read. True if the connection is over, or in
-/// TIME-WAIT.
-#[inline]
-fn report(
-    handle: Handle,
-    entry: &mut Entry,
-    readable: bool,
-    listeners: &mut Listeners,
-    events: &mut VecDeque<Event>,
-    now: Instant,
-) -> bool {
-    let quiet = !readable && entry.lifecycle.is_announced() && entry.conn.is_uneventful();
-    !quiet && report_news(handle, entry, readable, listeners, events, now)
+/// Events that are not yet polled, and the listeners that some of them concern.
+struct Reports {
+    listeners: Listeners,
+    events: VecDeque<Event>,
 }
 
-#[inline(never)]
-fn report_news(
-    handle: Handle,
-    entry: &mut Entry,
-    readable: bool,
-    listeners: &mut Listeners,
-    events: &mut VecDeque<Event>,
-    now: Instant,
-) -> bool {
-    let id = ConnId(handle);
-    let Entry {
-        conn, lifecycle, ..
-    } = entry;
-    let synchronized = conn.is_synchronized();
-    if synchronized && lifecycle.announce() {
-        events.push_back(announcement(id, conn, lifecycle.listener(), listeners));
+impl Reports {
+    /// Queues the events that a segment or a timer caused. `readable`: there are new bytes to read. Returns true if the connection is over or in
+    /// TIME-WAIT.
+    #[inline]
+    fn report(&mut self, handle: Handle, entry: &mut Entry, readable: bool, now: Instant) -> bool {
+        let quiet = !readable && entry.lifecycle.is_announced() && entry.conn.is_uneventful();
+        !quiet && self.queue_events(handle, entry, readable, now)
     }
-    if conn.take_refused_answer() {
-        events.push_back(Event::Stray(id));
+
+    #[inline(never)]
+    fn queue_events(
+        &mut self,
+        handle: Handle,
+        entry: &mut Entry,
+        readable: bool,
+        now: Instant,
+    ) -> bool {
+        let id = ConnId(handle);
+        let Entry {
+            conn, lifecycle, ..
+        } = entry;
+        let synchronized = conn.is_synchronized();
+        if synchronized && lifecycle.announce() {
+            self.announce(id, conn, lifecycle.listener());
+        }
+        if conn.take_refused_answer() {
+            self.events.push_back(Event::Stray(id));
+        }
+        if readable && synchronized && lifecycle.note_readable() {
+            self.events.push_back(Event::Readable(id));
+        }
+        if conn.state().peer_closed() && lifecycle.note_peer_closed() {
+            self.events.push_back(Event::PeerClosed(id));
+        }
+        if !entry.frame_waiter.is_listed() && conn.became_writable(now) {
+            self.events.push_back(Event::Writable(id));
+        }
+        matches!(conn.state(), State::TimeWait | State::Closed)
     }
-    if readable && synchronized && lifecycle.note_readable() {
-        events.push_back(Event::Readable(id));
+
+    /// Queues the event of a connection that has become synchronized.
+    fn announce(&mut self, conn: ConnId, established: &Conn, listener: Option<ListenerId>) {
+        let event = match listener {
+            None => Event::Connected(conn),
+            Some(listener) => {
+                self.listeners.established(listener);
+                Event::Incoming {
+                    listener,
+                    conn,
+                    remote: established.flow().remote.into(),
+                }
+            }
+        };
+        self.events.push_back(event);
     }
-    if conn.state().peer_closed() && lifecycle.note_peer_closed() {
-        events.push_back(Event::PeerClosed(id));
-    }
-    if !entry.frame_waiter.is_listed() && conn.became_writable(now) {
-        events.push_back(Event::Writable(id));
-    }
-    matches!(conn.state(), State::TimeWait | State::Closed)
 }
 
 /// Why a connection is over that `segment` has ended.
@@ -694,23 +700,5 @@ fn close_reason(segment: &Segment, lifecycle: &Lifecycle) -> CloseReason {
         true if lifecycle.is_announced() => CloseReason::Reset,
         true => CloseReason::Refused,
         false => CloseReason::Graceful,
-    }
-}
-
-/// The event of a connection that has become synchronized.
-fn announcement(
-    conn: ConnId,
-    established: &Conn,
-    listener: Option<ListenerId>,
-    listeners: &mut Listeners,
-) -> Event {
-    let Some(listener) = listener else {
-        return Event::Connected(conn);
-    };
-    listeners.established(listener);
-    Event::Incoming {
-        listener,
-        conn,
-        remote: established.flow().remote.into(),
     }
 }

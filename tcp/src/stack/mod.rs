@@ -2,6 +2,7 @@
 
 mod addresses;
 mod anew;
+mod conn_factory;
 mod conn_mut;
 mod connections;
 mod diagnosis;
@@ -11,7 +12,6 @@ mod isn;
 mod keys;
 mod lifecycle;
 mod listeners;
-mod opener;
 mod reset;
 mod siblings;
 mod syn_cookie;
@@ -47,9 +47,9 @@ pub use conn_mut::ConnMut;
 pub use siblings::StrayAnswers;
 
 use addresses::Addresses;
+use conn_factory::ConnFactory;
 use connections::Connections;
 use keys::Keys;
-use opener::Opener;
 use reset::ResetLimit;
 use siblings::Sibling;
 use syn_cookie::Opened;
@@ -69,7 +69,7 @@ pub struct Stack {
     now: Instant,
     device: Device,
     addresses: Addresses,
-    opener: Opener,
+    factory: ConnFactory,
     connections: Connections,
     resets: ResetLimit,
     /// Turns in a row that have not emptied the receive ring.
@@ -123,7 +123,7 @@ impl Stack {
             now: Instant::ORIGIN,
             device: Device::new(io, config.mtu),
             addresses: Addresses::new(config.mac),
-            opener: Opener::new(config, keys),
+            factory: ConnFactory::new(config, keys),
             connections: Connections::new(),
             resets: ResetLimit::new(),
             backlog_turns: 0,
@@ -193,7 +193,7 @@ impl Stack {
     pub fn set_metrics(&mut self, conn: ConnId, metrics: RouteMetrics, now: Instant) {
         self.advance(now);
         if let Some(mss) = self.connections.set_metrics(conn, metrics, self.now) {
-            self.opener.note_mss(mss);
+            self.factory.note_mss(mss);
         }
     }
 
@@ -223,7 +223,7 @@ impl Stack {
     /// Sends a SYN along `path`, to a listener of this stack itself if the next hop is its own Ethernet address. [`Event::Connected`] follows, or [`Event::Closed`], after
     /// [`StackConfig::connect_timeout`] at the latest.
     pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {
-        self.connect_within(path, self.opener.config().connect_timeout, now)
+        self.connect_within(path, self.factory.config().connect_timeout, now)
     }
 
     /// Connects as [`connect`](Self::connect) does, with another timeout.
@@ -268,7 +268,7 @@ impl Stack {
             return Err(ConnectError::FlowExists { local, remote });
         }
         if !self.make_room() {
-            let max = self.opener.config().max_connections;
+            let max = self.factory.config().max_connections;
             return Err(ConnectError::TooManyConnections(max));
         }
         if !may_have(&self.connections, &flow) {
@@ -569,7 +569,7 @@ impl Stack {
             return;
         };
         if let Some(id) = listener
-            && let Some(opened) = self.opener.check_cookie(segment, self.now)
+            && let Some(opened) = self.factory.check_cookie(segment, self.now)
         {
             self.accept_by_cookie(id, opened, segment, link, frame);
             return;
@@ -598,7 +598,7 @@ impl Stack {
             return;
         };
         if listener.is_flooded() {
-            self.opener
+            self.factory
                 .reply_with_cookie(syn, &link, &mut self.device, self.now);
             return;
         }
@@ -642,7 +642,7 @@ impl Stack {
             return;
         }
         let (mtu, now) = (self.device.mtu(), self.now);
-        let conn = self.opener.open_by_cookie(opened, segment, link, mtu, now);
+        let conn = self.factory.open_by_cookie(opened, segment, link, mtu, now);
         let handle = self.connections.insert_half_open(conn, id);
         self.device.counters_mut().cookies_in += 1;
         self.want_route(handle);
@@ -652,12 +652,12 @@ impl Stack {
 
     /// A closed connection for `flow`, in no table yet.
     fn open(&self, flow: Flow, link: LinkHeader) -> Conn {
-        self.opener.open(flow, link, self.device.mtu(), self.now)
+        self.factory.open(flow, link, self.device.mtu(), self.now)
     }
 
     /// True if there is room for one more connection.
     fn make_room(&mut self) -> bool {
-        let max = self.opener.config().max_connections;
+        let max = self.factory.config().max_connections;
         self.connections.make_room(max, &mut self.device)
     }
 

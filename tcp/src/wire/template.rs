@@ -63,7 +63,7 @@ struct Ipv6Template {
 
 /// The fields in which ordinary segments differ.
 #[derive(Clone, Copy)]
-struct Ordinary {
+struct VaryingFields {
     seq: [u8; 4],
     ack: [u8; 4],
     /// Data offset, flags, window.
@@ -73,7 +73,7 @@ struct Ordinary {
     payload_sum: Option<PartialSum>,
 }
 
-impl Ordinary {
+impl VaryingFields {
     /// The fields of an ordinary segment; `None` for any other.
     #[inline]
     fn of(header: &Header) -> Option<Self> {
@@ -163,8 +163,8 @@ impl HeaderTemplate {
     fn emit_with<const LEFT: bool>(&self, frame: &mut [u8], header: &Header) {
         let (link, packet) = frame.split_at_mut(self.link.len());
         link.copy_from_slice(&self.link);
-        let written = Ordinary::of(header)
-            .and_then(|ordinary| self.emit_ordinary::<LEFT>(packet, &ordinary, header.ect));
+        let written = VaryingFields::of(header)
+            .and_then(|varying| self.emit_ordinary::<LEFT>(packet, &varying, header.ect));
         if written.is_none() {
             let checksum = if LEFT {
                 Checksum::Left
@@ -180,7 +180,7 @@ impl HeaderTemplate {
     fn emit_ordinary<const LEFT: bool>(
         &self,
         packet: &mut [u8],
-        ordinary: &Ordinary,
+        varying: &VaryingFields,
         ect: bool,
     ) -> Option<()> {
         let ecn = if ect { ECT_0 } else { 0 };
@@ -189,20 +189,20 @@ impl HeaderTemplate {
             IpTemplate::V4(template) => template.emit(ip, tcp.len(), ecn)?,
             IpTemplate::V6(template) => template.emit(ip, tcp.len(), ecn)?,
         }
-        self.emit_tcp::<LEFT>(tcp, ordinary)
+        self.emit_tcp::<LEFT>(tcp, varying)
     }
 
     #[inline]
-    fn emit_tcp<const LEFT: bool>(&self, tcp: &mut [u8], ordinary: &Ordinary) -> Option<()> {
+    fn emit_tcp<const LEFT: bool>(&self, tcp: &mut [u8], varying: &VaryingFields) -> Option<()> {
         let [high, low] = u16::try_from(tcp.len()).ok()?.to_be_bytes();
-        let Ordinary {
+        let VaryingFields {
             seq,
             ack,
             control,
             tsval,
             tsecr,
             payload_sum,
-        } = *ordinary;
+        } = *varying;
         let (head, payload) = tcp.split_first_chunk_mut::<{ 4 * 8 }>()?;
         let differs = [seq, ack, control, tsval, tsecr, [0, 0, high, low]];
         let [first, second] = self.checksum::<LEFT>(&differs, payload_sum, payload);
@@ -439,7 +439,7 @@ mod tests {
             let options = &header.options;
             let alone = options.timestamp.is_some() && options.len() == outbound::TIMESTAMP_LEN;
             let ordinary = data && header.ack.is_some() && alone && !options.sack_permitted;
-            prop_assert_eq!(Ordinary::of(&header).is_some(), ordinary);
+            prop_assert_eq!(VaryingFields::of(&header).is_some(), ordinary);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::wire::seq::{from_raw, raw};
 
 /// Makes connections that are in no table yet.
 #[derive(Debug)]
-pub(super) struct Opener {
+pub(super) struct ConnFactory {
     config: StackConfig,
     numbers: Numbers,
     cookies: SynCookies,
@@ -22,7 +22,7 @@ pub(super) struct Opener {
     least_mss: usize,
 }
 
-impl Opener {
+impl ConnFactory {
     pub(super) fn new(config: StackConfig, keys: Keys) -> Self {
         Self {
             config,
