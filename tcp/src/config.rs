@@ -7,49 +7,59 @@ use crate::congestion::CongestionControl;
 
 /// Bytes of a receive window, by default.
 const BUFFER: usize = 256 << 10;
-/// Packets that it has room for at least. 16 of 65,535 bytes are also what a window scale of 4 can announce.
+/// Packets that a receive window holds at least. 16 packets of 65,535 bytes are also the most that
+/// a window scale of 4 can announce.
 const BUFFER_PACKETS: usize = 16;
-/// A receive buffer that holds a few segments, and what windows can announce.
+/// Bounds of [`StackConfig::buffer`]: a few segments, and the largest window that can be announced.
 const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 
-/// What a [`Stack`](crate::Stack) is told at its start.
+/// Configuration of a [`Stack`](crate::Stack).
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// Ethernet address that frames are sent from.
+    /// Source Ethernet address of sent frames.
     pub mac: [u8; 6],
-    /// Bytes of the largest IP packet, sent or announced by the MSS option.
+    /// Size in bytes of the largest IP packet, for sending and for the MSS option.
     pub mtu: usize,
-    /// Bytes of a connection's receive window, and a quarter of what it can have unacknowledged. `None`, the default: 256 KiB, or 16
-    /// packets of the MTU if that is more. So there is always something to acknowledge and to repair by.
+    /// Size in bytes of a connection's receive window. A connection may have four times as much
+    /// unacknowledged, in at most 256 segments. `None`, the default: 256 KiB, or 16 packets of the
+    /// MTU if that is more.
+    ///
+    /// Four segments in flight, which is what 256 KiB hold at an MTU of 65,535, are too few to
+    /// detect a loss by the segments that follow it.
     pub buffer: Option<usize>,
-    /// Connections at once, those in TIME-WAIT included.
+    /// Maximum number of connections at once, including those in TIME-WAIT.
     pub max_connections: usize,
-    /// What the keys of initial sequence numbers, timestamps and SYN cookies are derived from, for simulations: who knows it can guess
-    /// them. `None`, the default: each has 128 random bits of its own.
+    /// Seed of the keys of initial sequence numbers, timestamps and SYN cookies, for simulations:
+    /// an attacker who knows the seed can guess them. `None`, the default: each key is 128 random
+    /// bits.
     pub seed: Option<u64>,
-    /// How long a handshake may take that we begin, unless whoever connects says otherwise
+    /// Time limit for a handshake that this side starts, unless the caller sets another
     /// ([`Stack::connect_within`](crate::Stack::connect_within)).
     pub connect_timeout: Duration,
-    /// How long bytes or a FIN may stay unacknowledged, or a closed connection wait for the peer's FIN (RFC 9293 §3.8.3).
-    /// 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
+    /// Time for which data or a FIN may stay unacknowledged, or a closed connection wait for the
+    /// peer's FIN (RFC 9293 §3.8.3). 100 s by default, the minimum that RFC 1122 §4.2.3.5
+    /// recommends.
     pub user_timeout: Duration,
-    /// After how long a silence the peer is asked whether it still lives, and how often; `None`, the default, never (RFC 9293
-    /// §3.8.4). A host whose program has died answers with a RST.
+    /// Idle time before a keep-alive probe, and the interval between probes (RFC 9293 §3.8.4).
+    /// `None`, the default, sends none. A host whose program has died answers a probe with a RST.
     pub keepalive: Option<Duration>,
-    /// How much may be in flight.
+    /// Congestion control algorithm.
     pub congestion: CongestionControl,
-    /// CUBIC and `NewReno` negotiate ECN and take marks as losses (RFC 3168, RFC 9438 §4.6): for networks that mark, as some devices
-    /// on old paths drop what asks for it. False by default. DCTCP always negotiates it, BBR never.
+    /// CUBIC and `NewReno` negotiate ECN and treat marks as losses (RFC 3168, RFC 9438 §4.6). False
+    /// by default, as some old paths drop SYNs that ask for ECN. DCTCP always negotiates ECN, BBR
+    /// never.
     pub ecn: bool,
-    /// The least time to a retransmission beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by default: for peers on one link,
-    /// which do not hold ACKs back.
+    /// Minimum of the retransmission timeout beyond the round trip (RFC 6298 §2.4 has 1 s). 5 ms by
+    /// default: for peers on one link, which do not hold ACKs back.
     pub min_rto: Duration,
-    /// How long the acknowledgment of one segment may wait for an answer to ride on, where the last ones were answered as soon. That of two
-    /// never waits (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; what exceeds a peer's [`min_rto`](Self::min_rto) looks like a
-    /// loss to it. Zero acknowledges everything at the end of the turn that brought it.
+    /// How long the ACK of one segment may be delayed to ride on the application's answer, if
+    /// recent data was answered that fast. The ACK of two segments is never delayed (RFC 9293
+    /// §3.8.6.3). 200 µs by default, 499 ms at most; a delay beyond the peer's
+    /// [`min_rto`](Self::min_rto) looks like a loss to the peer. Zero acknowledges everything at
+    /// the end of the turn that received it.
     pub ack_delay: Duration,
-    /// Timestamps are offered and accepted (RFC 7323): 12 bytes per segment, for protection against wrapped sequence numbers
-    /// and against needless recoveries.
+    /// Offers and accepts timestamps (RFC 7323). They cost 12 bytes per segment, and protect
+    /// against wrapped sequence numbers and needless recoveries.
     pub timestamps: bool,
 }
 
@@ -74,19 +84,19 @@ impl Default for StackConfig {
 }
 
 impl StackConfig {
-    /// Bytes of a receive window where packets have `mtu` bytes at most.
+    /// Size in bytes of a receive window on a path whose packets have at most `mtu` bytes.
     pub(crate) fn buffer_at(&self, mtu: usize) -> usize {
         let buffer = self.buffer.unwrap_or(BUFFER.max(BUFFER_PACKETS * mtu));
         buffer.clamp(BUFFER_LIMITS.0, BUFFER_LIMITS.1)
     }
 }
 
-/// The way to a peer.
+/// Addresses of a connection, and its route to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Our address and port.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// The peer's.
+    /// Address and port of the peer.
     pub remote: SocketAddr,
     /// Ethernet address of the peer, or of the router towards it.
     pub next_hop: [u8; 6],
@@ -94,12 +104,12 @@ pub struct Path {
     pub metrics: RouteMetrics,
 }
 
-/// Metrics of the host's route to a peer. None, the default: those of the interface.
+/// Metrics of the host's route to a peer. The default has none: the interface's MTU applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteMetrics {
-    /// Bytes of the largest IP packet. The interface's MTU holds, too.
+    /// Size in bytes of the largest IP packet. The interface's MTU is a second bound.
     pub mtu: Option<usize>,
-    /// Bytes of payload that a segment of the peer is to have at most, without options (`advmss`).
+    /// MSS to announce to the peer (`advmss`), in bytes of payload without options.
     pub advmss: Option<usize>,
 }
 

@@ -1,107 +1,115 @@
 //! Counters of a stack.
 
-/// What a stack has counted since its start: segments, and frames dropped, by cause.
+/// Counters of a stack since its start: segments, and frames dropped by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StackCounters {
     /// TCP segments received with valid checksums.
     pub segments_in: u64,
-    /// TCP segments received that are for another engine of the interface, which got them.
+    /// TCP segments received for another engine of the interface and handed to it.
     pub handed_over: u64,
     /// TCP segments sent.
     pub segments_out: u64,
-    /// Times that the stack visited a connection: for a segment, a timer, or a call.
+    /// Visits to a connection: for a segment, a timer, or a call.
     pub conn_visits: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
-    /// Of these, tail loss probes (RFC 8985 §7).
+    /// Retransmissions that were tail loss probes (RFC 8985 §7).
     pub tail_probes: u64,
-    /// Recoveries that turned out to be for nothing, and were undone.
+    /// Recoveries that turned out to be spurious and were undone.
     pub undone: u64,
-    /// Echoes of congestion that were answered by a smaller window, once per window (RFC 3168 §6.1.2).
+    /// Congestion echoes answered by reducing the window, once per window (RFC 3168 §6.1.2).
     pub congestion_answered: u64,
-    /// ACKs that called a segment a duplicate (RFC 2883).
+    /// ACKs that reported a duplicate segment (RFC 2883).
     pub duplicates_reported: u64,
-    /// Segments received before others in front of them.
+    /// Segments received out of order.
     pub out_of_order: u64,
-    /// Payloads that were copied out of their frames, as connections kept half of the receive frames.
+    /// Payloads copied out of their frames because connections held half of the receive frames.
     pub copied_out: u64,
-    /// Probes of closed windows and silent peers sent.
+    /// Zero window probes and keep-alive probes sent.
     pub probes_out: u64,
-    /// Challenge ACKs (RFC 5961).
+    /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
-    /// Probes that ask a peer whether the NIC computes checksums.
+    /// Probes sent to find out whether the NIC computes checksums.
     pub checksum_probes_out: u64,
-    /// Probes of these that were answered: from then on, their connections leave checksums to the NIC.
+    /// Checksum probes that were answered. From then on the connection leaves checksums to the NIC.
     pub checksums_proven: u64,
-    /// Probes of these that were sent anew after a loss.
+    /// Checksum probes sent again after a loss.
     pub checksums_doubted: u64,
-    /// Connections that computed checksums themselves after a timeout, though the NIC had been found to.
+    /// Connections that went back to computing checksums after a timeout, although the NIC had
+    /// proved to compute them.
     pub checksums_given_up: u64,
-    /// SYNs answered by a cookie, as the backlog was full.
+    /// SYNs answered with a cookie because the backlog was full.
     pub cookies_out: u64,
     /// Connections established by a cookie.
     pub cookies_in: u64,
-    /// Paths that have become narrower, as ICMP messages told.
+    /// Paths whose MTU an ICMP message has lowered.
     pub narrowed: u64,
-    /// Connections whose next hop has become another.
+    /// Connections whose next hop has changed.
     pub rerouted: u64,
-    /// Times that a connection has begun anew, mostly from another port, as the answer to its SYN had come to another engine.
+    /// Connections opened again, mostly from another port, because the answer to their SYN came to
+    /// another engine.
     pub opened_anew: u64,
-    /// Other ICMP messages: about what the kernel has sent, or forged.
+    /// ICMP messages ignored: forged, or about packets that the kernel sent.
     pub icmp_ignored: u64,
     /// RSTs sent in answer to segments of no flow.
     pub resets_out: u64,
-    /// RSTs that were not sent, as too many had been provoked.
+    /// RSTs withheld by the rate limit.
     pub resets_withheld: u64,
-    /// Frames that are neither IPv4 nor IPv6, or too short to tell.
+    /// Frames that are neither IPv4 nor IPv6, or are too short.
     pub drop_not_ip: u64,
-    /// Frames sent to a group of hosts, by Ethernet or IP address.
+    /// Frames with a multicast or broadcast address, in Ethernet or IP.
     pub drop_not_unicast: u64,
-    /// Frames sent to another station's Ethernet address.
+    /// Frames for another station's Ethernet address.
     pub drop_other_station: u64,
-    /// Frames with the tag of a VLAN: the interface is in none.
+    /// Frames with a VLAN tag, although the interface belongs to no VLAN.
     pub drop_vlan: u64,
-    /// Segments of no flow from an address that no peer has: this host's own, loopback's, a broadcast's, a group's, one that is reserved.
+    /// Segments of no flow whose source address is impossible: one of this host, loopback,
+    /// broadcast, multicast or reserved.
     pub drop_bad_source: u64,
-    /// Packets on a route that their sender chose (RFC 791, RFC 8200 §4.4).
+    /// Source-routed packets (RFC 791, RFC 8200 §4.4).
     pub drop_source_route: u64,
-    /// IPv4 options that contradict themselves.
+    /// Packets with malformed IPv4 options.
     pub drop_bad_ip_option: u64,
-    /// IPv6 extension headers that cannot be stepped over: too many, out of place, or with an option that must not be skipped.
+    /// Packets with IPv6 extension headers that cannot be skipped: too many, out of place, or with
+    /// an option that must not be skipped.
     pub drop_bad_extension: u64,
-    /// IP headers that contradict themselves or the frame's length.
+    /// Packets with malformed IP headers, or whose length contradicts the frame's.
     pub drop_bad_ip: u64,
     /// Fragments of IP packets.
     pub drop_fragment: u64,
-    /// IPv4 header checksums or TCP checksums that do not fit.
+    /// Packets with a wrong IPv4 header checksum or TCP checksum.
     pub drop_bad_checksum: u64,
-    /// TCP checksums that the sender's kernel has left to a device, as on a virtual link (`ethtool -K DEV tx off` at the sender).
+    /// Segments whose TCP checksum the sender's kernel has left to a device, as on a virtual link
+    /// (`ethtool -K DEV tx off` at the sender).
     pub drop_partial_checksum: u64,
-    /// Likewise in packets that are larger than the MTU, as a device was to cut them (`tx off tso off` at the sender, or `gro off` here).
+    /// Segments without a TCP checksum in packets larger than the MTU, which a device should have
+    /// cut (`tx off tso off` at the sender, or `gro off` here).
     pub drop_super_packet: u64,
-    /// IP packets of other protocols than TCP.
+    /// IP packets of protocols other than TCP.
     pub drop_not_tcp: u64,
-    /// TCP headers that contradict themselves.
+    /// Segments with malformed TCP headers.
     pub drop_bad_tcp: u64,
-    /// Segments of no flow and no listener, answered by a RST unless they were one.
+    /// Segments of no flow and no listener. They are answered with a RST unless they are RSTs.
     pub drop_no_flow: u64,
-    /// SYNs to a listener, and ACKs of its cookies, while too many connections wait to be polled.
+    /// SYNs to a listener, and ACKs of its cookies, dropped because too many connections wait to be
+    /// polled.
     pub drop_backlog_full: u64,
-    /// SYNs for which there was no connection left.
+    /// SYNs dropped because the connection table is full.
     pub drop_table_full: u64,
-    /// Segments that lie beyond the window that was announced.
+    /// Segments beyond the announced window.
     pub drop_beyond_window: u64,
-    /// Segments received before others in front of them for which there was no memory. The cause is too many pieces of one connection, or
-    /// too much of all of them.
+    /// Out-of-order segments dropped for lack of memory: too many pieces on one connection, or too
+    /// many bytes on all of them.
     pub drop_reassembly_full: u64,
-    /// Segments without a timestamp on connections that use them (RFC 7323 §3.2).
+    /// Segments without a timestamp on connections that use timestamps (RFC 7323 §3.2).
     pub drop_no_timestamp: u64,
-    /// Segments with new bytes and a timestamp that is too old (PAWS, RFC 7323 §5).
+    /// Segments with new bytes and an outdated timestamp (PAWS, RFC 7323 §5).
     pub drop_old_timestamp: u64,
-    /// Segments that echo a timestamp that was not sent, or minutes before another one that came back.
+    /// Segments that echo a timestamp that was never sent, or one older by minutes than the latest
+    /// echo.
     pub drop_false_echo: u64,
-    /// RSTs in answer to segments of no flow, and SYN cookies, for which there was no TX frame.
+    /// RSTs to segments of no flow, and SYN cookies, not sent for lack of a TX frame.
     pub drop_no_tx_frame: u64,
 }
 

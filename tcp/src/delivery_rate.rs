@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// How fast bytes were delivered over about one round trip (§2.2).
+/// Delivery rate over about one round trip (§2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateSample {
     /// Bytes delivered over `interval`.
     pub(crate) delivered: usize,
-    /// The longer of the time to send them and the time to have them acknowledged.
+    /// The longer of two times: to send these bytes, and to have them acknowledged.
     pub(crate) interval: Duration,
-    /// There was not enough to send, so that the path may be faster.
+    /// The application sent too little to use the path, which may be faster.
     pub(crate) app_limited: bool,
-    /// Bytes delivered on the connection when the newest of the acknowledged segments was sent.
+    /// Value of `delivered` when the newest acknowledged segment was sent.
     pub(crate) prior_delivered: u64,
 }
 
@@ -26,7 +26,7 @@ impl RateSample {
     }
 }
 
-/// What was known when a segment was last sent; kept with it (§3.1.2).
+/// State of the estimator when a segment was last sent; kept with the segment (§3.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentRate {
     sent: Instant,
@@ -37,14 +37,15 @@ pub(crate) struct SentRate {
     app_limited: bool,
 }
 
-/// Measures how fast one connection delivers. The caller counts what it has delivered, `delivered` below.
+/// Delivery rate estimator of one connection. The caller counts delivered bytes and passes them as
+/// `delivered`.
 #[derive(Clone, Debug)]
 pub(crate) struct RateSampler {
     delivered_at: Instant,
     first_sent: Instant,
-    /// Sending was limited by the application until so much is delivered.
+    /// The application limits sending until `delivered` reaches this value.
     app_limited_until: Option<u64>,
-    /// The newest segment acknowledged by the ACK at hand.
+    /// The newest segment that the current ACK acknowledges.
     newest: Option<SentRate>,
 }
 
@@ -58,7 +59,8 @@ impl RateSampler {
         }
     }
 
-    /// A segment is sent, for the first time or again; `in_flight` bytes were in flight before (§3.2).
+    /// Records the transmission of a segment, also of a repeated one. `in_flight`: bytes in flight
+    /// before it (§3.2).
     pub(crate) fn on_sent(&mut self, now: Instant, in_flight: usize, delivered: u64) -> SentRate {
         if in_flight == 0 {
             self.first_sent = now;
@@ -73,8 +75,8 @@ impl RateSampler {
         }
     }
 
-    /// A segment is acknowledged for the first time, cumulatively or selectively (§3.3). To be followed by
-    /// [`sample`](Self::sample) once all segments of the ACK have been told.
+    /// Records that a segment was acknowledged for the first time, cumulatively or selectively
+    /// (§3.3). The caller calls [`sample`](Self::sample) after the last segment of the ACK.
     pub(crate) fn on_acked(&mut self, segment: &SentRate, now: Instant) {
         self.delivered_at = now;
         let order = |rate: &SentRate| (rate.delivered, rate.sent);
@@ -87,8 +89,9 @@ impl RateSampler {
         }
     }
 
-    /// The rate that the ACK shows, which is counted in `delivered`. `None` if it acknowledged nothing new, or if its interval is shorter
-    /// than the least round trip. Such an interval says that a segment was taken for a retransmission of itself (§3.3).
+    /// Rate sample of the current ACK, whose bytes `delivered` includes. Returns `None` if the ACK
+    /// acknowledged nothing new, or if the interval is shorter than the minimum round trip. Such an
+    /// interval means that an original was mistaken for its retransmission (§3.3).
     pub(crate) fn sample(
         &mut self,
         delivered: u64,
@@ -116,8 +119,8 @@ impl RateSampler {
         })
     }
 
-    /// Nothing is left to send although the window has room, and nothing waits to be retransmitted (§3.4): samples say too little until
-    /// these bytes are delivered.
+    /// The application has no more data, the window has room, and no retransmission waits (§3.4).
+    /// Samples are marked as limited until these bytes are delivered.
     pub(crate) fn set_app_limited(&mut self, in_flight: usize, delivered: u64) {
         self.app_limited_until = Some(delivered.saturating_add(in_flight as u64));
     }

@@ -1,4 +1,17 @@
-//! Device: the packet interface below the connections, the frames and the memory that they share, and the counters.
+//! Device: the packet interface below the connections, the frames and memory that they share, and
+//! the counters.
+//!
+//! A segment keeps its TX frame until it is acknowledged, so silent peers with full windows could
+//! hold all frames. Three rules prevent that:
+//!
+//! - A connection never takes more frames than it leaves free.
+//! - If a connection finds no free frame, the stack moves payload that has been unacknowledged for
+//!   5 ms to memory: parking. What else the peer sends makes no difference, as an ACK with a closed
+//!   window or of one byte costs an attacker little. A parked segment is retransmitted as a copy.
+//! - Once 64 MiB are parked, a connection gets a frame only while it has fewer than four
+//!   unacknowledged segments. So all data in flight can still be parked.
+//!
+//! Out-of-order bytes are bounded as well: decision record tcp/0014.
 
 use std::io;
 
@@ -12,64 +25,68 @@ use crate::wire::ethernet;
 use crate::wire::outbound::{CHECKSUM_AT, Header};
 use crate::wire::template::HeaderTemplate;
 
-/// Bytes of an IP packet: what every host must take (RFC 9293 §3.7.1), and what the length field can say.
+/// Bounds of the MTU in bytes: the size that every host must accept (RFC 9293 §3.7.1), and the
+/// largest value of the length field.
 const MTU_LIMITS: (usize, usize) = (576, 65535);
-/// Frames that data leaves to ACKs, retransmissions and RSTs, and the part of all receive frames that they are at most.
+/// Frames that data leaves to ACKs, retransmissions and RSTs, and their maximum as a part of all
+/// receive frames.
 const RESERVE: usize = 16;
 const RESERVE_PART: usize = 8;
-/// The part of the receive frames that connections may hold between steps: the rest is the kernel's to receive into.
+/// Connections may hold one part in this many of the receive frames between steps. The kernel
+/// receives into the rest.
 const HELD_PART: usize = 2;
-/// Bytes of payload that are parked in all before connections get few frames: what these carry may have to be parked as well.
+/// Bytes of payload parked in all before connections get few frames: their payload may have to be
+/// parked as well.
 const MAX_PARKED: usize = 64 << 20;
-/// Segments that a connection may have unacknowledged even then.
+/// Unacknowledged segments that a connection may have even then.
 const FEW: usize = 4;
-/// Bytes that all connections may take for what came before the bytes in front of it.
+/// Bytes of out-of-order data that all connections may hold together.
 const MAX_MEMORY: usize = 64 << 20;
 
-/// The packet interface, and the budgets of frames and memory that all connections share.
+/// The packet interface, and the frames and memory that all connections share.
 pub(crate) struct Device {
     io: Box<dyn PacketIo>,
     counters: StackCounters,
-    /// Bytes of the largest IP packet.
+    /// Size in bytes of the largest IP packet.
     mtu: usize,
-    /// Bytes of the largest IP packet that a TX frame holds.
+    /// Size in bytes of the largest IP packet that fits into a TX frame.
     largest_packet: usize,
-    /// The link is up, as far as is known.
+    /// Last reported state of the link.
     up: bool,
     /// Received frames that connections hold.
     held: usize,
-    /// Bytes of payload that were moved out of TX frames.
+    /// Bytes of payload that are parked.
     parked: usize,
-    /// Bytes that wait for others in front of them, of all connections.
+    /// Bytes of out-of-order data that connections hold.
     memory: usize,
     /// Segments were sent since the last flush.
     unflushed: bool,
-    /// Frames to the own interface come back.
+    /// Frames to the local interface are looped back.
     turns_back: bool,
     checksums: Checksums,
     small: SmallSegments,
 }
 
-/// Who computes the checksums of what is sent.
+/// Who computes the checksums of sent segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checksums {
     /// The stack.
     Ours,
-    /// The NIC may, where connections find out that it does.
+    /// The NIC may, on connections that have proved that it does.
     Offered,
 }
 
-/// What becomes of received segments of few bytes that wait behind others.
+/// What happens to small received segments that wait behind others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SmallSegments {
-    /// They are copied, so that they need no frame each.
+    /// They are copied, so each needs no frame of its own.
     Copied,
-    /// They stay in their frames, which have their times of arrival.
+    /// They stay in their frames, which carry their receive timestamps.
     Kept,
 }
 
 impl Device {
-    /// A device on `io` with an MTU of `mtu` bytes, or of what a TX frame holds if that is less.
+    /// A device on `io` with an MTU of `mtu` bytes, or of a TX frame's capacity if that is less.
     pub(crate) fn new(mut io: Box<dyn PacketIo>, mtu: usize) -> Self {
         let mut largest_packet = MTU_LIMITS.1;
         if let Some(frame) = io.tx_frame() {
@@ -114,23 +131,24 @@ impl Device {
         &self.counters
     }
 
-    /// True if the checksum of a segment can be left to the NIC.
+    /// True if checksums may be left to the NIC.
     #[inline]
     pub(crate) fn offers_checksums(&self) -> bool {
         self.checksums == Checksums::Offered
     }
 
-    /// The counters, for whoever finds what is to be counted.
+    /// The counters, to be updated by the module that finds the event.
     pub(crate) fn counters_mut(&mut self) -> &mut StackCounters {
         &mut self.counters
     }
 
-    /// Bytes of the largest IP packet.
+    /// Size in bytes of the largest IP packet.
     pub(crate) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// Sets the MTU, as far as TX frames have room for it. The new one if it is smaller than the one before.
+    /// Sets the MTU, at most a TX frame's capacity. Returns the new MTU if it is smaller than
+    /// before.
     pub(crate) fn set_mtu(&mut self, mtu: usize) -> Option<usize> {
         let mtu = mtu
             .clamp(MTU_LIMITS.0, MTU_LIMITS.1)
@@ -139,14 +157,15 @@ impl Device {
         (mtu < before).then_some(mtu)
     }
 
-    /// Says whether the link is up. True if it was down and is up again.
+    /// Sets the link state. Returns true if the link was down and is up again.
     pub(crate) fn set_up(&mut self, up: bool) -> bool {
         self.io.set_up(up);
         let was_up = std::mem::replace(&mut self.up, up);
         up && !was_up
     }
 
-    /// Has bytes that come in order stay in their frames, however few, so that their times of arrival are known.
+    /// Keeps in-order bytes in their frames from now on, even small ones, to preserve their receive
+    /// timestamps.
     pub(crate) fn keep_small_segments(&mut self) {
         self.small = SmallSegments::Kept;
     }
@@ -156,7 +175,7 @@ impl Device {
         self.small == SmallSegments::Kept
     }
 
-    /// Has frames to the own interface come back, from now on.
+    /// Loops frames to the local interface back, from now on.
     pub(crate) fn turn_back(&mut self) -> io::Result<()> {
         if !self.turns_back {
             let capacity = self.largest_frame();
@@ -166,7 +185,7 @@ impl Device {
         Ok(())
     }
 
-    /// Has frames come by an inlet, too, which wakes the owner by `bell`.
+    /// Lets other engines hand frames over, and wake this stack's owner through `bell`.
     pub(crate) fn open_inlet(&mut self, bell: Doorbell) -> io::Result<Inlet> {
         let capacity = self.largest_frame();
         Crossing::put_on(&mut self.io, capacity, bell)
@@ -176,7 +195,7 @@ impl Device {
         self.largest_packet + ethernet::MAX_HEADER
     }
 
-    /// True while frames wait to be received of which the interface's descriptor does not tell.
+    /// True while received frames wait that the interface's descriptor does not report.
     #[inline]
     pub(crate) fn has_looped(&self) -> bool {
         self.io.has_looped()
@@ -187,17 +206,18 @@ impl Device {
         self.io.receive(budget, frames);
     }
 
-    /// The next ICMP message that says that a packet was too large for its path.
+    /// The next ICMP message about a packet that was too large for its path.
     pub(crate) fn packet_too_big(&mut self) -> Option<Icmp> {
         self.io.too_big()
     }
 
-    /// Gives a received frame back.
+    /// Returns a received frame to the kernel.
     pub(crate) fn recycle(&mut self, frame: RxFrame) {
         self.io.recycle(frame);
     }
 
-    /// Gives a received frame back that is no segment of ours, and counts why. The first of a kind that can be mended is told.
+    /// Returns a frame that is no segment of ours, and counts the reason. Logs the first frame of a
+    /// kind that has a remedy.
     pub(crate) fn refuse(&mut self, frame: RxFrame, discard: Discard) {
         let packet = frame.len().saturating_sub(ethernet::MAX_HEADER);
         let discard = discard.at(packet, self.mtu);
@@ -210,39 +230,41 @@ impl Device {
         self.recycle(frame);
     }
 
-    /// Gives a TX frame back that was not sent.
+    /// Returns a TX frame that was not sent.
     pub(crate) fn discard(&mut self, frame: TxFrame) {
         self.io.discard(frame);
     }
 
-    /// Gives a frame back that was sent and is not needed any more.
+    /// Returns a sent frame that is no longer needed.
     pub(crate) fn release(&mut self, frame: SentFrame) {
         self.io.release(frame);
     }
 
-    /// Takes a sent frame to send it again. `Err` with the frame while the kernel has not sent it.
+    /// Takes a sent frame back to retransmit it. Returns the frame in `Err` while the kernel still
+    /// has to send it.
     pub(crate) fn reclaim(&mut self, frame: SentFrame) -> Result<TxFrame, SentFrame> {
         self.io.reclaim(frame)
     }
 
-    /// A free TX frame, without regard to the share of others.
+    /// A free TX frame, without regard to fair shares.
     pub(crate) fn tx_frame(&mut self) -> Option<TxFrame> {
         self.io.tx_frame()
     }
 
-    /// Sets off what was sent, and has the interface see to its frames.
+    /// Submits sent frames, and lets the interface process completions.
     pub(crate) fn flush(&mut self) -> Result<(), IoError> {
         self.unflushed = false;
         self.io.flush()
     }
 
-    /// Sets off what was sent, if anything was.
+    /// Submits sent frames, if there are any.
     pub(crate) fn set_off(&mut self) -> Result<(), IoError> {
         if self.unflushed { self.flush() } else { Ok(()) }
     }
 
-    /// A frame for data of a connection that has `taken` so many already; `None` when those that are left are for others. A
-    /// connection never has more frames than it leaves free: what a silent peer keeps is a share, however many peers are silent.
+    /// A frame for data of a connection that holds `taken` frames. Returns `None` if the remaining
+    /// ones are left to other connections: a connection never holds more frames than it leaves
+    /// free.
     pub(crate) fn data_frame(&mut self, taken: usize) -> Option<TxFrame> {
         if self.spare() <= taken {
             self.flush().ok()?; // the next step reports it
@@ -253,7 +275,7 @@ impl Device {
         self.io.tx_frame()
     }
 
-    /// Free frames, less those that data leaves to other segments. They are few if too much is parked.
+    /// Free frames, less the reserve for other segments. Few if too much is parked.
     pub(crate) fn spare(&self) -> usize {
         let reserve = RESERVE.min(self.io.rx_frames() / RESERVE_PART);
         let spare = self.io.tx_free().saturating_sub(reserve);
@@ -261,7 +283,7 @@ impl Device {
         if scarce { spare.min(FEW) } else { spare }
     }
 
-    /// Moves the payload of a frame, which begins at `head`, to memory of its own and gives the frame back.
+    /// Moves the payload of a frame, which begins at `head`, to memory and frees the frame.
     pub(crate) fn park(&mut self, frame: TxFrame, head: usize) -> Box<[u8]> {
         let payload: Box<[u8]> = Box::from(frame.get(head..).unwrap_or_default());
         self.parked += payload.len();
@@ -269,18 +291,19 @@ impl Device {
         payload
     }
 
-    /// Parks bytes that no frame has carried yet.
+    /// Parks bytes that were never in a frame.
     pub(crate) fn park_bytes(&mut self, payload: &[u8]) -> Box<[u8]> {
         self.parked += payload.len();
         Box::from(payload)
     }
 
-    /// A parked payload is no longer needed.
+    /// Releases a parked payload.
     pub(crate) fn unpark(&mut self, payload: &[u8]) {
         self.parked -= payload.len();
     }
 
-    /// A frame with a parked payload behind `head` bytes for its headers; `None` if there is none.
+    /// A frame with a parked payload behind `head` bytes for its headers, or `None` if no frame is
+    /// free.
     pub(crate) fn unparked(&mut self, payload: &[u8], head: usize) -> Option<TxFrame> {
         let mut frame = self.io.tx_frame()?;
         frame.set_len(head + payload.len());
@@ -288,7 +311,8 @@ impl Device {
         Some(frame)
     }
 
-    /// True if a connection may keep one more received frame, which is counted as kept. Its bytes are to be copied out if not.
+    /// Returns true if a connection may hold one more received frame, and counts it. Otherwise its
+    /// bytes must be copied out.
     pub(crate) fn hold(&mut self) -> bool {
         let may = self.held < self.io.rx_frames() / HELD_PART;
         self.held += usize::from(may);
@@ -296,14 +320,15 @@ impl Device {
         may
     }
 
-    /// A connection gives a frame back that it kept.
+    /// Returns a received frame that a connection held.
     pub(crate) fn unhold(&mut self, frame: RxFrame) {
         self.held = self.held.saturating_sub(1);
         self.io.recycle(frame);
     }
 
-    /// Takes so many bytes for a connection that has `taken` already; false if they are left to others. As of frames, a connection
-    /// never has more than it leaves free.
+    /// Reserves `bytes` of memory for a connection that has reserved `taken`. Returns false if the
+    /// rest is left to other connections: as with frames, a connection never has more than it
+    /// leaves free.
     pub(crate) fn take_memory(&mut self, bytes: usize, taken: usize) -> bool {
         let left = MAX_MEMORY.saturating_sub(self.memory);
         let may = taken + bytes <= left;
@@ -311,7 +336,7 @@ impl Device {
         may
     }
 
-    /// Gives bytes back that were taken.
+    /// Returns reserved memory.
     pub(crate) fn give_memory(&mut self, bytes: usize) {
         self.memory -= bytes;
     }
@@ -321,7 +346,7 @@ impl Device {
         self.memory
     }
 
-    /// Sends a segment without payload in a fresh frame; false if there is none.
+    /// Sends a segment without payload in a fresh frame. Returns false if there is none.
     pub(crate) fn send_bare(&mut self, template: &HeaderTemplate, header: &Header) -> bool {
         let Some(mut frame) = self.io.tx_frame() else {
             return false;
@@ -334,7 +359,8 @@ impl Device {
         true
     }
 
-    /// Sends a segment with a byte that says nothing, whose checksum is left to the NIC. False if the frames that are left are for others.
+    /// Sends a segment with one byte of filler, whose checksum is left to the NIC. Returns false if
+    /// the free frames are left to other connections.
     pub(crate) fn send_filler(&mut self, template: &HeaderTemplate, header: &Header) -> bool {
         let Some(mut frame) = self.data_frame(0) else {
             return false;
@@ -348,7 +374,7 @@ impl Device {
         true
     }
 
-    /// Sends a segment as [`send_data`](Self::send_data) does, and leaves its checksum to the NIC.
+    /// Sends a segment as [`send_data`](Self::send_data) does, but leaves its checksum to the NIC.
     pub(crate) fn send_left(
         &mut self,
         mut frame: TxFrame,
@@ -359,7 +385,7 @@ impl Device {
         self.io.send_kept(frame)
     }
 
-    /// Writes the headers of a segment that is sent, and leaves its checksum to the NIC.
+    /// Writes the headers of a segment whose checksum is left to the NIC.
     fn leave(&mut self, frame: &mut TxFrame, template: &HeaderTemplate, header: &Header) {
         template.emit_left(frame, header);
         frame.leave_checksum(template.tcp_at(), CHECKSUM_AT);
@@ -367,7 +393,8 @@ impl Device {
         self.unflushed = true;
     }
 
-    /// Sends a segment whose payload lies in `frame` behind the room for its headers, and keeps the frame.
+    /// Sends a segment whose payload lies in `frame` behind the room for headers, and returns the
+    /// sent frame to keep.
     pub(crate) fn send_data(
         &mut self,
         mut frame: TxFrame,
@@ -380,7 +407,7 @@ impl Device {
         self.io.send_kept(frame)
     }
 
-    /// Sends a segment whose payload lies in `frame`, and does not keep the frame.
+    /// Sends a segment whose payload lies in `frame`, without keeping the frame.
     pub(crate) fn send_copy(
         &mut self,
         mut frame: TxFrame,

@@ -4,57 +4,58 @@ use std::net::SocketAddr;
 
 use crate::handle_map::Handle;
 
-/// A connection of one stack. An id whose connection is gone is harmless: it has no bytes, no room and no address, and never
-/// names another connection.
+/// Identifier of a connection of one stack. The identifier of a connection that is gone is
+/// harmless: it never names another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub(crate) Handle);
 
-/// A listener of one stack; stale ones are harmless.
+/// Identifier of a listener of one stack. A stale one is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId(pub(crate) Handle);
 
-/// Something happened.
+/// Event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A peer's connection to a listener is established.
+    /// A peer has established a connection to a listener.
     Incoming {
-        /// Whom it was for.
+        /// The listener.
         listener: ListenerId,
         /// The connection.
         conn: ConnId,
-        /// The peer.
+        /// Address and port of the peer.
         remote: SocketAddr,
     },
-    /// A peer's SYN has come to a listener, and awaits the metrics of the route to the peer: see
-    /// [`Stack::set_metrics`](crate::Stack::set_metrics). Comes only where
-    /// [they are awaited](crate::Stack::await_metrics).
+    /// A SYN has arrived at a listener, and its answer waits for the metrics of the route to the
+    /// peer: see [`Stack::set_metrics`](crate::Stack::set_metrics). Occurs only after
+    /// [`Stack::await_metrics`](crate::Stack::await_metrics).
     RouteWanted(ConnId),
-    /// A connection of ours is established.
+    /// A connection that this side opened is established.
     Connected(ConnId),
-    /// An answer to our SYN has come to another stack of the interface, and was refused, as
-    /// [`Stack::refuse_stray_answer`](crate::Stack::refuse_stray_answer) wants it. The connection waits to be
-    /// [begun anew](crate::Stack::open_anew).
+    /// The answer to our SYN arrived at another stack of the interface, and was refused by
+    /// [`Stack::refuse_stray_answer`](crate::Stack::refuse_stray_answer). The connection waits to
+    /// be [opened again](crate::Stack::open_anew).
     Stray(ConnId),
-    /// There are bytes that were not there before.
+    /// New bytes can be read.
     Readable(ConnId),
-    /// What [`ConnMut::writable`](crate::ConnMut::writable) refused has become possible.
+    /// Room is available that [`ConnMut::writable`](crate::ConnMut::writable) refused before.
     Writable(ConnId),
-    /// The peer has not answered several times in a row. Its next hop may be another one by now: see
+    /// The peer has not answered several times in a row. Its next hop may have changed: see
     /// [`Stack::set_next_hop`](crate::Stack::set_next_hop).
     Doubtful(ConnId),
-    /// The peer has sent its FIN; everything before it can still be read.
+    /// The peer has sent its FIN. All bytes before it can still be read.
     PeerClosed(ConnId),
-    /// The connection has ended. This is its last event; bytes not read until it is polled are gone with the id.
+    /// The connection has ended. This is its last event. Bytes that are unread when it is polled
+    /// are lost.
     Closed {
         /// The connection.
         conn: ConnId,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
 
 impl Event {
-    /// Whose event it is.
+    /// The connection of the event.
     pub const fn conn(&self) -> ConnId {
         match *self {
             Self::Incoming { conn, .. }
@@ -73,16 +74,18 @@ impl Event {
 /// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// Both sides have sent a FIN and had it acknowledged.
+    /// Both sides have sent a FIN that the other side has acknowledged.
     Graceful,
     /// The peer answered our SYN with a RST.
     Refused,
     /// The peer sent a RST.
     Reset,
-    /// The peer did not answer within the time that [`StackConfig`](crate::StackConfig) gives it.
+    /// The peer did not answer within the time that [`StackConfig`](crate::StackConfig) sets.
     TimedOut,
-    /// The host has lost the connection's local address ([`Stack::withdraw`](crate::Stack::withdraw)).
+    /// The host has lost the connection's local address
+    /// ([`Stack::withdraw`](crate::Stack::withdraw)).
     AddressLost,
-    /// We ended it, by [`Stack::abort`](crate::Stack::abort) or by closing it before it was established.
+    /// This side ended the connection, by [`Stack::abort`](crate::Stack::abort) or by closing it
+    /// before it was established.
     Aborted,
 }

@@ -1,8 +1,8 @@
-//! Handle map: values under handles that are never used twice.
+//! Handle map: a map with handles that are never reused.
 
 use slab::Slab;
 
-/// Names one thing that was ever put into a [`HandleMap`]: its place, and a number that no other thing has or will have.
+/// Handle of a value in a [`HandleMap`]: its slot, and a number that no other value ever has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Handle {
     place: usize,
@@ -10,13 +10,13 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// The place, which no two things have at once.
+    /// The slot, which at most one value has at a time.
     pub(crate) fn key(self) -> u32 {
         u32::try_from(self.place).unwrap_or(u32::MAX)
     }
 }
 
-/// A map whose handles, when stale, find nothing.
+/// A map in which stale handles find no value.
 #[derive(Debug)]
 pub(crate) struct HandleMap<T> {
     places: Slab<(u64, T)>,
@@ -42,7 +42,7 @@ impl<T> HandleMap<T> {
         Handle { place, serial }
     }
 
-    /// The handle of what is in the place that a handle's [`key`](Handle::key) names.
+    /// The handle of the value in the slot that a handle's [`key`](Handle::key) names.
     pub(crate) fn handle(&self, key: u32) -> Option<Handle> {
         let place = usize::try_from(key).ok()?;
         let (serial, _) = self.places.get(place)?;

@@ -1,22 +1,28 @@
 //! TCP connections over a packet interface.
 //!
-//! A [`Stack`] owns one [`PacketIo`](xwarp_driver::PacketIo) and every connection on it. It has no thread, no clock and no lock:
-//! [`Stack::step`] is called with the time, real or virtual, and everything else follows from the frames. Connections are found by
-//! the hash of their 4-tuple, so that no connection pays for another. smoltcp reads and writes headers; the engine behind them is
-//! our own.
+//! A [`Stack`] owns one [`PacketIo`](xwarp_driver::PacketIo) and every connection on it. It has no
+//! thread, no clock and no lock. The caller passes the time, real or virtual, to [`Stack::step`],
+//! and everything else follows from the frames. Connections are found by the hash of their 4-tuple,
+//! so that no connection pays for another. smoltcp reads and writes headers; the engine behind them
+//! is xwarp's own.
 //!
-//! Nothing is copied between a frame and whoever reads or writes it. Received bytes are read in their frame, and stay there while they wait
-//! for others. Written bytes lie in the frame that carries them. The same frame is sent again until it is acknowledged. Each piece that is
-//! committed is one segment, also when it is sent again.
+//! No byte is copied between a frame and the application that reads or writes it. Received bytes
+//! are read in their frame, and stay there while they wait for others. Written bytes lie in the
+//! frame that carries them, and the same frame is retransmitted until it is acknowledged. Each
+//! committed piece is one segment, also when it is retransmitted (decision record tcp/0001).
 //!
 //! # Standards
 //!
-//! - TCP: RFC 9293, with timestamps, window scale and PAWS of RFC 7323, and sequence numbers of RFC 6528.
+//! - TCP: RFC 9293, with timestamps, window scale and PAWS of RFC 7323, and initial sequence
+//!   numbers of RFC 6528.
 //! - Blind attacks: RFC 5961, RFC 1337.
-//! - Loss: RFC 2018 and RFC 2883 (SACK, D-SACK), RFC 8985 (RACK-TLP), RFC 6937 (PRR), RFC 6582 for peers without SACK.
-//! - Timeouts: RFC 6298, with a floor of [`StackConfig::min_rto`]. RFC 3522 and RFC 3708 undo needless recoveries.
+//! - Loss: RFC 2018 and RFC 2883 (SACK, D-SACK), RFC 8985 (RACK-TLP), RFC 6937 (PRR), RFC 6582 for
+//!   peers without SACK.
+//! - Timeouts: RFC 6298, with a floor of [`StackConfig::min_rto`]. RFC 3522 and RFC 3708 undo
+//!   needless recoveries.
 //! - ECN: RFC 3168, RFC 8257.
-//! - TIME-WAIT lasts 10 s. A newer SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new connection that needs the room.
+//! - TIME-WAIT lasts 10 s. A newer SYN ends it early (RFC 9293 §3.6.1, RFC 6191), and so does a new
+//!   connection that needs the room.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

@@ -13,32 +13,35 @@ const REPEATED_SYN_RTO: Duration = Duration::from_secs(3);
 /// The clock's granularity, G (RFC 6298 §2).
 const GRANULARITY: Duration = Duration::from_nanos(GRANULARITY_NANOS);
 const GRANULARITY_NANOS: u64 = 1000;
-/// Nanoseconds for which a minimum counts. That is long enough to see a path under load unloaded once, and short enough that a change of
-/// route is noticed (RFC 8985 §6.2 leaves the length to the implementation).
+/// Window of the minimum round trip in nanoseconds. It is long enough to see a loaded path without
+/// load once, and short enough to notice a change of route (RFC 8985 §6.2 leaves the length to the
+/// implementation).
 const MIN_WINDOW: u64 = 300_000_000_000;
-/// No sample is longer: far more than any segment lives (RFC 9293 §3.4.2), and sums cannot overflow.
+/// Upper bound of a sample: far beyond the lifetime of a segment (RFC 9293 §3.4.2), and sums cannot
+/// overflow.
 const MAX_SAMPLE: Duration = Duration::from_hours(1);
-/// Doublings after which any timeout has reached any ceiling that fits in a `Duration` times `u32`.
+/// Doublings after which any timeout has reached any ceiling that fits into a `Duration` times
+/// `u32`.
 const MAX_BACKOFF: u32 = 31;
 
-/// Smoothed round trip, its variation and the timeout of one connection. Samples must obey Karn's algorithm (RFC 6298 §3) or come
-/// from timestamps.
+/// Smoothed round trip, its variation and the timeout of one connection. Samples must obey Karn's
+/// algorithm (RFC 6298 §3) or come from timestamps.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
-    /// The timeout before the first sample.
+    /// Timeout before the first sample.
     initial: Duration,
     floor: Duration,
     ceiling: Duration,
     smoothed: Option<Smoothed>,
     least: WindowedMax<Reverse<Duration>>,
     backoff: u32,
-    /// The timeout that follows from all this: it is asked for far more often than it changes.
+    /// The resulting timeout, kept because it is read far more often than it changes.
     rto: Duration,
-    /// The timeout, no less than the floor above the round trip.
+    /// Timeout before back-off, at least the floor above the round trip.
     timeout: Duration,
 }
 
-/// What a first sample begins, and every further one changes.
+/// Estimates that the first sample begins and later samples update.
 #[derive(Clone, Copy, Debug)]
 struct Smoothed {
     /// SRTT.
@@ -48,13 +51,15 @@ struct Smoothed {
 }
 
 impl Smoothed {
-    /// The sample, in nanoseconds, is the first one, or follows `before` (RFC 6298 §2.2 and §2.3).
+    /// The estimates after a sample in nanoseconds: the first one, or one that follows `before`
+    /// (RFC 6298 §2.2 and §2.3).
     fn next(before: Option<Self>, rtt: u64) -> Self {
         let nanos = match before.map(|before| before.nanos) {
             None => (rtt, rtt / 2),
             Some((srtt, rttvar)) => (
                 (srtt * 7 + rtt) / 8,
-                (rttvar * 3 + srtt.abs_diff(rtt)) / 4, // with the SRTT from before this sample (§2.3)
+                // with the SRTT from before this sample (§2.3)
+                (rttvar * 3 + srtt.abs_diff(rtt)) / 4,
             ),
         };
         let srtt = Duration::from_nanos(nanos.0);
@@ -68,8 +73,8 @@ impl Smoothed {
 }
 
 impl RttEstimator {
-    /// Timeouts lie between `floor` (RFC 6298 §2.4 recommends 1 s, which is far too long for peers on one link) and `ceiling`
-    /// (§2.5), which is no less than `floor`.
+    /// Timeouts lie between `floor` (RFC 6298 §2.4 recommends 1 s, far too long for peers on one
+    /// link) and `ceiling` (§2.5), which is at least `floor`.
     pub(crate) fn new(floor: Duration, ceiling: Duration) -> Self {
         let mut estimator = Self {
             initial: INITIAL_RTO,
@@ -85,7 +90,7 @@ impl RttEstimator {
         estimator
     }
 
-    /// Takes a sample, which also ends any back-off (RFC 6298 §5.7).
+    /// Adds a sample, which also ends back-off (RFC 6298 §5.7).
     pub(crate) fn sample(&mut self, rtt: Duration, now: Instant) {
         let rtt = rtt.clamp(GRANULARITY, MAX_SAMPLE);
         self.smoothed = Some(Smoothed::next(self.smoothed, nanos(rtt)));
@@ -94,19 +99,19 @@ impl RttEstimator {
         self.set_rto();
     }
 
-    /// The timeout, doubled as often as the timer was backed off.
+    /// Timeout, including back-off.
     #[cfg(test)]
     pub(crate) fn rto(&self) -> Duration {
         self.rto
     }
 
-    /// The timeout to use. The floor is kept above the round trip, not only above nothing, as the variance of a steady path comes down
-    /// to nothing.
+    /// Timeout before back-off. The floor is added to the round trip, because the variance of a
+    /// steady path falls to zero.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The timeout, not doubled: how long an answer may be expected to take.
+    /// Time in which an answer is to be expected: the timeout without back-off.
     pub(crate) fn answer(&self) -> Duration {
         let base = match self.smoothed {
             None => self.initial,
@@ -129,26 +134,27 @@ impl RttEstimator {
         self.timeout = self.rto.max(least.unwrap_or_default());
     }
 
-    /// The timer expired (RFC 6298 §5.5).
+    /// Doubles the timeout after an expiry (RFC 6298 §5.5).
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
         self.set_rto();
     }
 
-    /// New data was acknowledged, or the expiry was spurious (RFC 5682 §3).
+    /// Ends back-off: new data was acknowledged, or the expiry was spurious (RFC 5682 §3).
     pub(crate) fn reset_backoff(&mut self) {
         self.backoff = 0;
         self.set_rto();
     }
 
-    /// The SYN is acknowledged, but tells nothing of the round trip: data begins with a timeout of its own (RFC 6298 §5.7).
+    /// The SYN is acknowledged but gives no sample, as it was retransmitted: data begins with a
+    /// timeout of its own (RFC 6298 §5.7).
     pub(crate) fn syn_was_repeated(&mut self) {
         self.initial = REPEATED_SYN_RTO;
         self.backoff = 0;
         self.set_rto();
     }
 
-    /// Expiries in a row.
+    /// Number of expiries in a row.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
     }
@@ -162,7 +168,7 @@ impl RttEstimator {
         self.smoothed.map(|smoothed| smoothed.rttvar())
     }
 
-    /// The least round trip of the last five minutes, as of the last sample.
+    /// Minimum round trip of the last five minutes, as of the last sample.
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.least.best().map(|Reverse(rtt)| rtt)
     }
@@ -201,7 +207,8 @@ mod tests {
         let mut rtt = estimator();
         rtt.sample(100 * MS, Instant::ORIGIN);
         rtt.sample(140 * MS, Instant::ORIGIN);
-        // RTTVAR = 3/4 * 50 + 1/4 * |100 - 140| = 47.5; SRTT = 7/8 * 100 + 1/8 * 140 = 105; RTO = 105 + 4 * 47.5 = 295
+        // RTTVAR = 3/4 * 50 + 1/4 * |100 - 140| = 47.5; SRTT = 7/8 * 100 + 1/8 * 140 = 105; RTO =
+        // 105 + 4 * 47.5 = 295
         assert_eq!(rtt.srtt(), Some(105 * MS));
         assert_eq!(rtt.rttvar(), Some(Duration::from_micros(47_500)));
         assert_eq!(rtt.rto(), 295 * MS);

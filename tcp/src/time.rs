@@ -5,24 +5,25 @@ use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Time since an arbitrary origin, monotonic. The caller supplies it, real or virtual; timers have microsecond resolution. The latest
-/// instant is 584 years after the origin.
+/// Monotonic time since an arbitrary origin. The caller supplies it, real or virtual; timers have
+/// microsecond resolution. The latest instant is 584 years after the origin.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(
-    /// Nanoseconds since the origin, plus one. So an `Option<Instant>` takes one word, and two instants are compared as two words.
+    /// Nanoseconds since the origin, plus one. So an `Option<Instant>` takes one word, and two
+    /// instants are compared as two words.
     NonZeroU64,
 );
 
-/// A duration in nanoseconds, at most that to the latest instant.
+/// A duration in nanoseconds, limited to that of the latest instant.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(duration.subsec_nanos().into())
 }
 
 impl Instant {
-    /// The origin itself.
+    /// The origin.
     pub const ORIGIN: Self = Self(NonZeroU64::MIN);
-    /// Later than anything.
+    /// The latest instant.
     pub(crate) const FAR: Self = Self(NonZeroU64::MAX);
 
     /// The instant `micros` microseconds after the origin.
@@ -35,10 +36,10 @@ impl Instant {
         Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
-    /// The earliest of those that there are. One that never comes counts as none.
+    /// The earliest of the given instants. [`FAR`](Self::FAR) counts as none.
     #[inline]
     pub(crate) fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
-        // As words less one, of which none is the greatest, and the latest instant the next.
+        // As words less one: `None` becomes the greatest word, and the latest instant the next.
         let word = |instant: Option<Self>| instant.map_or(0, |it| it.0.get()).wrapping_sub(1);
         let first = instants.into_iter().map(word).fold(u64::MAX, u64::min);
         (first < u64::MAX - 1).then(|| Self::from_nanos(first))
@@ -80,7 +81,7 @@ impl Add<Duration> for Instant {
 impl Sub<Duration> for Instant {
     type Output = Self;
 
-    /// The instant so much earlier, at the earliest the origin.
+    /// The instant `rhs` earlier, but not before the origin.
     fn sub(self, rhs: Duration) -> Self {
         let count = self.0.get().saturating_sub(nanos(rhs));
         NonZeroU64::new(count).map_or(Self::ORIGIN, Self)

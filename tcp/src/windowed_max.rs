@@ -1,14 +1,15 @@
-//! Windowed maximum: the greatest value of late, in constant space.
+//! Windowed maximum: the greatest recent value, in constant space.
 
-/// A running maximum over a window of time, after the filter of K. Nichols that is described in the BBR draft
-/// (draft-cardwell-iccrg-bbr-congestion-control-00 §4.1.1.3): it keeps the three best of the window, each later than the one before. When
-/// the best grows too old, the next takes its place. For a minimum, use [`std::cmp::Reverse`].
+/// Running maximum over a window of time, after K. Nichols' filter in the BBR draft
+/// (draft-cardwell-iccrg-bbr-congestion-control-00 §4.1.1.3). It keeps the three best values of the
+/// window, each later than the one before. When the best expires, the next takes its place. For a
+/// minimum, use [`std::cmp::Reverse`].
 ///
 /// Time is any number that never goes back: microseconds, round trips.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowedMax<T> {
     window: u64,
-    /// Best, second, third with the time of each. All equal at first.
+    /// Best, second and third value, each with its time. All equal at first.
     best: Option<[(T, u64); 3]>,
 }
 
@@ -17,7 +18,7 @@ impl<T: Copy + Ord> WindowedMax<T> {
         Self { window, best: None }
     }
 
-    /// The greatest value not older than the window, as of the last update.
+    /// Greatest value in the window, as of the last update.
     pub(crate) fn best(&self) -> Option<T> {
         self.best.map(|[(value, _), ..]| value)
     }
@@ -75,7 +76,8 @@ mod tests {
     }
 
     proptest! {
-        /// Three entries cannot say the exact maximum, but what they say was seen in the window and is no less than the newest.
+        /// Three entries cannot give the exact maximum. But their result was seen in the window and
+        /// is no less than the newest value.
         #[test]
         fn maximum_is_a_value_of_the_window(steps in prop::collection::vec((0u32..50, 0u64..6), 1..200)) {
             let mut max = WindowedMax::new(20);

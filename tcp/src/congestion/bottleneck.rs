@@ -1,7 +1,8 @@
-//! One sender with endless data on an idealised bottleneck, in virtual time.
+//! Bottleneck simulation: one sender with endless data on an idealised link, in virtual time.
 //!
-//! The path is a queue of bounded length before a link of fixed rate. Segments are lost at random before the queue, and marked in it from a
-//! threshold on. It never reorders, so that an ACK tells exactly what was lost before it: what is measured is the algorithm, not the
+//! The path is a queue of bounded length before a link of fixed rate. Segments are lost at random
+//! before the queue, and marked in it beyond a threshold. The path never reorders, so an ACK says
+//! exactly which segments before it were lost. So a run measures the algorithm, and not the
 //! engine's loss detection.
 
 use std::collections::VecDeque;
@@ -12,20 +13,20 @@ use super::*;
 use crate::delivery_rate::{RateSampler, SentRate};
 use crate::rtt::RttEstimator;
 
-/// What the link carries.
+/// Parameters of a link.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// Bytes of a segment.
+    /// Bytes per segment.
     mss: usize,
     /// Bytes per second.
     rate: u64,
     /// Nanoseconds of a round trip without a queue.
     rtt: u64,
-    /// Nanoseconds of a run.
+    /// Nanoseconds per run.
     length: u64,
 }
 
-/// 50 Mbit/s, which the table is about.
+/// The path of the table: 50 Mbit/s.
 const PATH: Path = Path {
     mss: 1460,
     rate: 6_250_000,
@@ -37,7 +38,7 @@ const LOSSES: [u64; 5] = [0, 100, 1_000, 10_000, 50_000];
 const SNAPSHOT: &str = "src/congestion/utilisation.txt";
 
 impl Path {
-    /// 10 Gbit/s, 1 ms: a product of 1,250,000 bytes.
+    /// A path of 10 Gbit/s and 1 ms: a bandwidth-delay product of 1,250,000 bytes.
     fn wide(mss: usize) -> Self {
         Self {
             mss,
@@ -47,12 +48,13 @@ impl Path {
         }
     }
 
-    /// Bytes of a bandwidth-delay product.
+    /// Bandwidth-delay product in bytes.
     fn product(&self) -> usize {
         bytes(self.rtt, self.rate)
     }
 
-    /// From so many bytes in the queue on, segments are marked: a sixth of the product (RFC 8257 §5).
+    /// Queue length in bytes from which segments are marked: a sixth of the bandwidth-delay product
+    /// (RFC 8257 §5).
     fn marking(&self) -> usize {
         self.product() / 6
     }
@@ -62,7 +64,7 @@ impl Path {
 struct Segment {
     number: u64,
     sent: u64,
-    /// When its ACK arrives; `None` if it is lost.
+    /// When the ACK arrives; `None` if the segment is lost.
     acked: Option<u64>,
     marked: bool,
     rate: SentRate,
@@ -74,15 +76,15 @@ struct Run {
     control: Box<dyn Congestion>,
     rtt: RttEstimator,
     rate: RateSampler,
-    /// Bytes delivered in all.
+    /// Bytes delivered so far.
     delivered: u64,
     now: u64,
-    /// When the link has sent what is in the queue.
+    /// When the link has sent the whole queue.
     free_at: u64,
     paced_until: u64,
     flight: VecDeque<Segment>,
     next: u64,
-    /// Segments from this on are sent after the loss being repaired was found.
+    /// Segments from this number on were sent after the loss was found that is being repaired.
     recovery: Option<u64>,
     /// When the timer was started.
     timer: u64,
@@ -91,11 +93,11 @@ struct Run {
     queued: u128,
 }
 
-/// What a run comes to.
+/// Results of a run.
 struct Outcome {
-    /// Tenths of a per cent of the link's rate.
+    /// Utilisation of the link in thousandths.
     utilisation: u64,
-    /// Bytes that a segment finds before it on average.
+    /// Mean length in bytes of the queue that a segment finds.
     queue: u128,
 }
 
@@ -103,7 +105,7 @@ fn instant(nanos: u64) -> Instant {
     Instant::ORIGIN + Duration::from_nanos(nanos)
 }
 
-/// Bytes that pass in so many nanoseconds.
+/// Bytes that pass in `nanos` nanoseconds.
 fn bytes(nanos: u64, rate: u64) -> usize {
     let bytes = u128::from(nanos) * u128::from(rate) / 1_000_000_000;
     usize::try_from(bytes).unwrap()
@@ -194,7 +196,7 @@ impl Run {
         }
     }
 
-    /// Goes to what happens next.
+    /// Advances to the next event.
     fn advance(&mut self) {
         let timeout = self.timer + u64::try_from(self.rtt.rto().as_nanos()).unwrap();
         let ack = self.flight.iter().find_map(|segment| segment.acked);
@@ -251,7 +253,7 @@ impl Run {
     }
 }
 
-/// The table that is kept beside this file.
+/// The table that `utilisation.txt` keeps.
 fn table() -> String {
     let mut table = String::from(
         "Utilisation in per cent of 50 Mbit/s, 20 ms round trip, a buffer of one bandwidth-delay product, 20 s,\n\

@@ -13,27 +13,28 @@ use crate::time::{Instant, nanos};
 const BETA: (usize, usize) = (7, 10);
 /// Fast convergence, (1 + β) / 2 (§4.7).
 const CONVERGE: (usize, usize) = (17, 20);
-/// No round trip is taken for longer, in nanoseconds.
+/// Upper bound of a round trip, in nanoseconds.
 const MAX_ROUND_TRIP: u64 = 3_600_000_000_000;
-/// What a spurious reduction has overwritten (§4.9).
+/// State before a reduction, to restore if it was spurious (§4.9).
 type Before = (usize, Option<Box<Epoch>>, usize);
 
-/// The window as a cubic function of the time since the last loss.
+/// CUBIC: the window is a cubic function of the time since the last loss.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     hystart: HyStart,
-    /// Window at the last reduction, lowered by fast convergence; zero if unknown, and after a timeout.
+    /// Window at the last reduction, lowered by fast convergence. Zero if unknown, and after a
+    /// timeout.
     w_max: usize,
     cwnd_prior: usize,
-    // Boxed, as most connections never lose anything.
+    // Boxed, as most connections never lose a segment.
     epoch: Option<Box<Epoch>>,
     before: Option<Box<Before>>,
-    /// The smoothed round trip, in nanoseconds; zero before the first.
+    /// Smoothed round trip in nanoseconds; zero before the first sample.
     srtt: u64,
     last_ack: Option<Instant>,
 }
 
-/// `part` of `bytes`.
+/// The fraction `part` of `bytes`.
 fn scale(bytes: usize, part: (usize, usize)) -> usize {
     bytes.min(MAX_WINDOW * 4) / part.1 * part.0 + bytes % part.1 * part.0 / part.1
 }
@@ -49,7 +50,7 @@ impl Cubic {
         };
     }
 
-    /// A stage of congestion avoidance begins (§4.2).
+    /// Begins a stage of congestion avoidance (§4.2).
     fn begin(&self, window: &Window, now: Instant) -> Epoch {
         Epoch::new(now, window, self.w_max, self.cwnd_prior)
     }
@@ -73,7 +74,7 @@ impl Cubic {
         self.epoch = Some(epoch);
     }
 
-    /// Time in which the window was not used does not move the curve on (§5.8).
+    /// Excludes from the curve the time in which the window was not used (§5.8).
     fn pause(&mut self, now: Instant) {
         if let (Some(epoch), Some(last)) = (&mut self.epoch, self.last_ack) {
             epoch.start = epoch.start + (now - last);
@@ -84,7 +85,7 @@ impl Cubic {
         (self.w_max, self.epoch.clone(), self.cwnd_prior)
     }
 
-    /// Window and threshold to have after congestion (§4.6), with fast convergence (§4.7).
+    /// Computes window and threshold after congestion (§4.6), with fast convergence (§4.7).
     fn decrease(&mut self, window: &Window, in_flight: usize) -> usize {
         let cwnd = window.cwnd;
         self.w_max = if cwnd < self.w_max {
@@ -150,7 +151,8 @@ impl Rule for Cubic {
         self.pause(now);
         self.last_ack = Some(now);
         if restarted {
-            self.epoch = None; // slow start brings the window back; a curve begins where that ends
+            // slow start restores the window; a curve begins where slow start ends
+            self.epoch = None;
         }
     }
 
@@ -169,7 +171,8 @@ mod tests {
 
     const MSS: usize = 1000;
 
-    /// Lost with 100 segments in flight and in the window, recovered at 0 ms, a round trip of 100 ms.
+    /// A loss with 100 segments in flight and in the window, recovered at 0 ms, with a round trip
+    /// of 100 ms.
     fn after_loss() -> WindowBased<Cubic> {
         let mut cubic = WindowBased::<Cubic>::new(MSS);
         cubic.rule.srtt = 100_000_000;
@@ -293,8 +296,9 @@ mod tests {
         assert_eq!((cubic.window(), cubic.rule.w_max), (49 * MSS, plateau));
     }
 
-    /// A segment in 20,000 is lost, evenly, and round trips take 1 ms. The mean window is sqrt(3/2 * 20,000) = 173.2 segments for Reno, and
-    /// the same for CUBIC, as its increase is made for that (RFC 9438 §4.3).
+    /// One segment in 20,000 is lost, at even intervals, and round trips take 1 ms. Reno's mean
+    /// window is then sqrt(3/2 * 20,000) = 173.2 segments. CUBIC's is the same, as its increase is
+    /// chosen for that (RFC 9438 §4.3).
     #[test]
     fn over_many_losses_the_mean_window_is_renos() {
         let mean = |control: &mut dyn Congestion| {

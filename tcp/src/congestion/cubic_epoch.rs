@@ -1,4 +1,4 @@
-//! CUBIC's window curve, and what Reno would have instead (RFC 9438 §4.2 to §4.4).
+//! CUBIC's window curve, and the window that Reno would have (RFC 9438 §4.2 to §4.4).
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use crate::time::Instant;
 
 /// α of the Reno-friendly window, 3 (1 - β) / (1 + β) (§4.3).
 const ALPHA: (u128, u128) = (9, 17);
-/// Microseconds for which the cube of a time fits; more than an hour, when any window has long reached its limit.
+/// Microseconds whose cube does not overflow; more than an hour, when any window has long reached
+/// its limit.
 const MAX_TIME: u128 = 1 << 32;
 /// A second cubed in microseconds cubed, over C = 0.4 (§5.1).
 const SECOND_CUBED_OVER_C: u128 = 2_500_000_000_000_000_000;
-/// Parts of a byte in which the Reno-friendly window is counted. What each ACK of a segment adds to the largest window is hundreds of them,
-/// so that little is lost in rounding.
+/// Parts of a byte in which the Reno-friendly window is counted. Each ACK of a segment adds
+/// hundreds of them to the largest window, so rounding loses little.
 const PARTS: u128 = 1 << 20;
 
-/// The curve of one stage of congestion avoidance (§4.1.2).
+/// Curve of one stage of congestion avoidance (§4.1.2).
 #[derive(Clone, Debug)]
 pub(super) struct Epoch {
     pub(super) start: Instant,
-    /// Microseconds from `start` until the curve is at `w_max`.
+    /// Microseconds from `start` until the curve reaches `w_max`.
     pub(super) k: u64,
     pub(super) w_max: usize,
-    /// What Reno would have, in `PARTS` of a byte (§4.3).
+    /// Reno's window in `PARTS` of a byte (§4.3).
     w_est: u128,
     /// The window before the last reduction.
     cwnd_prior: usize,
-    /// Bytes times bytes not yet enough for the window to grow by one.
+    /// Credit towards the next byte of growth, in bytes times bytes.
     credit: u128,
 }
 
@@ -35,7 +36,7 @@ fn k(rise: usize, mss: usize) -> u64 {
     cube_root((rise as u128) * SECOND_CUBED_OVER_C / (mss as u128).max(1))
 }
 
-/// The integer cube root of `n` below 2^126.
+/// Integer cube root of `n`, for `n` below 2^126.
 fn cube_root(n: u128) -> u64 {
     (0..42).rev().fold(0_u64, |root, bit| {
         let next = u128::from(root | 1 << bit);
@@ -48,7 +49,8 @@ fn cube_root(n: u128) -> u64 {
 }
 
 impl Epoch {
-    /// From the window as it is: towards `w_max`, or with the plateau at once if no loss says where it is (§4.8, §4.10).
+    /// A curve from the current window towards `w_max`, or one that starts at its plateau if no
+    /// loss has set `w_max` (§4.8, §4.10).
     pub(super) fn new(now: Instant, window: &Window, w_max: usize, cwnd_prior: usize) -> Self {
         let cwnd = window.cwnd;
         let w_max = w_max.max(cwnd);
@@ -62,7 +64,7 @@ impl Epoch {
         }
     }
 
-    /// The curve at `time` in bytes (§4.2, equation 1).
+    /// Window in bytes at `time` (§4.2, equation 1).
     pub(super) fn curve(&self, time: Duration, mss: usize) -> usize {
         let k = u128::from(self.k);
         let distance = time.as_micros().abs_diff(k).min(MAX_TIME);
@@ -75,7 +77,7 @@ impl Epoch {
         }
     }
 
-    /// Lets the Reno-friendly window grow for `bytes` acknowledged (§4.3, equation 4), and returns it.
+    /// Grows the Reno-friendly window by an ACK of `bytes` (§4.3, equation 4), and returns it.
     pub(super) fn friendly(&mut self, bytes: usize, window: &Window) -> usize {
         let alpha = if self.w_est >= (self.cwnd_prior as u128) * PARTS {
             (1, 1)
@@ -88,7 +90,7 @@ impl Epoch {
         usize::try_from(self.w_est / PARTS).unwrap_or(MAX_WINDOW)
     }
 
-    /// Bytes to grow by for `bytes` acknowledged, towards `target` (§4.4).
+    /// Bytes by which the window grows towards `target` for an ACK of `bytes` (§4.4).
     pub(super) fn towards(&mut self, target: usize, bytes: usize, cwnd: usize) -> usize {
         let cwnd_wide = (cwnd as u128).max(1);
         let bytes = (bytes as u128).min(MAX_WINDOW as u128);

@@ -1,26 +1,26 @@
-//! DCTCP (RFC 8257): reduces by how much was marked, not by whether something was.
+//! DCTCP (RFC 8257): reduces the window in proportion to the marked bytes.
 
 use super::new_reno::NewReno;
 use super::window::Window;
 use super::window_based::Rule;
 use super::{Acked, Marks};
 
-/// α is counted in parts of this (§3.3).
+/// Unit of α (§3.3).
 const ONE: usize = 1 << 20;
-/// The weight of the newest estimate is 1/16 (§4.2).
+/// Weight of the newest estimate: 1/16 (§4.2).
 const G_SHIFT: u32 = 4;
 
-/// Reno, but for a reduction by α/2 once per window with marks.
+/// Reno, with a reduction by α/2 once per window that has marks.
 #[derive(Clone, Debug)]
 pub(super) struct Dctcp {
     reno: NewReno,
-    /// Part of the bytes that meets congestion, smoothed.
+    /// α: the smoothed fraction of bytes that met congestion.
     alpha: usize,
     acked: u128,
     marked: u128,
-    /// Bytes delivered when the observation window ends.
+    /// Value of `delivered` at which the observation window ends.
     window_end: u64,
-    /// Bytes delivered when the window may be reduced again (RFC 3168 §6.1.2).
+    /// Value of `delivered` until which the window is not reduced again (RFC 3168 §6.1.2).
     reduced_until: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Default for Dctcp {
     fn default() -> Self {
         Self {
             reno: NewReno::default(),
-            alpha: ONE, // §4.2: until something is known, react as strongly as Reno
+            alpha: ONE, // §4.2: until the first estimate, react as strongly as Reno
             acked: 0,
             marked: 0,
             window_end: 0,
@@ -83,7 +83,7 @@ impl Rule for Dctcp {
         }
     }
 
-    /// A lost segment is no mark: Reno's reaction (§3.5).
+    /// A loss is no mark: reacts as Reno does (§3.5).
     fn on_loss(&mut self, window: &mut Window, in_flight: usize) {
         self.reno.on_loss(window, in_flight);
     }
@@ -93,7 +93,7 @@ impl Rule for Dctcp {
         self.reduced_until = None;
     }
 
-    /// The marks have been counted from [`Acked::ece_bytes`].
+    /// [`Acked::ece_bytes`] has counted the marks.
     fn on_ecn(&mut self, _window: &mut Window, _in_flight: usize) {}
 
     fn marks(&self) -> Marks {
@@ -110,7 +110,7 @@ mod tests {
 
     const MSS: usize = 1000;
 
-    /// One window of ten segments in ten ACKs, `marked` of them with marks.
+    /// One window of ten segments in ten ACKs, `marked` of them with ECE.
     fn window(dctcp: &mut WindowBased<Dctcp>, delivered: &mut u64, marked: usize) {
         for i in 0..10 {
             *delivered += MSS as u64;

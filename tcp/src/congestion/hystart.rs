@@ -4,27 +4,28 @@ use std::time::Duration;
 
 use super::Acked;
 
-/// Bounds of the growth that counts (§4.3).
+/// Bounds of the round trip's growth that counts as a queue (§4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// The growth that counts is this part of the round trip (§4.3).
+/// Divisor of the round trip that gives this growth (§4.3).
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Samples of a round before it is judged (§4.3).
+/// Samples that a round needs before it is judged (§4.3).
 const N_RTT_SAMPLE: u32 = 8;
-/// Slow start is so many times slower in conservative slow start (§4.3).
+/// Factor by which conservative slow start is slower (§4.3).
 const CSS_GROWTH_DIVISOR: usize = 4;
 /// Rounds of conservative slow start before congestion avoidance (§4.3).
 const CSS_ROUNDS: u32 = 5;
 
-/// Conservative slow start.
+/// State of conservative slow start.
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
-    /// The round trip at its start: if it falls below, the growth was a mistake.
+    /// Round trip at its start. A lower one later means that the growth was spurious.
     baseline: Duration,
     rounds: u32,
 }
 
-/// Judges slow start round by round. A round ends when what was in flight at its start is delivered.
+/// Judges slow start round by round. A round ends when the data in flight at its start is
+/// delivered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
     round_end: u64,
@@ -36,12 +37,12 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// True once slow start is to end.
+    /// True once slow start must end.
     pub(super) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// Bytes to grow by in slow start for `bytes` acknowledged.
+    /// Growth of the window in bytes for an ACK of `bytes` in slow start.
     pub(super) fn growth(&self, bytes: usize) -> usize {
         match self.conservative {
             Some(_) => bytes / CSS_GROWTH_DIVISOR,
@@ -49,7 +50,8 @@ impl HyStart {
         }
     }
 
-    /// Takes an ACK of slow start; only the `first`, whose end is unknown, is judged (§4.3).
+    /// Processes an ACK of slow start. Only the first slow start, whose end is unknown, is judged
+    /// (§4.3).
     pub(super) fn on_ack(&mut self, acked: &Acked, first: bool) {
         self.ended &= first;
         if !first {
@@ -98,7 +100,7 @@ mod tests {
     use super::super::testing::ack;
     use super::*;
 
-    /// One round of `rtts` in milliseconds, of one byte each.
+    /// A round with these round trips in milliseconds, one byte each.
     fn round(hystart: &mut HyStart, rtts: &[u64]) {
         let start = hystart.round_end;
         for (i, rtt) in rtts.iter().enumerate() {

@@ -4,14 +4,14 @@ use super::Acked;
 use super::window::{Linear, Window};
 use super::window_based::Rule;
 
-/// Slow start, one segment per round trip after it, half of what was in flight after a loss.
+/// Slow start, one segment per round trip after it, and half of the bytes in flight after a loss.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
     linear: Linear,
 }
 
 impl NewReno {
-    /// Reduces the window to `target` for a mark: nothing is lost.
+    /// Reduces the window to `target` because of a mark: no segment was lost.
     pub(super) fn reduce(&mut self, window: &mut Window, target: usize) {
         window.reduce(target);
         self.linear.reset();
@@ -51,7 +51,7 @@ mod tests {
 
     const MSS: usize = 1000;
 
-    /// In congestion avoidance with a window of ten segments.
+    /// Congestion avoidance with a window of ten segments.
     fn steady() -> WindowBased<NewReno> {
         let mut reno = WindowBased::<NewReno>::new(MSS);
         reno.on_loss(at(0), 20 * MSS);

@@ -1,4 +1,4 @@
-//! Properties of every congestion control algorithm, whatever it is told.
+//! Properties of every congestion control algorithm under arbitrary calls.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::testing::ALL;
 use super::window::{MAX_WINDOW, clamp_mss};
 use super::*;
 
-/// One call, of any values that an engine could be led to give.
+/// One call, with any values that an engine could pass.
 #[derive(Clone, Debug)]
 enum Call {
     Ack(Acked),

@@ -1,15 +1,16 @@
-//! The window of an algorithm that halves or shrinks it on loss: what `NewReno`, CUBIC and DCTCP have in common.
+//! Congestion window of the algorithms that shrink it on loss: `NewReno`, CUBIC and DCTCP.
 
 use std::time::Duration;
 
 use super::Acked;
 
-/// Bytes: no more can be in flight (RFC 7323 §2.3), so no window grows further.
+/// Maximum window in bytes: no more can be in flight (RFC 7323 §2.3).
 pub(super) const MAX_WINDOW: usize = 1 << 30;
-/// Bytes: the largest segment there can be.
+/// Bytes in the largest possible segment.
 const MAX_MSS: usize = 65535;
 
-/// The least timeout that RFC 6298 §2.4 recommends, and so the least pause that RFC 5681 §4.1 was made for.
+/// The minimum timeout that RFC 6298 §2.4 recommends, and so the shortest pause that RFC 5681 §4.1
+/// was written for.
 const MIN_IDLE: Duration = Duration::from_secs(1);
 
 /// Initial window in bytes (RFC 6928 §2).
@@ -17,20 +18,20 @@ pub(super) fn initial_window(mss: usize) -> usize {
     (10 * mss).min(14600.max(2 * mss))
 }
 
-/// `mss` in a range in which arithmetic needs no care.
+/// Limits `mss` to a range in which arithmetic cannot overflow.
 pub(super) fn clamp_mss(mss: usize) -> usize {
     mss.clamp(1, MAX_MSS)
 }
 
-/// What is being repaired.
+/// Kind of repair in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Losses found by duplicate ACKs or RACK: the window stays.
+    /// Repair of losses that duplicate ACKs or RACK found: the window stays.
     Recovery,
-    /// After a timeout: the window grows by slow start while the loss is repaired (RFC 5681 §3.1).
+    /// Repair after a timeout: the window grows by slow start meanwhile (RFC 5681 §3.1).
     Loss {
-        /// Something was acknowledged since the timer expired.
+        /// Data was acknowledged since the timer expired.
         progress: bool,
     },
 }
@@ -41,7 +42,7 @@ pub(super) struct Window {
     pub(super) mss: usize,
     pub(super) cwnd: usize,
     pub(super) ssthresh: usize,
-    /// Both as they were before the reduction that may be undone.
+    /// Window and threshold before a reduction that may be undone.
     before: Option<(usize, usize)>,
     phase: Phase,
 }
@@ -62,8 +63,9 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// True if the window may grow for this ACK: it was used (RFC 9438 §5.8), and no loss found by ACKs is being repaired.
-    /// An ACK with ECE asks for less, not for more. Also notes that a timeout has been answered.
+    /// Returns true if this ACK may grow the window: the window was in use (RFC 9438 §5.8), and no
+    /// loss found by ACKs is being repaired. An ACK with ECE must not grow it. Also records that a
+    /// timeout has been answered.
     pub(super) fn may_grow(&mut self, acked: &Acked) -> bool {
         if let Phase::Loss { progress } = &mut self.phase {
             *progress |= acked.bytes > 0;
@@ -73,19 +75,20 @@ impl Window {
         acked.cwnd_limited && acked.bytes > 0 && acked.ece_bytes == 0
     }
 
-    /// Losses found by ACKs are being repaired.
+    /// True while losses found by ACKs are being repaired.
     pub(super) fn recovering(&self) -> bool {
         self.phase == Phase::Recovery
     }
 
-    /// Losses are being repaired, whoever found them.
+    /// True while losses are being repaired, found by ACKs or by a timeout.
     pub(super) fn repairing(&self) -> bool {
         self.phase != Phase::Open
     }
 
-    /// Grows by `bytes`, at most to the threshold, and returns the bytes left over. All bytes count however few ACKs bring
-    /// them (RFC 3465 with L unbounded, as RFC 9406 §4.3 has it for senders that do not send in bursts): a receiver that
-    /// acknowledges once per burst would slow a sender that counts ACKs.
+    /// Grows the window by `bytes`, at most to the threshold, and returns the rest. All bytes
+    /// count, however few ACKs report them (RFC 3465 with L unbounded, as RFC 9406 §4.3 has it for
+    /// senders that pace). Otherwise a receiver that acknowledges once per burst would slow the
+    /// sender.
     pub(super) fn grow_slow_start(&mut self, bytes: usize) -> usize {
         let room = self.ssthresh.min(MAX_WINDOW).saturating_sub(self.cwnd);
         let used = bytes.min(room);
@@ -97,15 +100,16 @@ impl Window {
         self.cwnd = self.cwnd.saturating_add(bytes).min(MAX_WINDOW);
     }
 
-    /// Loss found by ACKs: window and threshold become `target`, at least two segments (RFC 5681 §3.1, equation 4).
+    /// Reduces window and threshold to `target`, at least two segments, after a loss found by ACKs
+    /// (RFC 5681 §3.1, equation 4).
     pub(super) fn lose(&mut self, target: usize) {
         self.before = Some((self.cwnd, self.ssthresh));
         self.lower(target);
         self.phase = Phase::Recovery;
     }
 
-    /// As for a loss, when nothing is lost but congestion was met (RFC 3168 §6.1.2). A mark is never made for nothing, so neither
-    /// this nor what was reduced before it can be undone.
+    /// Reduces the window because of congestion without a loss (RFC 3168 §6.1.2). A mark is never
+    /// spurious, so this reduction and those before it cannot be undone.
     pub(super) fn reduce(&mut self, target: usize) {
         self.before = None;
         self.lower(target);
@@ -116,8 +120,8 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
-    /// The timer expired: the window becomes one segment, the threshold `target` unless the timer expired for the same bytes
-    /// before (RFC 5681 §3.1). True if it had not.
+    /// Handles a timeout: the window becomes one segment. The threshold becomes `target`, unless
+    /// the timer expired for the same bytes before (RFC 5681 §3.1). Returns true if it had not.
     pub(super) fn time_out(&mut self, target: usize) -> bool {
         let first = self.phase != Phase::Loss { progress: false };
         if first {
@@ -138,7 +142,7 @@ impl Window {
         self.phase = Phase::Open;
     }
 
-    /// Takes the last reduction back; false if there is none.
+    /// Undoes the last reduction. Returns false if there is none.
     pub(super) fn undo(&mut self) -> bool {
         let Some((cwnd, ssthresh)) = self.before.take() else {
             return false;
@@ -149,10 +153,12 @@ impl Window {
         true
     }
 
-    /// RFC 5681 §4.1: after more than one timeout of silence the window says nothing of the path. True if it was so long.
+    /// Restarts after idle time of more than one timeout, as the window no longer describes the
+    /// path (RFC 5681 §4.1). Returns true if it did.
     ///
-    /// The timeout meant there is at least a second. With one of 5 ms, requests would begin anew after each pause, which RFC 7661 §1 finds
-    /// to serve nobody. That RFC keeps the window for minutes, as long as no more than is used is added to it.
+    /// That timeout is taken to be at least 1 s. With one of 5 ms, a request would start from the
+    /// initial window after each short pause, which RFC 7661 §1 finds harmful. RFC 7661 keeps the
+    /// window for minutes, as long as no more than the used part of it grows.
     pub(super) fn restart(&mut self, idle: Duration, rto: Duration) -> bool {
         let stale = idle > rto.max(MIN_IDLE);
         if stale {
@@ -161,7 +167,7 @@ impl Window {
         stale
     }
 
-    /// Segments are now of `mss` bytes; the window keeps its bytes, at least one segment.
+    /// Sets the segment size. The window keeps its bytes, at least one segment.
     pub(super) fn set_mss(&mut self, mss: usize) {
         self.mss = clamp_mss(mss);
         self.cwnd = self.cwnd.max(self.mss);
@@ -169,14 +175,15 @@ impl Window {
     }
 }
 
-/// Bytes by which Reno's window grows: one segment per window acknowledged (RFC 5681 §3.1, counted as in RFC 3465 §2.1).
+/// Growth of Reno's window: one segment per window acknowledged (RFC 5681 §3.1, counted by bytes as
+/// in RFC 3465 §2.1).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Linear {
     acked: usize,
 }
 
 impl Linear {
-    /// Grows by slow start up to the threshold, and linearly from there on.
+    /// Grows the window by slow start up to the threshold, and linearly beyond.
     pub(super) fn grow_as_reno(&mut self, window: &mut Window, bytes: usize) {
         let left = if window.slow_start() {
             window.grow_slow_start(bytes)

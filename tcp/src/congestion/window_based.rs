@@ -1,4 +1,4 @@
-//! Algorithms that are a rule of how one [`Window`] grows and shrinks; what they have in common beside it is here.
+//! Algorithms that are a rule for one [`Window`], and the code that they share.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::window::Window;
 use super::{Acked, Congestion, Marks};
 use crate::time::Instant;
 
-/// How an algorithm treats its window. What is not said here is as with [`Congestion`].
+/// How an algorithm changes its window. Methods without a comment are those of [`Congestion`].
 pub(super) trait Rule: Debug + Default + Send {
     fn on_ack(&mut self, window: &mut Window, acked: &Acked);
 
@@ -17,13 +17,13 @@ pub(super) trait Rule: Debug + Default + Send {
 
     fn on_ecn(&mut self, window: &mut Window, in_flight: usize);
 
-    /// The window is again what it was before the last reduction.
+    /// The last reduction was undone.
     fn on_undone(&mut self) {}
 
-    /// A silence is over; `restarted`: it was so long that the window begins anew.
+    /// An idle time is over. `restarted`: it was so long that the window was reset.
     fn on_idle(&mut self, _now: Instant, _restarted: bool) {}
 
-    /// Segments are of another size now.
+    /// The segment size has changed.
     fn on_mss(&mut self) {}
 
     fn marks(&self) -> Marks {

@@ -1,4 +1,9 @@
-//! ACK processing: what has arrived, the round trip, losses, the window (RFC 9293 §3.10.7.4, fifth).
+//! ACK processing: arrived data, the round trip, losses, the window (RFC 9293 §3.10.7.4, fifth).
+//!
+//! Data begins with an RTO of 3 s if the SYN was retransmitted and no round trip is known (RFC 6298
+//! §5.7). So a lost MPA Request would cost 3 s, and then 6 and 12 s. The echoed timestamp says
+//! which SYN the peer has answered (RFC 7323 §4): if it is the latest, its age is the first sample.
+//! An older echo is ambiguous, and the RTO is 3 s.
 
 use std::time::Duration;
 
@@ -12,40 +17,40 @@ use crate::time::Instant;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 
-/// Duplicate ACKs that mean a loss to a sender without SACK (RFC 5681 §3.2).
+/// Duplicate ACKs that a sender without SACK takes for a loss (RFC 5681 §3.2).
 const DUPLICATE_THRESHOLD: usize = 3;
 
-/// The longest round trip that is measured in milliseconds by timestamps: less than a minute.
+/// Longest round trip that timestamps measure: just below a minute.
 const MAX_AGE: Duration = Duration::from_millis(59_999);
 
-/// What one ACK has told so far.
+/// What one ACK has reported so far.
 #[derive(Debug)]
 struct AckOutcome {
     now: Instant,
     /// The echoed timestamp.
     echoed: Option<u32>,
     min_rtt: Option<Duration>,
-    /// It reports a duplicate (RFC 2883).
+    /// The ACK reports a duplicate (RFC 2883).
     duplicate: bool,
     /// SND.UNA has advanced.
     advanced: bool,
-    /// Bytes that were not known to have arrived.
+    /// Bytes that this ACK reports for the first time.
     bytes: usize,
     pieces: usize,
-    /// When the latest of those was sent that were sent once.
+    /// Send time of the latest of these pieces that was sent only once.
     sent: Option<Instant>,
 }
 
-/// What a plain ACK acknowledges.
+/// Data that a plain ACK acknowledges.
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
     bytes: usize,
-    /// When the last piece was sent.
+    /// Send time of the last piece.
     sent: Instant,
 }
 
 impl AckOutcome {
-    /// Counts a piece whose arrival is news.
+    /// Counts a piece that this ACK reports for the first time.
     fn credit(
         &mut self,
         piece: &Piece,
@@ -72,7 +77,7 @@ impl Conn {
         self.send.pipe(self.emss())
     }
 
-    /// Acts upon an acceptable ACK (RFC 9293 §3.10.7.4, fifth).
+    /// Processes an acceptable ACK (RFC 9293 §3.10.7.4, fifth).
     pub(super) fn on_ack(
         &mut self,
         segment: &Segment,
@@ -99,24 +104,25 @@ impl Conn {
         let bare = outcome.pieces == 0 && segment.len() == 0;
         self.judge_tail(ack, outcome.duplicate, bare, now);
         self.detect_losses(now);
-        self.note_progress(segment, outcome.advanced, now); // timers are set by it
+        self.note_progress(segment, outcome.advanced, now); // timers depend on it
         self.conclude_ack(&outcome, segment, device, now);
     }
 
-    /// True while no loss is looked for or repaired: nothing was sent twice or arrived out of order, as far as is known.
+    /// True while no loss is suspected or being repaired: as far as is known, no piece was sent
+    /// twice or arrived out of order.
     pub(super) fn is_steady(&self) -> bool {
         let recovery = &self.recovery;
         recovery.is_open() && !recovery.is_probing() && !self.send.queue().is_disordered()
     }
 
-    /// True for an ACK that reports nothing unusual, while all is steady: as nearly all ACKs are.
+    /// True for an ACK that reports nothing unusual on a steady connection, as nearly all ACKs do.
     #[inline]
     pub(super) fn is_plain(&self, segment: &Segment) -> bool {
         let plain = segment.options.sack[0].is_none() && !segment.ecn.ece && !segment.has_syn();
         plain && self.negotiation.agreed().sack && self.is_steady()
     }
 
-    /// Acts upon a plain ACK that acknowledges nothing new, as those of a peer that only sends.
+    /// Processes a plain ACK that acknowledges no new data, such as from a peer that only sends.
     #[inline]
     pub(super) fn on_known_ack(&mut self, segment: &Segment, ack: Seq, now: Instant) {
         self.take_window(segment, ack);
@@ -124,9 +130,10 @@ impl Conn {
         self.note_progress(segment, false, now);
     }
 
-    /// Acts upon a plain ACK. Each piece that it acknowledges was sent once, so that nothing is ambiguous and nothing was lost.
+    /// Processes a plain ACK. Each piece that it acknowledges was sent once, so nothing is
+    /// ambiguous, and nothing was lost.
     fn on_plain_ack(&mut self, segment: &Segment, ack: Seq, device: &mut Device, now: Instant) {
-        if !self.send.is_news(ack) {
+        if !self.send.acks_new_data(ack) {
             return self.on_known_ack(segment, ack, now);
         }
         let arrived = self.take_in_order(ack, device, now);
@@ -135,8 +142,9 @@ impl Conn {
             self.clock.rtt_mut().sample(now - arrived.sent, now);
         }
         self.clock.disarm_reordering();
-        self.note_progress(segment, true, now); // timers are set by it
-        self.recovery.ends(self.send.una(), self.send.nxt()); // there is none, but one before may come to be beyond doubt
+        self.note_progress(segment, true, now); // timers depend on it
+        // no recovery is running, but an earlier one may now be settled
+        self.recovery.ends(self.send.una(), self.send.nxt());
         self.forget_echo();
         if let Some(Arrived { bytes, sent }) = arrived {
             self.take_delivery(&self.delivery(bytes, Some(sent), now));
@@ -144,7 +152,7 @@ impl Conn {
         self.arm_retransmission(now);
     }
 
-    /// Takes the pieces that a plain ACK acknowledges, if it acknowledges any as a whole.
+    /// Removes the pieces that a plain ACK acknowledges in full, if any.
     fn take_in_order(&mut self, ack: Seq, device: &mut Device, now: Instant) -> Option<Arrived> {
         let mut arrived: Option<Arrived> = None;
         self.send.acknowledge(ack);
@@ -164,7 +172,7 @@ impl Conn {
         arrived
     }
 
-    /// Takes the window that an ACK announces; true if it has changed.
+    /// Updates the window from an ACK. Returns true if it has changed.
     fn take_window(&mut self, segment: &Segment, ack: Seq) -> bool {
         let shift = if segment.has_syn() {
             0
@@ -174,7 +182,7 @@ impl Conn {
         self.send.update_window(segment, ack, shift)
     }
 
-    /// Takes what an ACK says of the pieces in flight.
+    /// Evaluates what an ACK reports about the pieces in flight.
     fn ack_outcome(
         &mut self,
         segment: &Segment,
@@ -189,7 +197,7 @@ impl Conn {
             echoed: echo.map(|(_, echoed)| echoed),
             min_rtt: self.clock.rtt().min_rtt(),
             duplicate: self.find_duplicate(segment, ack, device, now),
-            advanced: self.send.is_news(ack),
+            advanced: self.send.acks_new_data(ack),
             bytes: 0,
             pieces: 0,
             sent: None,
@@ -201,7 +209,7 @@ impl Conn {
         outcome
     }
 
-    /// Takes the pieces that are acknowledged.
+    /// Removes the acknowledged pieces.
     fn take_acked(&mut self, ack: Seq, outcome: &mut AckOutcome, device: &mut Device) {
         self.send.acknowledge(ack);
         while let Some(mut piece) = self.send.pop_acked() {
@@ -214,7 +222,7 @@ impl Conn {
         }
     }
 
-    /// Marks the pieces that the peer has out of order (RFC 2018 §5).
+    /// Marks the pieces that the peer holds out of order (RFC 2018 §5).
     fn take_sacked(&mut self, segment: &Segment, outcome: &mut AckOutcome) {
         if !self.negotiation.agreed().sack {
             return;
@@ -233,7 +241,8 @@ impl Conn {
         }
     }
 
-    /// Looks for a D-SACK: a first block below the ACK, or within the second (RFC 2883 §4). True if there is one.
+    /// Looks for a D-SACK: a first block below the ACK, or within the second (RFC 2883 §4). Returns
+    /// true if there is one.
     fn find_duplicate(
         &mut self,
         segment: &Segment,
@@ -259,7 +268,8 @@ impl Conn {
         true
     }
 
-    /// True if a block lies within another one of what is in flight behind `ack`.
+    /// True if block `first` lies within block `second`, and both lie in the data in flight behind
+    /// `ack`.
     fn is_inside(&self, first: (Seq, Seq), second: (Seq, Seq), ack: Seq) -> bool {
         let [from, left, right, to] =
             [second.0, first.0, first.1, second.1].map(|edge| edge.offset(ack));
@@ -269,8 +279,8 @@ impl Conn {
             && right <= to
     }
 
-    /// Takes a round-trip sample, unless the ACK is of our SYN (`of_syn`) and that was repeated. Its echo is of whichever SYN arrived
-    /// first, and would count the timeouts of both ends.
+    /// Takes a round-trip sample, unless the ACK acknowledges a retransmitted SYN (`of_syn`). Its
+    /// echo is that of the SYN that arrived first, and would include the timeouts of both ends.
     fn measure_round_trip(&mut self, outcome: &AckOutcome, of_syn: bool, now: Instant) {
         let repeated_syn = of_syn && outcome.pieces > 0 && outcome.sent.is_none();
         let is_latest = |echoed| self.stamps.is_latest(echoed);
@@ -281,9 +291,9 @@ impl Conn {
         }
     }
 
-    /// Measures the round trip: by a segment that was sent once (RFC 6298 §3), else by the echoed timestamp, whose ticks are coarse (RFC
-    /// 7323 §4), unless a duplicate is reported. An earlier ACK was lost then, and the echo is old. Without either the timer stays backed
-    /// off.
+    /// Measures the round trip by a segment that was sent once (RFC 6298 §3), or else by the echoed
+    /// timestamp, whose ticks are coarse (RFC 7323 §4). If the ACK reports a duplicate, an earlier
+    /// ACK was lost and the echo is old. Without a sample the timer stays backed off.
     fn take_sample(&mut self, outcome: &AckOutcome, now: Instant) {
         let ambiguous = !self.negotiation.agreed().sack && !self.recovery.is_open();
         if let Some(sent) = outcome.sent.filter(|_| !ambiguous) {
@@ -297,7 +307,7 @@ impl Conn {
         }
     }
 
-    /// The last reduction was for nothing, and so is what was to be sent again.
+    /// Undoes the last reduction and drops pending retransmissions: both were spurious.
     fn undo(&mut self, device: &mut Device, now: Instant) {
         self.congestion.on_undo(now);
         self.recovery.cancel();
@@ -333,7 +343,7 @@ impl Conn {
         }
     }
 
-    /// Looks for losses, and begins to repair them.
+    /// Detects losses, and begins to repair them.
     pub(super) fn detect_losses(&mut self, now: Instant) {
         self.clock.disarm_reordering();
         if !self.negotiation.agreed().sack || !self.send.queue().is_disordered() {
@@ -348,7 +358,7 @@ impl Conn {
     }
 
     fn begin_repair(&mut self, now: Instant) {
-        let flight = self.unacked(); // FlightSize (RFC 5681 §2), in which RFC 6937 counts too
+        let flight = self.unacked(); // FlightSize (RFC 5681 §2), which RFC 6937 uses as well
         self.congestion.on_loss(now, flight);
         self.nic_checksum.doubt();
         self.note_reduction();
@@ -359,7 +369,7 @@ impl Conn {
         self.clock.disarm_tail();
     }
 
-    /// Ends a recovery that is over, tells congestion control, and sets the timers.
+    /// Ends a finished recovery, updates congestion control, and sets the timers.
     fn conclude_ack(
         &mut self,
         outcome: &AckOutcome,
@@ -372,7 +382,7 @@ impl Conn {
             self.congestion.on_recovered(now);
             self.send.clear_duplicates();
         }
-        // In a SYN the flag negotiates (RFC 3168 §6.1.1).
+        // In a SYN, ECE is part of the negotiation (RFC 3168 §6.1.1).
         let ece = self.negotiation.agreed().ecn && segment.ecn.ece && !segment.has_syn();
         self.forget_echo();
         if outcome.pieces > 0 {
@@ -392,7 +402,8 @@ impl Conn {
         }
     }
 
-    /// What an ACK brings when nothing is repaired; `sent`: when the latest of those bytes was sent that were sent once.
+    /// The delivery that an ACK reports outside of a recovery. `sent`: send time of the latest of
+    /// these bytes that were sent once.
     fn delivery(&self, bytes: usize, sent: Option<Instant>, now: Instant) -> Delivery {
         Delivery {
             now,
@@ -405,7 +416,7 @@ impl Conn {
         }
     }
 
-    /// Tells loss recovery and congestion control what has arrived.
+    /// Reports delivered bytes to loss recovery and congestion control.
     fn take_delivery(&mut self, delivery: &Delivery) {
         let (bytes, in_flight) = (delivery.bytes, delivery.in_flight);
         self.recovery.on_ack(bytes, in_flight, self.emss());
@@ -413,7 +424,7 @@ impl Conn {
         self.note_limit();
     }
 
-    /// Notes what limits sending until the next ACK.
+    /// Records what limits sending until the next ACK.
     fn note_limit(&mut self) {
         let limited = self.pending.wanted() > 0 || self.send.queue().has_lost();
         if !limited {
@@ -422,14 +433,16 @@ impl Conn {
         }
     }
 
-    /// What is acknowledged by now was sent after the last answer to congestion: a further echo is news.
+    /// Forgets the last answer to congestion once data that was sent after it is acknowledged. A
+    /// later echo is a new one.
     fn forget_echo(&mut self) {
         let una = self.send.una();
         self.recovery.forget(una);
         self.congestion.forget_echo(una);
     }
 
-    /// Slows down at most once per window (RFC 3168 §6.1.2). `arrived`: bytes that the ACK took out of flight.
+    /// Reduces the window at most once per window of data (RFC 3168 §6.1.2). `arrived`: bytes that
+    /// the ACK took out of flight.
     fn answer_congestion(&mut self, arrived: usize, device: &mut Device, now: Instant) {
         if self.congestion.has_answered() {
             return;
@@ -441,15 +454,16 @@ impl Conn {
         }
     }
 
-    /// The window was reduced, for whatever reason: the peer is told, if ECN was agreed upon.
+    /// Records that the window was reduced for any reason. If ECN is in use, the peer is informed
+    /// by CWR.
     pub(super) fn note_reduction(&mut self) {
         if self.negotiation.agreed().ecn {
             self.congestion.note_reduction(self.send.nxt());
         }
     }
 
-    /// The peer lives: it has acknowledged something, or there is nothing to acknowledge, or no room that it could acknowledge
-    /// bytes in.
+    /// Records a sign of life: the peer has acknowledged data, or has none to acknowledge, or its
+    /// window has no room for any.
     fn note_progress(&mut self, segment: &Segment, advanced: bool, now: Instant) {
         let idle = self.send.queue().is_empty() || self.send.waits_for_window();
         if advanced || idle || segment.window == 0 {

@@ -1,4 +1,15 @@
 //! Segment arrival: the checks of RFC 9293 §3.10.7.4 in their order, with RFC 5961 and RFC 7323.
+//!
+//! Against blind attackers, these rules are stricter than RFC 5961's window tests (tcp/DESIGN.md
+//! has the odds):
+//!
+//! - With timestamps, a segment must echo one that was sent between four minutes before the latest
+//!   echo and now. TS.Recent is updated only after all other checks (RFC 7323 §5.3).
+//! - In SYN-SENT, a SYN without an ACK is answered, but a SYN-ACK that knows our number is still
+//!   accepted. A RST must know our number as well.
+//! - Segments further back than a window get 16 ACKs a second, and no D-SACK.
+//! - Answers to keep-alive and window probes have a limit of their own. Otherwise an attacker could
+//!   use up the answers, and the peer would take this host for dead.
 
 use xwarp_driver::RxFrame;
 
@@ -10,16 +21,16 @@ use crate::time::Instant;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 
-/// What the checks before the ACK field have found.
+/// Result of the checks before the ACK field.
 enum Checked {
-    /// The segment is to be processed further.
+    /// The segment is processed further.
     Acceptable,
-    /// It has been dealt with.
+    /// The segment is finished.
     Done,
 }
 
 impl Conn {
-    /// Processes a segment and takes its frame. True if there are bytes to read that were not there before.
+    /// Processes a segment and takes its frame. Returns true if there are new bytes to read.
     pub(crate) fn arrive(
         &mut self,
         segment: &Segment,
@@ -66,7 +77,7 @@ impl Conn {
         }
     }
 
-    /// Timestamp, sequence number, RST and SYN.
+    /// Checks timestamp, sequence number, RST and SYN.
     fn check(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> Checked {
         if !segment.is_reset() && !self.is_timely(segment, device, now) {
             return Checked::Done;
@@ -86,7 +97,8 @@ impl Conn {
         Checked::Acceptable
     }
 
-    /// The test of RFC 7323 §5.3, R1, and §3.2: a segment without a timestamp is none of this connection.
+    /// Checks the timestamp (RFC 7323 §5.3, R1, and §3.2). A segment without one does not belong to
+    /// this connection.
     fn is_timely(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> bool {
         if !self.negotiation.agreed().timestamps
             || self.state.get() == State::SynReceived && segment.has_syn()
@@ -107,8 +119,8 @@ impl Conn {
         false
     }
 
-    /// A pure ACK at RCV.NXT must be heard with a closed window too, as must the ACK of a segment whose bytes have no room
-    /// (RFC 9293 §3.10.7.4).
+    /// Pure ACKs at RCV.NXT are processed with a closed window, too, and so is the ACK of a segment
+    /// whose bytes have no room (RFC 9293 §3.10.7.4).
     fn is_ack_at_closed_window(&self, segment: &Segment) -> bool {
         self.receive.window() == 0 && segment.seq == self.receive.next() && !segment.has_syn()
     }
@@ -138,14 +150,15 @@ impl Conn {
         self.acknowledge_again(segment, device, now);
     }
 
-    /// True for the peer's FIN, received before, with an ACK that the peer can have sent.
+    /// True for a FIN that was received before, with an ACK that the peer can have sent.
     fn repeats_fin(&self, segment: &Segment) -> bool {
         let ack = segment.ack.is_some_and(|ack| self.send.is_plausible(ack));
         ack && segment.has_fin() && segment.seq + segment.len() == self.receive.next()
     }
 
-    /// Tells the peer what we have. A duplicate is named (RFC 2883); what anybody can provoke is limited (RFC 5961 §7): all that lies
-    /// further back than a peer can have repeated.
+    /// Sends an ACK for a segment outside of the window. A duplicate is reported (RFC 2883).
+    /// Segments further back than a peer can have retransmitted may be forged, and their answers
+    /// are limited (RFC 5961 §7).
     fn acknowledge_again(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         let duplicate = self.receive.duplicate(segment);
         if duplicate.is_some() && self.negotiation.agreed().sack {
@@ -159,7 +172,8 @@ impl Conn {
         }
     }
 
-    /// Probes are right before RCV.NXT (RFC 9293 §3.8.4), which a stranger does not know: he must not use up the answers to them.
+    /// Probes are right before RCV.NXT (RFC 9293 §3.8.4), which an attacker does not know. So an
+    /// attacker cannot use up the answers to probes.
     fn may_answer(&mut self, segment: &Segment, now: Instant) -> bool {
         if segment.seq + 1 == self.receive.next() {
             self.challenge_acks.allow_to_probe(now)
@@ -168,7 +182,7 @@ impl Conn {
         }
     }
 
-    /// An ACK that asks the peer whether it means it (RFC 5961).
+    /// Sends a challenge ACK (RFC 5961).
     fn challenge(&mut self, device: &mut Device, now: Instant) {
         if self.challenge_acks.allow(now) {
             device.counters_mut().challenge_acks += 1;
@@ -176,8 +190,9 @@ impl Conn {
         }
     }
 
-    /// A RST in the window (RFC 5961 §3.2). In TIME-WAIT it must not end the waiting (RFC 1337). Where both have opened, the number that is
-    /// expected is that of a SYN that anybody can have sent. There the RST must know ours, as in SYN-SENT.
+    /// Processes a RST in the window (RFC 5961 §3.2). It does not end TIME-WAIT (RFC 1337). After a
+    /// simultaneous open, the expected number comes from a SYN that an attacker can have sent. So a
+    /// RST must know our number there, as in SYN-SENT.
     fn on_reset(&mut self, segment: &Segment, now: Instant) {
         if self.state.get() == State::TimeWait {
             return;
@@ -191,13 +206,13 @@ impl Conn {
         }
     }
 
-    /// The ACK field.
+    /// Checks and processes the ACK field.
     fn check_ack(&mut self, segment: &Segment, device: &mut Device, now: Instant) -> Checked {
         let Some(ack) = segment.ack else {
             return Checked::Done;
         };
         if self.state.get() == State::SynReceived {
-            if !self.send.is_news(ack) {
+            if !self.send.acks_new_data(ack) {
                 self.refuse_ack(segment, device, now);
                 return Checked::Done;
             }
@@ -226,8 +241,8 @@ impl Conn {
         known
     }
 
-    /// Takes the timestamp of a segment whose sequence number and ACK are good (RFC 7323 §5.3, R3): anybody else's would have the
-    /// peer's own taken for old.
+    /// Updates TS.Recent from a segment with a valid sequence number and ACK (RFC 7323 §5.3, R3). A
+    /// forged timestamp would make the peer's own look old.
     fn take_timestamp(&mut self, segment: &Segment, now: Instant) {
         if let Some((tsval, tsecr)) = segment.options.timestamp
             && self.negotiation.agreed().timestamps
@@ -238,7 +253,7 @@ impl Conn {
         }
     }
 
-    /// Goes on once our FIN is acknowledged.
+    /// Advances the state once our FIN is acknowledged.
     fn after_fin(&mut self, now: Instant) {
         if !self.send.fin_acked() {
             return;
@@ -250,7 +265,7 @@ impl Conn {
         self.enter(next);
     }
 
-    /// The segment's bytes and its FIN.
+    /// Takes the segment's payload and FIN.
     fn take_payload(
         &mut self,
         segment: &Segment,
@@ -287,7 +302,8 @@ impl Conn {
         );
     }
 
-    /// Acknowledges at the end of the turn, or with an answer soon after, and what says of a loss at once (RFC 5681 §4.2).
+    /// Schedules an ACK for the end of the turn, or with an answer soon after. Signs of a loss are
+    /// acknowledged at once (RFC 5681 §4.2).
     fn owe_ack(
         &mut self,
         arrival: Arrival,
@@ -325,9 +341,9 @@ impl Conn {
         }
     }
 
-    /// Notes whether the peer is to be told of congestion. That is what this packet met (RFC 8257 §3.2), or what any has met since the peer
-    /// last said that it had reduced its window (RFC 3168 §6.1.3). A change is told at once; what came before an exact one is acknowledged
-    /// first.
+    /// Records whether to report congestion to the peer: the mark of this packet (RFC 8257 §3.2),
+    /// or any mark since the peer's last CWR (RFC 3168 §6.1.3). A change is reported at once. With
+    /// exact marks, data before it is acknowledged first.
     fn notice_congestion(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         if !self.negotiation.agreed().ecn || segment.payload.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! Challenge ACK limits: how often anybody may provoke an answer of a connection (RFC 5961 §7).
+//! Challenge ACK limits: how often an attacker can make a connection answer (RFC 5961 §7).
 //!
-//! Each connection has limits of its own. A shared one would tell a stranger of the segments of others.
+//! Each connection has its own limits. A shared limit would reveal segments of other connections.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::time::Instant;
 const LIMIT: u32 = 16;
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The limits of one connection.
+/// Limits of one connection.
 #[derive(Debug)]
 pub(super) struct ChallengeAcks {
     all: ChallengeAckLimit,
-    /// Answers to probes, which a stranger must not use up.
+    /// Answers to probes: kept apart, so that an attacker cannot use them up.
     to_probes: ChallengeAckLimit,
 }
 
@@ -26,18 +26,18 @@ impl ChallengeAcks {
         }
     }
 
-    /// True if one more answer may be sent; it is counted.
+    /// Returns true if another answer may be sent, and counts it.
     pub(super) fn allow(&mut self, now: Instant) -> bool {
         self.all.allow(now)
     }
 
-    /// True if one more answer to a probe may be sent; it is counted.
+    /// Returns true if another answer to a probe may be sent, and counts it.
     pub(super) fn allow_to_probe(&mut self, now: Instant) -> bool {
         self.to_probes.allow(now)
     }
 }
 
-/// Counts the answers of one period.
+/// Counter of the answers in one period.
 #[derive(Debug)]
 struct ChallengeAckLimit {
     began: Instant,
@@ -52,7 +52,7 @@ impl ChallengeAckLimit {
         }
     }
 
-    /// True if one more may be sent; it is counted.
+    /// Returns true if another answer may be sent, and counts it.
     fn allow(&mut self, now: Instant) -> bool {
         if now - self.began >= PERIOD {
             *self = Self::new(now);

@@ -1,4 +1,22 @@
-//! Timers of a connection: retransmission, tail probe, reordering, TIME-WAIT, probes, user timeout (RFC 6298, RFC 8985).
+//! Timers of a connection: retransmission, tail probe, reordering, TIME-WAIT, probes, user timeout
+//! (RFC 6298, RFC 8985).
+//!
+//! The RTO's floor is 5 ms, and a process may wait longer than that for a processor while the ACK
+//! lies in its receive ring. So no timer runs while the ring may hold more frames (see
+//! [`Stack::poll`](crate::Stack::poll)). A tail loss probe is due 2 SRTT plus the floor after the
+//! tail was sent, and replaces an earlier RTO (RFC 8985 §7.2). F-RTO (RFC 5682) is left out: the
+//! first ACK's echoed timestamp shows a spurious timeout one ACK earlier (RFC 3522). Peers without
+//! timestamps have D-SACK (RFC 3708).
+//!
+//! # The last try
+//!
+//! Timeouts double (RFC 6298 §5.5). With a user timeout of 10 s, the eleventh would be at 5.1 s and
+//! the next at 10.2 s, so no outage of 5.2 s would be survived. So if the next retransmission would
+//! be too late for an answer, it is sent while an answer still has time. That time is the largest
+//! of 250 ms, two round trips and an RTO without back-off, and at most a quarter of the user
+//! timeout. The same holds for a SYN before the connect timeout, and for probes of closed windows
+//! and silent peers. At least three such probes are sent, and their time counts from the first
+//! unanswered one.
 
 use std::time::Duration;
 
@@ -11,55 +29,59 @@ use crate::device::Device;
 use crate::rtt::RttEstimator;
 use crate::time::Instant;
 
-/// Twice the maximum segment lifetime: how long TIME-WAIT lasts. RFC 9293 §3.4.2 has four minutes; on one link 10 s are plenty.
+/// Duration of TIME-WAIT: twice the maximum segment lifetime. RFC 9293 §3.4.2 has four minutes; on
+/// one link 10 s are plenty.
 const TIME_WAIT: Duration = Duration::from_secs(10);
-/// The least time before the first probe of a closed window, before a round trip was measured.
+/// Minimum time before the first probe of a closed window if no round trip was measured.
 const PERSIST: Duration = Duration::from_secs(1);
-/// After this time a window is filled that has no room for all that is to be written: the least of
-/// RFC 9293 §3.8.6.2.1.
+/// Time after which data fills a window that is too small for all of it: the minimum of RFC 9293
+/// §3.8.6.2.1.
 const OVERRIDE: Duration = Duration::from_millis(100);
-/// The least that an answer to the last try has time for, where the timeout has as much to spare. A peer may have to find its neighbour
-/// again.
+/// Minimum time for an answer to the last try, if the timeout allows it. The peer may have to
+/// resolve its neighbour again.
 const ANSWER: Duration = Duration::from_millis(250);
-/// The retransmission timeout's ceiling (RFC 6298 §2.5).
+/// Maximum retransmission timeout (RFC 6298 §2.5).
 pub const MAX_RTO: Duration = Duration::from_mins(1);
-/// The part of the whole timeout that an answer to the last try has time for at most.
+/// The answer to the last try has at most one part in this many of the whole timeout.
 const ANSWER_PART: u32 = 4;
-/// While the kernel has not sent a segment, there is no use in sending it again; it is looked after so often.
+/// Interval at which a segment is checked that the kernel has not sent yet: to retransmit it
+/// meanwhile is useless.
 const UNSENT_RECHECK: Duration = Duration::from_millis(1);
-/// Timeouts in a row, or probes without an answer, that put the path in doubt: R1 of RFC 9293 §3.8.3 is three at least. A gateway is doubted by
-/// such advice (RFC 1122 §3.3.1.4).
+/// Consecutive timeouts or unanswered probes that put the path in doubt. R1 of RFC 9293 §3.8.3 is
+/// at least three, and such advice makes a host doubt its gateway (RFC 1122 §3.3.1.4).
 const TIMEOUTS_OF_DOUBT: u32 = 3;
 
-/// Instants of one connection.
+/// Deadlines of one connection.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// When the peer last showed that it lives, by an acknowledgment if one is due.
+    /// The peer's last sign of life: an acknowledgment, if one is due.
     progress: Instant,
     /// Retransmission timeout (RFC 6298 §5).
     retransmit: Option<Instant>,
-    /// Tail loss probe (RFC 8985 §7.2), unless it is to be set anew.
+    /// Tail loss probe (RFC 8985 §7.2), unless `tail_since` is set.
     tail: Option<Instant>,
-    /// The tail probe is to be set anew, as of this time: once for all the segments and ACKs of a turn.
+    /// The tail probe's timer is to be set as of this time: once for all segments and ACKs of a
+    /// turn.
     tail_since: Option<Instant>,
-    /// More segments may be found lost (RFC 8985 §6.3).
+    /// When more segments may be found lost (RFC 8985 §6.3).
     reorder: Option<Instant>,
-    /// The end of TIME-WAIT.
+    /// End of TIME-WAIT.
     time_wait: Option<Instant>,
-    /// When a segment was sent last.
+    /// When the last segment was sent.
     sent: Instant,
     rtt: RttEstimator,
     probing: Probing,
     timeouts: Timeouts,
 }
 
-/// How long the peer may take, by configuration.
+/// Configured limits of the peer's silence.
 #[derive(Debug)]
 struct Timeouts {
     connect_timeout: Duration,
     user_timeout: Duration,
     keepalive: Option<Duration>,
-    /// A timeout shorter than this ends before either of the first two does that begins with it.
+    /// A timeout shorter than this expires before one of the first two that starts at the same
+    /// time.
     soon: Duration,
     min_rto: Duration,
 }
@@ -99,24 +121,24 @@ impl Clock {
         }
     }
 
-    /// True once the peer's window has had no room for what is to be written for so long that it is
-    /// filled all the same.
+    /// True once the peer's window has been too small for the waiting data for so long that it is
+    /// filled nevertheless.
     pub(super) fn waits_long_for_window(&self, now: Instant) -> bool {
         self.probing.without_room(now) >= OVERRIDE
     }
 
-    /// The round trip, measured.
+    /// The round-trip estimator.
     pub(super) fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
-    /// The round trip, for whoever measures it.
+    /// The round-trip estimator, to add samples.
     pub(super) fn rtt_mut(&mut self) -> &mut RttEstimator {
         &mut self.rtt
     }
 
-    /// Takes the age of an echoed timestamp as a round trip, if it is no longer than `longest`. A first sample of less than a tick counts
-    /// as a tick, and a later one says too little.
+    /// Takes the age of an echoed timestamp as a sample, if it is at most `longest`. A first sample
+    /// below one tick counts as a tick; a later one is too coarse and is ignored.
     pub(super) fn sample_echo(&mut self, age: Duration, longest: Duration, now: Instant) {
         let first = self.rtt.srtt().is_none();
         let age = if first { age.max(TICK) } else { age };
@@ -125,23 +147,23 @@ impl Clock {
         }
     }
 
-    /// The peer has shown that it lives, or begins to have time for that.
+    /// Records a sign of life, or the start of the time for one.
     pub(super) fn note_progress(&mut self, now: Instant) {
         self.progress = now;
     }
 
-    /// The peer's silence, if it was asked, is broken.
+    /// Records that the peer has sent something, which ends its silence.
     pub(super) fn note_peer_activity(&mut self, now: Instant) {
         self.progress = now;
         self.probing.on_peer_activity();
     }
 
-    /// A segment is sent.
+    /// Records that a segment was sent.
     pub(super) fn note_sent(&mut self, now: Instant) {
         self.sent = now;
     }
 
-    /// How long no segment was sent.
+    /// Time since the last segment was sent.
     pub(super) fn idle(&self, now: Instant) -> Duration {
         now - self.sent
     }
@@ -151,17 +173,17 @@ impl Clock {
         self.retransmit.is_some()
     }
 
-    /// More segments may be found lost `at` that time, or none.
+    /// Sets when more segments may be found lost.
     pub(super) fn set_reordering(&mut self, at: Option<Instant>) {
         self.reorder = at;
     }
 
-    /// No more segments may be found lost for now.
+    /// Stops the reordering timer.
     pub(super) fn disarm_reordering(&mut self) {
         self.reorder = None;
     }
 
-    /// Stops all timers of what is sent.
+    /// Stops all timers of sent data.
     fn all_acked(&mut self) {
         self.retransmit = None;
         self.disarm_tail();
@@ -181,7 +203,7 @@ impl Conn {
         self.clock.rtt.timeout()
     }
 
-    /// (Re)starts the retransmission timer, and the tail probe's in front of it.
+    /// (Re)starts the retransmission timer, and the tail probe's before it.
     pub(super) fn arm_retransmission(&mut self, now: Instant) {
         if self.send.queue().is_empty() {
             self.clock.all_acked();
@@ -197,14 +219,14 @@ impl Conn {
         self.arm_tail(now);
     }
 
-    /// Starts the retransmission timer for what is sent again.
+    /// Starts the retransmission timer for a retransmission.
     pub(super) fn arm_retry(&mut self, now: Instant) {
         self.clock.retransmit = Some(self.retry_at(now));
     }
 
-    /// When to send again what is sent now. That is a timeout later, unless an answer to that could come too late. Then it is shortly
-    /// before the connection is given up. An outage is survived that ends before that, at the cost of one segment. No timeout is shortened
-    /// but the last (RFC 6298 §5.5 has them doubled, RFC 9293 §3.8.3 does not say what is last).
+    /// When to retransmit what is sent now: one timeout later, or in time for the last try (see the
+    /// module). Only this last timeout is shortened: RFC 6298 §5.5 has timeouts doubled, and RFC
+    /// 9293 §3.8.3 leaves the last one open.
     fn retry_at(&self, now: Instant) -> Instant {
         let due = now + self.rto();
         match self.last_try() {
@@ -213,8 +235,8 @@ impl Conn {
         }
     }
 
-    /// When it is time to send again what must be answered before the connection is given up. A SYN that was answered is not sent again
-    /// for this: the peer's own is.
+    /// When to make the last try, if data waits for an answer before the connection times out. A
+    /// SYN that was answered is not sent again for this: the peer repeats its own.
     fn last_try(&self) -> Option<Instant> {
         let expiry = self
             .expiry()
@@ -238,9 +260,9 @@ impl Conn {
         self.clock.tail_since = Some(now);
     }
 
-    /// (Re)starts the tail probe's timer if that is due. It comes no later than the first timeout, whose place it takes then (RFC 8985
-    /// §7.2). Nor does it come later than a timeout after the last segment was sent. An ACK of those before it does not make that one any
-    /// younger.
+    /// Sets the tail probe's timer if that is due. It is no later than the first timeout, whose
+    /// place it takes (RFC 8985 §7.2), and no later than one timeout after the last segment was
+    /// sent. ACKs of earlier segments do not postpone it.
     fn set_tail_timer(&mut self) {
         let Some(now) = self.clock.tail_since.take() else {
             return;
@@ -253,7 +275,7 @@ impl Conn {
             .and_then(|probe| Instant::earliest([Some(probe), overdue, self.clock.retransmit]));
     }
 
-    /// Time to a tail loss probe (RFC 8985 §7.2); `None` if there is to be none.
+    /// Time to a tail loss probe (RFC 8985 §7.2), or `None` without a probe.
     fn probe_timeout(&self) -> Option<Duration> {
         let eligible = self.negotiation.agreed().sack
             && self.is_synchronized()
@@ -262,17 +284,17 @@ impl Conn {
             && !self.send.queue().has_lost()
             && !self.recovery.is_probing();
         let srtt = self.clock.rtt.srtt().filter(|_| eligible)?;
-        // An ACK may be held back by as much as the floor says, however many segments it is for: the peer is a process that may
-        // have to wait for its turn.
+        // An ACK may be delayed by the floor for any number of segments: the peer is a process that
+        // may have to wait for a processor.
         Some(srtt * 2 + self.clock.timeouts.min_rto)
     }
 
-    /// How long the handshake may take.
+    /// Sets the time limit of the handshake.
     pub(crate) fn set_connect_timeout(&mut self, timeout: Duration) {
         self.clock.timeouts.set_connect_timeout(timeout);
     }
 
-    /// Begins TIME-WAIT, or begins it anew.
+    /// Begins or restarts TIME-WAIT.
     pub(super) fn enter_time_wait(&mut self, now: Instant) {
         self.clock.time_wait = Some(now + TIME_WAIT);
     }
@@ -284,7 +306,7 @@ impl Conn {
         }
     }
 
-    /// When the peer must have shown that it lives.
+    /// Deadline for the peer's next sign of life.
     pub(crate) fn expiry(&self) -> Option<Instant> {
         let waits = !self.send.queue().is_empty() || self.clock.probing.is_active();
         match self.state.get() {
@@ -305,7 +327,7 @@ impl Conn {
         self.expiry().is_some_and(|expiry| expiry <= now)
     }
 
-    /// When to run next.
+    /// When this connection must run next.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         self.update_probing(now);
         let idle = self.send.queue().is_empty() && self.pending.wanted() == 0;
@@ -323,7 +345,7 @@ impl Conn {
         ])
     }
 
-    /// When to run next for what is sent, or waits to be.
+    /// When this connection must run next for sent or waiting data.
     fn sending_deadline(&mut self, now: Instant) -> Option<Instant> {
         self.set_tail_timer();
         let waits = self.pending.wanted() > 0 || self.send.queue().has_lost();
@@ -336,7 +358,8 @@ impl Conn {
         Instant::earliest([clock.retransmit, clock.tail, clock.reorder, pace])
     }
 
-    /// Acts upon the timers that are due. What there is to send is sent by the next egress. True if that puts the path in doubt.
+    /// Handles expired timers. The next egress sends what results. Returns true if the path is now
+    /// in doubt.
     pub(crate) fn on_timer(&mut self, device: &mut Device, now: Instant) -> bool {
         self.set_tail_timer();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -393,14 +416,15 @@ impl Conn {
         }
     }
 
-    /// The retransmission timer has expired (RFC 6298 §5.4 to §5.6, RFC 8985 §6.3).
+    /// Handles the expiry of the retransmission timer (RFC 6298 §5.4 to §5.6, RFC 8985 §6.3).
     fn time_out(&mut self, now: Instant) {
         let Some(first) = self.send.queue().first() else {
             self.clock.retransmit = None;
             return;
         };
         if first.transmits == 0 {
-            self.clock.retransmit = Some(now + self.rto()); // the window is closed, and is probed
+            // the window is closed, and being probed
+            self.clock.retransmit = Some(now + self.rto());
             return;
         }
         if first.sacked {
@@ -421,8 +445,8 @@ impl Conn {
         self.arm_retry(now);
     }
 
-    /// The link is up again: the next timeout is as short as the first. None comes later than it would have, as a link that flaps more often
-    /// than that would put it off for ever.
+    /// Handles a link that is up again: the next timeout is as short as the first. No timeout
+    /// becomes later than it was, or a flapping link would postpone it for ever.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.clock.rtt.reset_backoff();
         if let Some(due) = self.clock.retransmit {
@@ -431,13 +455,13 @@ impl Conn {
         }
     }
 
-    /// A segment could not be sent again, because the kernel has not sent it yet.
+    /// Handles a segment that cannot be retransmitted because the kernel has not sent it yet.
     pub(super) fn recheck_unsent(&mut self, now: Instant) {
         let soon = now + UNSENT_RECHECK;
         self.clock.reorder = Some(self.clock.reorder.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Sees whether there is a reason to probe the peer.
+    /// Starts or stops probing the peer.
     fn update_probing(&mut self, now: Instant) {
         let reason = self.probe_reason();
         self.clock.probing.update(reason, self.clock.progress, now);

@@ -1,6 +1,8 @@
-//! Deferred ACK: an acknowledgment that came with bytes. The connection acts upon it after the answer to these bytes has left.
+//! Deferred ACK: an acknowledgment that arrived with payload, processed after the answer to the
+//! payload has left (decision record tcp/0004).
 //!
-//! It changes what may be sent and when. The answer seldom depends on that, and need not wait for it.
+//! It changes what may be sent and when. The answer seldom depends on that, and need not wait for
+//! it.
 
 use smoltcp::wire::TcpControl;
 
@@ -11,8 +13,9 @@ use crate::wire::flow::Flow;
 use crate::wire::inbound::{Ecn, Options, Segment};
 use crate::wire::seq::Seq;
 
-/// See the module. There is at most one. It is acted upon by the next segment to arrive, by the next look at what to send, and by a writer
-/// without room. Of its segment it keeps what ACK processing asks for: each connection has the room for it.
+/// A deferred ACK; a connection has at most one. The next segment to arrive, the next egress or a
+/// writer without room has it processed. It keeps only the fields that ACK processing needs, as
+/// each connection reserves the room.
 #[derive(Debug)]
 pub(super) struct DeferredAck {
     seq: Seq,
@@ -21,12 +24,12 @@ pub(super) struct DeferredAck {
     timestamp: Option<(u32, u32)>,
     /// Bytes of payload, at least one.
     len: usize,
-    /// When it arrived.
+    /// Arrival time.
     at: Instant,
 }
 
 impl DeferredAck {
-    /// That of a segment which [may wait](Conn::may_wait).
+    /// The ACK of a segment that [may wait](Conn::may_wait).
     fn of(segment: &Segment, ack: Seq, now: Instant) -> Self {
         Self {
             seq: segment.seq,
@@ -38,7 +41,7 @@ impl DeferredAck {
         }
     }
 
-    /// Its segment, as far as it matters to ACK processing.
+    /// A segment with the fields that ACK processing needs.
     fn segment(&self, flow: Flow) -> Segment {
         Segment {
             flow,
@@ -57,7 +60,7 @@ impl DeferredAck {
 }
 
 impl Conn {
-    /// Acts upon an acceptable ACK, or postpones that.
+    /// Processes an acceptable ACK, or defers it.
     pub(super) fn receive_ack(
         &mut self,
         segment: &Segment,
@@ -74,9 +77,10 @@ impl Conn {
         }
     }
 
-    /// True for an ACK of what was sent, with bytes that may be answered, that tells of nothing unusual and that nobody waits for.
+    /// True for an ACK that may wait: of sent data, with payload that may be answered, without
+    /// unusual reports, and not needed by a writer.
     fn may_wait(&self, segment: &Segment, ack: Seq) -> bool {
-        // What most segments fail comes first.
+        // The most selective tests come first.
         if segment.payload.is_empty() || !self.send.una().is_before(ack) {
             return false;
         }
@@ -87,7 +91,8 @@ impl Conn {
         plain && steady
     }
 
-    /// True if a piece of `len` bytes would leave at once (see [`can_write`](Self::can_write)), by what the peer has acknowledged by now.
+    /// True if a piece of `len` bytes would leave at once (see [`can_write`](Self::can_write)),
+    /// after processing the deferred ACK.
     pub(crate) fn finds_room(&mut self, len: usize, device: &mut Device, now: Instant) -> bool {
         let limited = self.congestion.is_window_limited();
         if self.can_write(len, now) {
@@ -96,15 +101,16 @@ impl Conn {
         if self.deferred_ack.is_none() {
             return false;
         }
-        self.congestion.set_window_limited(limited); // which may have been for want of that ACK only
+        // the deferred ACK may have been all that was missing
+        self.congestion.set_window_limited(limited);
         self.act_on_deferred_ack(device);
         self.can_write(len, now)
     }
 
-    /// Acts upon the deferred ACK, if there is one.
+    /// Processes the deferred ACK, if there is one.
     #[inline]
     pub(crate) fn act_on_deferred_ack(&mut self, device: &mut Device) {
-        // Most often there is none, and nothing is to be moved.
+        // Usually there is none, and nothing is moved.
         if self.deferred_ack.is_some()
             && let Some(deferred_ack) = self.deferred_ack.take()
         {

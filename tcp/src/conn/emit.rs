@@ -1,4 +1,4 @@
-//! Segment output: data, what is sent again, ACKs, SYN, FIN and RST (RFC 9293 §3.10.2).
+//! Segment output: data, retransmissions, ACKs, SYN, FIN and RST (RFC 9293 §3.10.2).
 
 use smoltcp::wire::TcpControl;
 use xwarp_driver::{PartialSum, TxFrame};
@@ -11,7 +11,8 @@ use crate::wire::outbound::{Header, OutOptions};
 use crate::wire::seq::{Seq, bytes};
 
 impl Conn {
-    /// Sends what there is to send but new data; the number of segments. `is_drained` says whether that was all.
+    /// Sends all pending segments except new data, and returns their number. Afterwards
+    /// `is_drained` says whether that was all.
     pub(crate) fn egress(&mut self, device: &mut Device, now: Instant) -> usize {
         self.act_on_deferred_ack(device);
         self.pending.clear_lack_of_frame();
@@ -42,12 +43,12 @@ impl Conn {
         usize::try_from(sent).unwrap_or(usize::MAX)
     }
 
-    /// False if all that there may be to send is an acknowledgment that waits for an answer to go with.
+    /// False if only an acknowledgment is pending that waits for an answer to ride on.
     pub(crate) fn is_pressed(&self) -> bool {
         self.pending.is_pressed() || self.receive.acks().is_due() || self.send.queue().has_lost()
     }
 
-    /// True while nothing is to be sent, acknowledged or written, and nothing awaits an acknowledgment.
+    /// True while nothing is pending, and no sent data awaits an acknowledgment.
     #[inline]
     pub(crate) fn is_at_rest(&self) -> bool {
         self.send.queue().is_empty()
@@ -57,23 +58,23 @@ impl Conn {
             && !self.is_pressed()
     }
 
-    /// False if there were too few TX frames for all that had to be sent.
+    /// False if TX frames were too few for all pending segments.
     pub(crate) fn is_drained(&self) -> bool {
         !self.pending.lacks_frame()
     }
 
-    /// A FIN takes a sequence number, which must have room in the peer's window.
+    /// A FIN takes a sequence number, which needs room in the peer's window.
     fn may_send_fin(&self) -> bool {
         self.send.room() > 0
     }
 
-    /// The congestion window, in bytes.
+    /// Congestion window in bytes.
     pub(super) fn window(&self) -> usize {
         let window = self.recovery.window();
         window.unwrap_or_else(|| self.congestion.window())
     }
 
-    /// Headers of a segment of a connection whose peer's SYN is known.
+    /// Headers of a segment after the peer's SYN is known.
     pub(super) fn header(&mut self, control: TcpControl, seq: Seq, now: Instant) -> Header {
         Header {
             control,
@@ -95,7 +96,7 @@ impl Conn {
         }
     }
 
-    /// Sends a segment without data; false if there is no frame for it.
+    /// Sends a segment without data. Returns false if there is no frame for it.
     fn send_bare(&mut self, header: &Header, device: &mut Device) -> bool {
         let sent = device.send_bare(self.route.headers(), header);
         if !sent {
@@ -104,7 +105,7 @@ impl Conn {
         sent
     }
 
-    /// Acknowledges, with all that there is to say of what came out of order or twice (RFC 2018 §4).
+    /// Sends an ACK with all SACK and D-SACK blocks to report (RFC 2018 §4).
     pub(super) fn send_ack(&mut self, device: &mut Device, now: Instant) {
         if self.state.get() == State::SynSent {
             return;
@@ -126,7 +127,8 @@ impl Conn {
         }
     }
 
-    /// A segment that the peer must answer: its sequence number is below what it expects (RFC 9293 §3.8.4).
+    /// Sends a segment that the peer must answer, as its sequence number is below the expected one
+    /// (RFC 9293 §3.8.4).
     pub(super) fn send_probe(&mut self, device: &mut Device, now: Instant) {
         let header = self.header(TcpControl::None, self.send.una() - 1, now);
         if self.send_bare(&header, device) {
@@ -141,7 +143,7 @@ impl Conn {
         }
     }
 
-    /// Sends our SYN or FIN for the first time; false if there is no frame for it.
+    /// Sends our SYN or FIN for the first time. Returns false if there is no frame for it.
     fn send_first(&mut self, control: TcpControl, device: &mut Device, now: Instant) -> bool {
         let begin = self.send.end();
         let header = self.control_header(control, begin, now);
@@ -155,7 +157,7 @@ impl Conn {
         true
     }
 
-    /// Notes a segment that was sent for the first time.
+    /// Records a segment that was sent for the first time.
     #[inline]
     pub(super) fn track(
         &mut self,
@@ -188,14 +190,15 @@ impl Conn {
         }
     }
 
-    /// Appends the first `n` bytes of the payload that lies in `frame`, to be sent when the peer's window has room for them.
+    /// Queues the first `n` bytes of the payload in `frame`, to be sent when the peer's window has
+    /// room.
     pub(crate) fn enqueue(&mut self, mut frame: TxFrame, n: usize, now: Instant) {
         frame.set_len(self.head() + n);
         self.append(Held::Ready(frame), n, now);
     }
 
-    /// Appends the first `n` bytes of the payload that lies in `frame`, and has what the peer's
-    /// window has room for leave at once.
+    /// Queues the first `n` bytes of the payload in `frame`, and sends at once what fits into the
+    /// peer's window.
     pub(crate) fn enqueue_cut(
         &mut self,
         frame: TxFrame,
@@ -211,9 +214,9 @@ impl Conn {
         self.cut_at_edge(device);
     }
 
-    /// Lets the next write be cut at the end of the peer's window, if that has long had no room for
-    /// all of it (RFC 9293 §3.8.6.2.1, the override timeout). False if nothing fits, or that was
-    /// allowed before.
+    /// Allows the next write to be cut at the end of the peer's window, if all of it has long had
+    /// no room (RFC 9293 §3.8.6.2.1, the override timeout). Returns false if nothing fits, or if
+    /// that was allowed before.
     pub(super) fn let_cut(&mut self, now: Instant) -> bool {
         let room = self.send.room();
         let small = self.send.queue().is_empty() && room > 0 && self.pending.wanted() > room;
@@ -224,10 +227,10 @@ impl Conn {
         cuts
     }
 
-    /// Appends bytes to be sent when the peer's window has room for them, however little it has now.
+    /// Queues bytes to be sent when the peer's window has room, however small it is now.
     pub(crate) fn enqueue_bytes(&mut self, bytes: &[u8], device: &mut Device, now: Instant) {
         let part = match self.send.largest_window() {
-            0 => self.emss(), // nothing is known of it yet
+            0 => self.emss(), // the window is not known yet
             _ => self.part_len(bytes.len()),
         };
         for part in bytes.chunks(part) {
@@ -236,8 +239,9 @@ impl Conn {
         }
     }
 
-    /// Cuts what waits for room at the end of the peer's window: room that never grows would keep it waiting (RFC 9293 §3.8.6.2.1, the
-    /// override timeout). What fits leaves with the next egress. False if nothing fits.
+    /// Cuts waiting data at the end of the peer's window, as a window that never grows would block
+    /// it (RFC 9293 §3.8.6.2.1, the override timeout). The next egress sends what fits. Returns
+    /// false if nothing fits.
     pub(super) fn cut_at_edge(&mut self, device: &mut Device) -> bool {
         let room = bytes(self.send.una(), self.send.edge());
         let first = self.send.queue().first();
@@ -288,8 +292,8 @@ impl Conn {
         }
     }
 
-    /// Sends the first `n` bytes of the payload that lies in `frame` as a segment (RFC 9293 §3.10.2). `sum` is theirs, if it is known: it is
-    /// of no use when the segment is sent again, which may be cut by then.
+    /// Sends the first `n` bytes of the payload in `frame` as a segment (RFC 9293 §3.10.2). `sum`
+    /// is their known sum. A retransmission cannot use it, as it may be cut differently.
     pub(crate) fn commit(
         &mut self,
         mut frame: TxFrame,
@@ -325,13 +329,14 @@ impl Conn {
         self.track(begin, n, Self::DATA, Some(Held::Sent(sent)), now);
     }
 
-    /// New data may be marked, and says that congestion was answered (RFC 3168 §6.1.2); what is repeated does neither (§6.1.5).
+    /// Marks new data as ECN-capable, and announces a reduction by CWR (RFC 3168 §6.1.2).
+    /// Retransmissions do neither (§6.1.5).
     fn mark_new(&mut self, header: &mut Header) {
         header.ect = self.negotiation.agreed().ecn;
         header.cwr = self.congestion.take_reduced();
     }
 
-    /// Sends lost segments again, as far as the window allows; one always if nothing is in flight.
+    /// Retransmits lost segments, as far as the window allows; one always if nothing is in flight.
     fn send_lost(&mut self, device: &mut Device, now: Instant) {
         while let Some(at) = self.send.queue().first_lost() {
             let Some(piece) = self.send.queue().get(at) else {
@@ -354,7 +359,7 @@ impl Conn {
         }
     }
 
-    /// Sends a segment again; false if that is not possible now.
+    /// Retransmits a segment. Returns false if that is not possible now.
     pub(super) fn resend(&mut self, at: usize, device: &mut Device, now: Instant) -> bool {
         let Some(piece) = self.send.queue().get(at) else {
             return false;
@@ -381,7 +386,7 @@ impl Conn {
         let mut frame = match frame {
             Ok(frame) => frame,
             Err(sent) => {
-                // It has not left yet: there is nothing to repeat.
+                // It has not left yet: there is nothing to retransmit.
                 self.send.queue_mut().put_frame(at, Held::Sent(sent));
                 self.recheck_unsent(now);
                 return false;
@@ -392,7 +397,8 @@ impl Conn {
         true
     }
 
-    /// Sends a parked payload again. It stays parked, so that a silent peer takes a frame only while the kernel has it.
+    /// Retransmits a parked payload. It stays parked, so that a silent peer occupies a frame only
+    /// while the kernel has it.
     fn resend_parked(
         &mut self,
         at: usize,
@@ -419,7 +425,7 @@ impl Conn {
         true
     }
 
-    /// Cuts off what is more than a segment has room for on a path that has become narrower, and sends it.
+    /// Cuts a segment to the size of a narrower path, and sends the first part.
     fn cut(&mut self, at: usize, frame: &mut TxFrame, device: &mut Device, now: Instant) {
         let (head, mss) = (self.head(), self.emss());
         while let Some(len) = self.send.queue().get(at).map(|piece| piece.len)
@@ -427,7 +433,7 @@ impl Conn {
         {
             let keep = (len - 1) / mss * mss;
             let Some(mut rest) = device.tx_frame() else {
-                return; // the whole is sent, and found lost again
+                return; // the whole segment is sent, and will be found lost again
             };
             rest.set_len(head + len - keep);
             let cut_off = frame.get(head + keep..head + len).unwrap_or_default();
@@ -440,7 +446,8 @@ impl Conn {
         }
     }
 
-    /// Sends a piece again in its frame: acknowledgment, window, timestamp and checksum are those of now.
+    /// Retransmits a piece in its frame, with the current acknowledgment, window, timestamp and
+    /// checksum.
     fn repeat(&mut self, at: usize, frame: TxFrame, device: &mut Device, now: Instant) {
         let header = self.header_again(at, now);
         let sent = device.send_data(frame, self.route.headers(), &header);
@@ -449,7 +456,7 @@ impl Conn {
         self.note_resent(at, device, now);
     }
 
-    /// Headers of a piece that is sent again, or that had to wait for its first time.
+    /// Headers of a piece that is retransmitted, or whose first transmission had to wait.
     fn header_again(&mut self, at: usize, now: Instant) -> Header {
         let piece = self.send.queue().get(at);
         let (begin, transmits) = piece.map_or((self.send.nxt(), 0), |p| (p.begin, p.transmits));
@@ -472,7 +479,7 @@ impl Conn {
         self.congestion.pace(len, now);
         self.clock.note_sent(now);
         if at == 0 {
-            // The answer to this one is what the timer waits for now.
+            // From now on the timer waits for the answer to this transmission.
             self.arm_retry(now);
         }
         if again {

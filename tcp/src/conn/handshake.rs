@@ -1,4 +1,7 @@
 //! Handshake: how a connection begins (RFC 9293 §3.5).
+//!
+//! An ACK that returns a cookie echoes the SYN-ACK's timestamp. Its age is the first round-trip
+//! sample if it is at most 333 ms; see [`acked`](super::acked) for other samples of SYNs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,13 +15,15 @@ use crate::time::Instant;
 use crate::wire::inbound::{Options, Segment};
 use crate::wire::outbound::{Header, OutOptions};
 
-/// Lifetime of a half-open connection that the peer began. The SYN-ACK leaves after 0, 1, 3, 7, 15 and 31 s (RFC 6298 §5.5), and the last
-/// one has 32 s for its answer. The peer takes the connection for open from its first ACK on, and repeats that only if it is asked or has
-/// data. Who forgets it earlier resets a peer whose ACKs were lost.
+/// Lifetime of a half-open connection that the peer has begun. The SYN-ACK leaves after 0, 1, 3, 7,
+/// 15 and 31 s (RFC 6298 §5.5), and the last one has 32 s for its answer. The peer takes the
+/// connection for established from its first ACK on, and repeats that ACK only if asked or with
+/// data. A host that forgets the connection earlier resets a peer whose ACKs were lost.
 const HALF_OPEN: Duration = Duration::from_secs(63);
 
-/// An ACK that brings a cookie back within this time measures the round trip (RFC 7323 §4). A later one may have waited for a timeout
-/// of the peer's. Of this much, the timeout is as long as without a sample (RFC 6298 §2.1 and §2.2).
+/// An ACK that returns a cookie within this time measures the round trip (RFC 7323 §4). A later one
+/// may have waited for a timeout of the peer. A sample of this length gives the timeout without a
+/// sample (RFC 6298 §2.1 and §2.2).
 const SOON: Duration = Duration::from_millis(333);
 
 impl Conn {
@@ -29,7 +34,7 @@ impl Conn {
         self.clock.note_progress(now);
     }
 
-    /// A SYN came to a listener (RFC 9293 §3.10.7.2, third): the next egress answers it.
+    /// Passive OPEN by a SYN to a listener (RFC 9293 §3.10.7.2, third): the next egress answers it.
     pub(crate) fn open_passive(&mut self, syn: &Segment, now: Instant) {
         self.enter(State::SynReceived);
         self.negotiation.answer();
@@ -39,29 +44,28 @@ impl Conn {
         self.agree(syn, syn.ecn.ece && syn.ecn.cwr, 0, now);
     }
 
-    /// Has the answer to the peer's SYN wait for the metrics of the route.
+    /// Delays the answer to the peer's SYN until the metrics of the route are known.
     pub(crate) fn await_metrics(&mut self) {
         self.pending.withhold_syn();
     }
 
-    /// Answers the peer's SYN if that awaits the metrics of the route, which are known now.
+    /// Answers the peer's SYN if it waits for the metrics of the route.
     pub(crate) fn end_metrics_wait(&mut self) {
         if self.state.get() == State::SynReceived && !self.send.has_begun() {
             self.pending.demand_syn();
         }
     }
 
-    /// Answers the SYN that has just opened this connection, which will be forgotten; false if there is no frame for it. A cookie has
-    /// no room for what was agreed upon of ECN.
+    /// Answers the SYN of this connection, which the caller then forgets. Returns false if there is
+    /// no frame for the answer. A cookie has no room for ECN.
     pub(crate) fn answer_without_memory(&mut self, device: &mut Device, now: Instant) -> bool {
         self.negotiation.forgo_ecn();
         let header = self.syn_header(now);
         device.send_bare(self.route.headers(), &header)
     }
 
-    /// The connection that a cookie stands for, which `segment` acknowledges: as if the SYN, which had
-    /// these `options`, had been kept. All that is unknown is
-    /// the SYN's window, in place of which the segment's will be taken.
+    /// Restores the connection of a cookie that `segment` acknowledges, as if its SYN with these
+    /// `options` had been kept. Only the SYN's window is unknown; the segment's is used instead.
     pub(crate) fn open_by_cookie(&mut self, options: &Options, segment: &Segment, now: Instant) {
         self.enter(State::SynReceived);
         self.negotiation.answer();
@@ -78,7 +82,8 @@ impl Conn {
         }
     }
 
-    /// Takes the peer's SYN: what it agrees to, and its numbers. `announced`: the window that a SYN of ours told it.
+    /// Takes options and numbers of the peer's SYN. `announced`: the window that our own SYN
+    /// announced.
     fn agree(&mut self, syn: &Segment, ecn: bool, announced: usize, now: Instant) {
         let local = IpAddr::from(self.route.flow().local.addr);
         self.negotiation.accept(&syn.options, local, ecn);
@@ -90,7 +95,7 @@ impl Conn {
         self.send.begin_window(syn);
     }
 
-    /// The headers of our SYN, with an ACK once the peer's is here.
+    /// Headers of our SYN, with an ACK once the peer's SYN is known.
     pub(super) fn syn_header(&mut self, now: Instant) -> Header {
         let pair = Some(self.stamps.pair(now));
         let mut header = Header {
@@ -122,8 +127,8 @@ impl Conn {
         header
     }
 
-    /// True in SYN-SENT, and for what answers our SYN after another one has come. That may have been a stranger's, who does not know our
-    /// number, and has only to guess when we open.
+    /// True in SYN-SENT, and for an answer to our SYN that follows another one. The first may have
+    /// been forged by an attacker who does not know our number and only guessed when we open.
     pub(super) fn awaits_answer(&self, segment: &Segment) -> bool {
         match self.state.get() {
             State::SynSent => true,
@@ -136,10 +141,11 @@ impl Conn {
 
     /// True for a segment that acknowledges our SYN.
     pub(super) fn knows_our_syn(&self, segment: &Segment) -> bool {
-        segment.ack.is_some_and(|ack| self.send.is_news(ack))
+        segment.ack.is_some_and(|ack| self.send.acks_new_data(ack))
     }
 
-    /// A segment arrives in SYN-SENT (RFC 9293 §3.10.7.3). `stray`: it has come to another stack of the interface.
+    /// Processes a segment in SYN-SENT (RFC 9293 §3.10.7.3). `stray`: it arrived at another stack
+    /// of the interface.
     pub(super) fn arrive_in_syn_sent(
         &mut self,
         segment: &Segment,
@@ -147,7 +153,7 @@ impl Conn {
         device: &mut Device,
         now: Instant,
     ) {
-        if segment.ack.is_some_and(|ack| !self.send.is_news(ack)) {
+        if segment.ack.is_some_and(|ack| !self.send.acks_new_data(ack)) {
             if !segment.is_reset() {
                 self.refuse_ack(segment, device, now);
             }
@@ -170,32 +176,33 @@ impl Conn {
 
     /// True for a RST that is acceptable in SYN-SENT (RFC 9293 §3.10.7.3, second).
     pub(crate) fn is_refused_by(&self, reset: &Segment) -> bool {
-        let acceptable = reset.ack.is_some_and(|ack| self.send.is_news(ack));
+        let acceptable = reset.ack.is_some_and(|ack| self.send.acks_new_data(ack));
         self.state.get() == State::SynSent && reset.is_reset() && acceptable
     }
 
-    /// True for an answer that is refused. Where both have opened, the peer has only this flow for its connection.
+    /// True for an answer that is refused. After a simultaneous open no answer is, as the peer has
+    /// only this flow for its connection.
     fn is_unwanted(&mut self, segment: &Segment, stray: bool) -> bool {
         let answers = segment.ack.is_some() && self.state.get() == State::SynSent;
         answers && self.stray_answer.is_refused(stray)
     }
 
-    /// An answer to our SYN that comes to another stack is refused from now on.
+    /// Refuses an answer to our SYN that arrives at another stack, from now on.
     pub(crate) fn refuse_stray_answer(&mut self) {
         self.stray_answer = StrayAnswer::Unwanted;
     }
 
-    /// Whether an answer was refused, so that this connection can only begin anew.
+    /// True if an answer was refused, so that this connection can only be opened again.
     pub(crate) fn has_refused_answer(&self) -> bool {
         self.state.get() == State::SynSent && self.stray_answer.was_refused()
     }
 
-    /// True, once, if an answer was refused.
+    /// Returns true once after an answer was refused.
     pub(crate) fn take_refused_answer(&mut self) -> bool {
-        self.stray_answer.take_news()
+        self.stray_answer.take_report()
     }
 
-    /// The peer's SYN arrives in SYN-SENT (RFC 9293 §3.10.7.3, fourth).
+    /// Processes the peer's SYN in SYN-SENT (RFC 9293 §3.10.7.3, fourth).
     fn take_syn(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         let ecn = segment.ecn.ece && !segment.ecn.cwr;
         let announced = usize::from(self.receive.syn_window());
@@ -205,14 +212,14 @@ impl Conn {
             self.establish(now);
             self.receive.acks_mut().owe();
         } else {
-            // Both have opened at once: our SYN is sent again, with an ACK (RFC 9293 §3.5, figure 7).
+            // Simultaneous open: our SYN is sent again, with an ACK (RFC 9293 §3.5, figure 7).
             self.enter(State::SynReceived);
             self.send.queue_mut().mark_lost(0);
         }
     }
 
-    /// Answers an unacceptable ACK of a connection that is not synchronized (RFC 9293 §3.5.2, group 2), as often as anybody may
-    /// provoke an answer of this connection.
+    /// Answers an unacceptable ACK on a connection that is not synchronized (RFC 9293 §3.5.2, group
+    /// 2), within the limit of challenge ACKs.
     pub(super) fn refuse_ack(&mut self, segment: &Segment, device: &mut Device, now: Instant) {
         if !self.challenge_acks.allow(now) {
             device.counters_mut().resets_withheld += 1;
@@ -224,7 +231,7 @@ impl Conn {
         }
     }
 
-    /// Both SYNs are acknowledged.
+    /// Enters ESTABLISHED: both SYNs are acknowledged.
     pub(super) fn establish(&mut self, now: Instant) {
         self.enter(State::Established);
         self.clock.note_progress(now);

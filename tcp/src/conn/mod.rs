@@ -1,8 +1,8 @@
-//! Connection: the state machine of RFC 9293, without I/O but for the frames that it holds.
+//! Connection: the state machine of RFC 9293, without I/O except for the frames that it holds.
 //!
-//! Received bytes stay in the frames that brought them until they are consumed; sent ones in the frames that carry them until
-//! they are acknowledged. What the parts do is in their own files: segments arrive in [`arrive`] and [`handshake`], their
-//! acknowledgments are acted upon in [`acked`], segments leave in [`emit`], time passes in [`clock`].
+//! Received bytes stay in their frames until they are consumed, and sent bytes until they are
+//! acknowledged. Each part has its own file: segments arrive in [`arrive`] and [`handshake`], ACKs
+//! are processed in [`acked`], segments leave in [`emit`], and timers run in [`clock`].
 
 mod acked;
 mod arrive;
@@ -61,37 +61,40 @@ use state::StateMachine;
 use stray::StrayAnswer;
 use timestamps::Timestamps;
 
-/// Segments that a connection may have unacknowledged. Each holds a TX frame, and a queue's frames are shared.
+/// Maximum number of unacknowledged segments of a connection. Each holds a TX frame, and a queue's
+/// frames are shared.
 pub const MAX_SEGMENTS_IN_FLIGHT: usize = BURST;
-/// The send buffer's size in receive buffers.
+/// Size of the send buffer in receive buffers.
 const SEND_BUFFERS: usize = 4;
-/// An ACK must not be delayed for half a second (RFC 9293 §3.8.6.3).
+/// Maximum delay of an ACK: less than half a second (RFC 9293 §3.8.6.3).
 pub const MAX_ACK_DELAY: Duration = Duration::from_millis(499);
-/// After so long without an ACK a peer is silent about a segment, and others may need its frame more.
+/// Time without an ACK after which a peer is silent about a segment. Other connections may then
+/// need its frame more.
 const SILENCE: Duration = Duration::from_millis(5);
 
-/// What a peer has a connection do (RFC 5042 §6.4.4): many segments for few bytes, or many out of order, are a load that brings nothing.
+/// Load that a peer causes (RFC 5042 §6.4.4): many segments for few bytes, or many out of order,
+/// are a load without progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnLoad {
-    /// Segments that have arrived, whatever became of them.
+    /// Segments received, accepted or not.
     pub segments: u64,
-    /// Of these, such as left a gap before them and had to be kept.
+    /// Segments received out of order and kept.
     pub out_of_order: u64,
-    /// Bytes of payload that have arrived in order.
+    /// Bytes of payload received in order.
     pub bytes: u64,
 }
 
-/// What is secret and differs from connection to connection.
+/// Secret numbers that differ between connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secrets {
-    /// The initial sequence number (RFC 6528).
+    /// Initial sequence number (RFC 6528).
     pub(crate) iss: Seq,
-    /// Where our timestamps begin (RFC 7323 §5.4).
+    /// Offset of our timestamps (RFC 7323 §5.4).
     pub(crate) stamp_offset: u32,
 }
 
-/// A connection, as its user may ask it.
+/// A connection, for queries by its user.
 pub struct Conn {
     route: Route,
     state: StateMachine,
@@ -145,17 +148,17 @@ impl Conn {
         self.route.flow()
     }
 
-    /// The Ethernet header of what is sent.
+    /// Ethernet header of sent frames.
     pub(crate) fn link(&self) -> &LinkHeader {
         self.route.headers().link()
     }
 
-    /// The peer's address and port.
+    /// Address and port of the peer.
     pub fn peer_addr(&self) -> SocketAddr {
         self.flow().remote.into()
     }
 
-    /// Our address and port.
+    /// Local address and port.
     pub fn local_addr(&self) -> SocketAddr {
         self.flow().local.into()
     }
@@ -169,7 +172,7 @@ impl Conn {
         self.state.enter(next, self.route.flow());
     }
 
-    /// What the peer has the connection do.
+    /// Load that the peer causes.
     pub fn load(&self) -> ConnLoad {
         self.receive.load()
     }
@@ -178,8 +181,8 @@ impl Conn {
         self.state.get().is_synchronized()
     }
 
-    /// True if `segment` begins a new connection after this one, which is in TIME-WAIT. It does so by a sequence number that is higher, or
-    /// by a timestamp that is (RFC 9293 §3.6.1, RFC 6191 §2).
+    /// True if `segment` opens a new connection that ends this one's TIME-WAIT, by a higher
+    /// sequence number or timestamp (RFC 9293 §3.6.1, RFC 6191 §2).
     pub(crate) fn is_succeeded_by(&self, segment: &Segment, now: Instant) -> bool {
         if self.state.get() != State::TimeWait || !segment.opens() {
             return false;
@@ -194,7 +197,7 @@ impl Conn {
         }
     }
 
-    /// Bytes of payload that one segment takes: what the path's MTU and the peer's MSS allow beside the options.
+    /// Maximum payload of a segment in bytes, by the path's MTU, the peer's MSS and the options.
     pub fn emss(&self) -> usize {
         self.route.emss()
     }
@@ -204,13 +207,13 @@ impl Conn {
         self.send.is_in_flight(seq)
     }
 
-    /// Bytes of the largest IP packet that the path takes, as far as is known.
+    /// Known path MTU: the largest IP packet in bytes.
     pub(crate) fn path_mtu(&self) -> usize {
         self.route.mtu()
     }
 
-    /// The path takes IP packets of at most `mtu` bytes from now on. Those in flight are sent again, and larger ones are cut then (RFC 1191
-    /// §6.1, RFC 8201 §5.4).
+    /// Sets the path MTU. Data in flight is retransmitted, and larger segments are cut then (RFC
+    /// 1191 §6.1, RFC 8201 §5.4).
     pub(crate) fn set_path_mtu(&mut self, mtu: usize, now: Instant) {
         if !self.route.narrow(mtu) {
             return;
@@ -230,8 +233,8 @@ impl Conn {
         self.arm_retransmission(now);
     }
 
-    /// Takes the metrics of the host's route. They narrow the path, and lower the MSS that a later
-    /// SYN offers.
+    /// Applies the metrics of the host's route (decision record tcp/0019). They narrow the path,
+    /// and lower the MSS of a later SYN.
     pub(crate) fn set_metrics(&mut self, metrics: RouteMetrics, now: Instant) {
         let RouteMetrics { mtu, advmss } = metrics;
         let of_mtu = mtu.map(|mtu| self.flow().payload_of(mtu).max(self.flow().least_advmss()));
@@ -243,12 +246,12 @@ impl Conn {
         }
     }
 
-    /// Has a later SYN offer an MSS of `mss` bytes at most.
+    /// Limits the MSS that a later SYN offers to `mss` bytes.
     pub(crate) fn lower_mss(&mut self, mss: usize) {
         self.negotiation.lower_mss(mss);
     }
 
-    /// The metrics that it has had so far, for the connection that replaces it.
+    /// Metrics so far, for the connection that replaces this one.
     pub(crate) fn metrics(&self) -> RouteMetrics {
         RouteMetrics {
             mtu: Some(self.path_mtu()),
@@ -256,12 +259,13 @@ impl Conn {
         }
     }
 
-    /// Frames come from this Ethernet address from now on.
+    /// Sets the source Ethernet address.
     pub(crate) fn set_source(&mut self, mac: [u8; 6]) {
         self.route.set_source(mac);
     }
 
-    /// Frames go to this Ethernet address from now on, and what was lost is sent again soon. False if they did already.
+    /// Sets the next hop's Ethernet address, and retransmits lost segments soon. Returns false if
+    /// the address was set already.
     pub(crate) fn set_next_hop(&mut self, mac: [u8; 6], now: Instant) -> bool {
         let other = self.route.set_destination(mac);
         if other {
@@ -270,23 +274,24 @@ impl Conn {
         other
     }
 
-    /// Bytes that were committed and are not acknowledged.
+    /// Bytes committed and not acknowledged.
     pub(crate) fn unacked(&self) -> usize {
         self.send.unacked()
     }
 
-    /// True while bytes that were committed wait for room in the peer's window.
+    /// True while committed bytes wait for room in the peer's window.
     pub fn has_unsent(&self) -> bool {
         self.send.has_unsent()
     }
 
-    /// In-order bytes received and not consumed, in all.
+    /// In-order bytes received and not consumed.
     pub fn readable_len(&self) -> usize {
         self.receive.queue().len()
     }
 
-    /// When the NIC received the frame that has the `count`-th byte to be read, by its own clock. `None` if that was not asked for, the NIC
-    /// does not tell, or the bytes had to be copied while they waited for others.
+    /// Receive time, by the NIC's clock, of the frame with the `count`-th readable byte. `None` if
+    /// timestamps were not enabled, the NIC gives none, or the bytes were copied while they waited
+    /// for others.
     pub fn arrival(&self, count: usize) -> Option<Duration> {
         self.receive.queue().arrival(count)
     }
@@ -300,27 +305,28 @@ impl Conn {
         if self.state.get().may_receive()
             && self
                 .receive
-                .has_news(self.emss(), self.negotiation.agreed().own_shift)
+                .owes_window_update(self.emss(), self.negotiation.agreed().own_shift)
         {
             self.receive.acks_mut().owe();
         }
     }
 
-    /// True if an ACK is to be sent.
+    /// True if an ACK is pending.
     pub(crate) fn owes_ack(&self) -> bool {
         self.receive.acks().is_due()
     }
 
-    /// Bytes of each part of a piece of `len` bytes: what a segment has room for, and what the peer's window ever had.
+    /// Size in bytes of each part of a piece of `len` bytes, bounded by the segment size and the
+    /// largest window that the peer ever had.
     pub(crate) fn part_len(&self, len: usize) -> usize {
         let window = self.send.largest_window();
         let fits = if len > window { window } else { len };
         fits.clamp(1, self.emss())
     }
 
-    /// Segments that a piece of `len` bytes is sent in, where the peer's window has `room`.
+    /// Number of segments for a piece of `len` bytes if the peer's window has `room`.
     fn parts(&self, len: usize, room: usize) -> usize {
-        // The common case without a division.
+        // The common case needs no division.
         if len <= room && len <= self.emss() {
             return 1;
         }
@@ -332,14 +338,14 @@ impl Conn {
         self.send.room() >= len
     }
 
-    /// Bytes of headers in front of the payload of a segment with data.
+    /// Bytes of headers before the payload of a segment with data.
     fn head(&self) -> usize {
         self.route.head()
     }
 
     /// True if a piece of `len` bytes would leave at once, as one segment if `len` is at most the
-    /// EMSS. A window that was never as large as the piece, or has long been smaller, is filled
-    /// when nothing else is in flight. The connection would stand still otherwise.
+    /// EMSS. If the window was never as large as the piece, or has long been smaller, it is filled
+    /// once nothing else is in flight; otherwise the connection would stall.
     pub(crate) fn can_write(&mut self, len: usize, now: Instant) -> bool {
         let queue = self.send.queue();
         let room = self.send.room();
@@ -359,7 +365,8 @@ impl Conn {
         allowed && !congested && self.congestion.paces_out(now)
     }
 
-    /// Bytes that one segment could carry now: as many as [`can_write`](Self::can_write) admits, once it has admitted some.
+    /// Bytes that one segment can carry now, once [`can_write`](Self::can_write) has admitted a
+    /// piece.
     pub(crate) fn most_now(&self) -> usize {
         let congestion = match self.pipe() {
             0 => usize::MAX,
@@ -370,18 +377,19 @@ impl Conn {
             .fold(self.emss(), usize::min)
     }
 
-    /// TX frames that it has: one a segment, but for those parked.
+    /// TX frames that the connection holds: one per segment, except parked ones.
     pub(crate) fn frames_taken(&self) -> usize {
         self.send.queue().len()
     }
 
-    /// True if something unacknowledged is in a TX frame.
+    /// True if unacknowledged data is in a TX frame.
     pub(crate) fn has_frames(&self) -> bool {
         self.send.queue().has_frames()
     }
 
-    /// Gives the frames of segments that have waited for their ACK for a while to others; how many. Other signs of life do not count: with
-    /// one byte acknowledged now and then, a peer would keep all frames.
+    /// Frees the frames of segments that have waited for their ACK for a while, and returns their
+    /// number. Other signs of life do not count: by acknowledging a byte now and then, a peer could
+    /// hold all frames.
     pub(crate) fn park_if_silent(&mut self, device: &mut Device, now: Instant) -> usize {
         self.act_on_deferred_ack(device);
         let head = self.head();
@@ -389,18 +397,19 @@ impl Conn {
         self.send.queue_mut().park(head, idle, device)
     }
 
-    /// Remembers that `len` bytes could not be written.
+    /// Records that `len` bytes could not be written.
     pub(crate) fn refuse(&mut self, len: usize) {
         self.pending.refuse(len);
     }
 
-    /// True while its state and what was written give no cause for an event but that there is something to read.
+    /// True while neither the state nor the send queue gives cause for an event. Readable bytes are
+    /// not considered.
     #[inline]
     pub(crate) fn is_uneventful(&self) -> bool {
         self.state.get() == State::Established && self.pending.wanted() == 0
     }
 
-    /// True, once, if what was refused has become possible.
+    /// Returns true once after a refused write has become possible.
     pub(crate) fn became_writable(&mut self, now: Instant) -> bool {
         let possible = self.pending.wanted() > 0 && self.can_write(self.pending.wanted(), now);
         if possible {
@@ -409,7 +418,7 @@ impl Conn {
         possible
     }
 
-    /// The room for `len` bytes of payload in `frame`; `None` if they do not fit one segment.
+    /// The room for `len` bytes of payload in `frame`, or `None` if they do not fit one segment.
     pub(crate) fn room_in<'a>(&self, frame: &'a mut TxFrame, len: usize) -> Option<&'a mut [u8]> {
         let head = self.head();
         if len > self.part_len(len) || head + len > frame.capacity() {
@@ -428,7 +437,8 @@ impl Conn {
         self.enter(self.state.get().on_close());
     }
 
-    /// ABORT (RFC 9293 §3.10.5): the next egress sends a RST, unless the peer knows of nothing or all is said.
+    /// ABORT (RFC 9293 §3.10.5): the next egress sends a RST, unless `silent` is set or the
+    /// connection is closed on both sides.
     pub(crate) fn abort(&mut self, silent: bool, device: &mut Device) {
         let heard = matches!(self.state.get(), State::Closed | State::TimeWait);
         self.pending = Pending::of_abort(!silent && !heard);
@@ -445,30 +455,30 @@ impl Conn {
         }
     }
 
-    /// Gives all frames back but those of bytes that can still be read.
+    /// Frees all frames except those of readable bytes.
     pub(crate) fn release(&mut self, device: &mut Device) {
         self.deferred_ack = None;
         self.send.queue_mut().clear(device);
         self.receive.clear_parts(device);
     }
 
-    /// Nobody will read what was received.
+    /// Discards received bytes that the user will not read.
     pub(crate) fn forget_unread(&mut self, device: &mut Device) {
         self.receive.clear(device);
     }
 
-    /// Gives all frames back.
+    /// Frees all frames.
     pub(crate) fn dispose(mut self, device: &mut Device) {
         self.release(device);
         self.receive.clear(device);
     }
 
-    /// The control bit of pieces with data.
+    /// Control flag of pieces with data.
     const DATA: TcpControl = TcpControl::Psh;
 }
 
 impl fmt::Debug for Conn {
-    /// What it has sent and received, and all that it waits for.
+    /// Prints sent and received data, and all that the connection waits for.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conn")
             .field("local", &self.local_addr())

@@ -1,4 +1,4 @@
-//! Segments in flight, of all sizes: how many a connection may have both ways.
+//! Segments in flight, of all sizes: how many a connection may have in each direction.
 
 use super::Conn;
 use super::send::congestion_control::Delivery;
@@ -7,11 +7,12 @@ use crate::config::StackConfig;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 
-/// Bytes of the IP and TCP headers with timestamps.
+/// Length in bytes of IP and TCP headers with timestamps.
 const HEADERS: usize = 52;
 
 impl Opened {
-    /// How many full segments can be sent before any is acknowledged, if congestion control does not mind.
+    /// Number of full segments that can be sent before one is acknowledged, with an unlimited
+    /// congestion window.
     fn sent(&mut self) -> usize {
         let conn = &mut self.conn;
         conn.congestion.set_window_limited(true);
@@ -33,7 +34,7 @@ impl Opened {
         sent
     }
 
-    /// How many full segments the peer may send before any is acknowledged.
+    /// Number of full segments that the peer may send before one is acknowledged.
     fn received(&mut self) -> usize {
         self.conn.receive.acks_mut().demand();
         self.turn();

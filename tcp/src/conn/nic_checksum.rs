@@ -1,10 +1,13 @@
-//! Checksum by the NIC: a connection leaves it to the NIC once its peer has shown that the NIC computes it.
+//! Checksums by the NIC: a connection leaves them to the NIC once the peer has shown that the NIC
+//! computes them.
 //!
-//! A host does not see what its NIC puts on the wire, and there are drivers that take the request and do nothing. So a probe leaves behind
-//! ordinary data: the byte before SND.UNA, which the peer has, in a segment whose checksum is left to the NIC. A peer that finds the checksum
-//! right reports this byte as a duplicate (RFC 2883). Else it drops the probe, and nothing is lost or late.
+//! A host does not see the frames that its NIC sends, and some drivers accept the request without
+//! acting on it. So a probe follows ordinary data: the byte before SND.UNA, which the peer has, in
+//! a segment whose checksum is left to the NIC. A peer that finds the checksum right reports this
+//! byte as a duplicate (RFC 2883). Otherwise the peer drops the probe, and nothing is lost or late.
 //!
-//! Whatever is sent again is summed here. A loss puts the NIC in doubt, so that the peer is asked anew. A timeout ends the matter.
+//! Retransmissions are always summed in software. After a loss the NIC is in doubt, and the peer is
+//! probed again. A timeout ends the use of the NIC.
 
 use smoltcp::wire::TcpControl;
 use xwarp_driver::{SentFrame, TxFrame};
@@ -15,24 +18,24 @@ use crate::time::Instant;
 use crate::wire::outbound::Header;
 use crate::wire::seq::Seq;
 
-/// What a connection knows of the NIC.
+/// Knowledge of a connection about the NIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum NicChecksum {
-    /// Nothing.
+    /// None so far.
     #[default]
     Unknown,
     /// A probe with this sequence number was sent.
     Asked(Seq),
-    /// It computes checksums that this peer takes.
+    /// The NIC computes checksums that this peer accepts.
     Proven,
-    /// It did, and something was lost since.
+    /// It did, but a segment was lost since.
     Doubted,
-    /// There was a retransmission timeout, after which no answer counts.
+    /// The retransmission timer expired; no answer counts after that.
     GivenUp,
 }
 
 impl NicChecksum {
-    /// Something was lost.
+    /// Puts the NIC in doubt after a loss.
     pub(super) fn doubt(&mut self) {
         if *self == Self::Proven {
             *self = Self::Doubted;
@@ -41,7 +44,8 @@ impl NicChecksum {
 }
 
 impl Conn {
-    /// Sends new data whose sum is not known, where the NIC offers to compute checksums. It does so if that is proven, else the peer is asked.
+    /// Sends new data whose sum is not known, where the NIC offers checksums. The NIC computes the
+    /// checksum once it has proved to; until then the peer is probed.
     #[inline(never)]
     pub(super) fn send_where_offered(
         &mut self,
@@ -58,7 +62,7 @@ impl Conn {
         sent
     }
 
-    /// Sends a probe if the peer is to be asked, and would not take it for something else.
+    /// Sends a probe if the peer must be asked, and cannot mistake it for something else.
     fn prove_nic_checksum(&mut self, device: &mut Device, now: Instant) {
         let doubted = self.nic_checksum == NicChecksum::Doubted;
         if !doubted && self.nic_checksum != NicChecksum::Unknown || !self.may_prove_checksum() {
@@ -73,15 +77,16 @@ impl Conn {
         }
     }
 
-    /// True if the peer can report the byte of a probe. One that sent a SYN cookie, and has not got our first
-    /// ACK, knows of no connection and would answer by a RST. What comes back to this host meets no NIC.
+    /// True if the peer can report the byte of a probe. A peer that sent a SYN cookie and has not
+    /// received our first ACK knows no connection, and would answer with a RST. Frames to the own
+    /// host pass no NIC.
     fn may_prove_checksum(&self) -> bool {
         let known = self.negotiation.is_passive() || self.send.una() != self.send.iss() + 1;
         let agreed = self.negotiation.agreed();
         known && agreed.sack && self.is_steady() && !self.route.headers().leads_back()
     }
 
-    /// True for a report of the probe's byte alone. Nothing else that was sent begins and ends there.
+    /// True for a report of exactly the probe's byte. No other sent data begins and ends there.
     pub(super) fn is_checksum_proof(&mut self, block: (Seq, Seq), device: &mut Device) -> bool {
         let is_proof = match self.nic_checksum {
             NicChecksum::Asked(seq) => block == (seq, seq + 1),
@@ -94,7 +99,7 @@ impl Conn {
         is_proof
     }
 
-    /// A retransmission timeout ends the use of the NIC, and the wait for the peer's answer.
+    /// Ends the use of the NIC, and the wait for the peer's answer, after a retransmission timeout.
     pub(super) fn give_up_nic_checksum(&mut self, device: &mut Device) {
         let used = NicChecksum::Unknown != self.nic_checksum;
         if used && self.nic_checksum != NicChecksum::GivenUp {

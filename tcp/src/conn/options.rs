@@ -1,4 +1,5 @@
-//! Option negotiation: what our SYN offers, and what the two SYNs agree upon (RFC 9293 §3.7.1, RFC 7323, RFC 2018, RFC 3168).
+//! Option negotiation: what our SYN offers, and what both SYNs agree on (RFC 9293 §3.7.1, RFC 7323,
+//! RFC 2018, RFC 3168).
 
 use std::net::IpAddr;
 
@@ -7,14 +8,14 @@ use crate::congestion::Marks;
 use crate::wire::inbound::Options;
 use crate::wire::outbound::{OutOptions, TIMESTAMP_LEN};
 
-/// The peer's MSS if it names none (RFC 9293 §3.7.1), for IPv4 and IPv6.
+/// The peer's MSS if its SYN has no such option (RFC 9293 §3.7.1), for IPv4 and IPv6.
 const DEFAULT_MSS: (usize, usize) = (536, 1220);
-/// The least MSS that is believed: a smaller one would make every segment header for the most part.
+/// Smallest MSS that is accepted: with a smaller one, segments would be mostly headers.
 pub(super) const MIN_MSS: usize = 48;
 /// The largest shift count (RFC 7323 §2.3).
 const MAX_SHIFT: u8 = 14;
 
-/// What our SYN offers.
+/// Options that our SYN offers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
     pub(crate) mss: usize,
@@ -23,14 +24,14 @@ pub(crate) struct Offered {
     pub(crate) ecn: bool,
 }
 
-/// What holds for the connection.
+/// Options that hold for the connection.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_excessive_bools)] // as many as there are options
+#[allow(clippy::struct_excessive_bools)] // one per option
 pub(crate) struct Negotiated {
     pub(crate) peer_mss: usize,
-    /// How far the peer's windows are shifted.
+    /// Shift count of the peer's windows.
     pub(crate) peer_shift: u8,
-    /// How far ours are.
+    /// Shift count of our windows.
     pub(crate) own_shift: u8,
     /// Windows are scaled, in both directions or in none (RFC 7323 §2.2).
     pub(crate) scaled: bool,
@@ -39,7 +40,7 @@ pub(crate) struct Negotiated {
     pub(crate) ecn: bool,
 }
 
-/// Our offer, and what holds by the peer's SYN.
+/// Our offer, and the result once the peer's SYN is known.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     offered: Offered,
@@ -48,12 +49,12 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// Has our SYN offer an MSS of `mss` bytes at most.
+    /// Limits the MSS that our SYN offers to `mss` bytes.
     pub(super) fn lower_mss(&mut self, mss: usize) {
         self.offered.mss = self.offered.mss.min(mss.max(MIN_MSS));
     }
 
-    /// Before the peer's SYN is known.
+    /// State before the peer's SYN is known.
     pub(super) fn new(offered: Offered) -> Self {
         Self {
             offered,
@@ -70,22 +71,22 @@ impl Negotiation {
         &self.agreed
     }
 
-    /// True if the connection began with a SYN of the peer.
+    /// True if the peer's SYN came first.
     pub(super) fn is_passive(&self) -> bool {
         self.passive
     }
 
-    /// The connection begins with a SYN of the peer.
+    /// Records that the peer's SYN came first.
     pub(super) fn answer(&mut self) {
         self.passive = true;
     }
 
-    /// Takes the options of the peer's SYN; `ecn`: it agrees to ECN.
+    /// Applies the options of the peer's SYN. `ecn`: the peer agrees to ECN.
     pub(super) fn accept(&mut self, theirs: &Options, local: IpAddr, ecn: bool) {
         self.agreed = self.offered.accept(theirs, local, ecn);
     }
 
-    /// Goes without ECN, to which both had agreed.
+    /// Gives up ECN, although both sides had agreed to it.
     pub(super) fn forgo_ecn(&mut self) {
         self.agreed.ecn = false;
     }
@@ -97,8 +98,8 @@ impl Negotiation {
 }
 
 impl Offered {
-    /// What `config` has a connection offer that takes segments of `mss` bytes and holds `buffer` bytes; `marks`: what they mean to its
-    /// congestion control.
+    /// Options that `config` offers for segments of `mss` bytes and a receive buffer of `buffer`
+    /// bytes. `marks`: what they mean to congestion control.
     pub(crate) fn new(config: &StackConfig, mss: usize, buffer: usize, marks: Marks) -> Self {
         let fits = |shift: &u8| buffer <= usize::from(u16::MAX) << shift;
         Self {
@@ -113,7 +114,7 @@ impl Offered {
         }
     }
 
-    /// The options of a SYN.
+    /// TCP options of a SYN.
     pub(crate) fn options(&self, timestamp: Option<(u32, u32)>) -> OutOptions {
         OutOptions {
             mss: Some(u16::try_from(self.mss).unwrap_or(u16::MAX)),
@@ -124,7 +125,7 @@ impl Offered {
         }
     }
 
-    /// What holds once the peer's SYN is known; `ecn`: it agrees to ECN.
+    /// Options that hold once the peer's SYN is known. `ecn`: the peer agrees to ECN.
     pub(crate) fn accept(&self, theirs: &Options, local: IpAddr, ecn: bool) -> Negotiated {
         let default = match local {
             IpAddr::V4(_) => DEFAULT_MSS.0,
@@ -144,7 +145,7 @@ impl Offered {
 }
 
 impl Negotiated {
-    /// Before the peer's SYN is known.
+    /// State before the peer's SYN is known.
     pub(crate) fn none() -> Self {
         Self {
             peer_mss: DEFAULT_MSS.0,
@@ -157,7 +158,7 @@ impl Negotiated {
         }
     }
 
-    /// Bytes of options in every segment.
+    /// Length in bytes of the options in every segment.
     pub(crate) fn option_len(&self) -> usize {
         if self.timestamps { TIMESTAMP_LEN } else { 0 }
     }

@@ -1,24 +1,24 @@
-//! Pending output: SYN, FIN and RST that are to be sent, a write that found no room, and a lack of TX frames.
+//! Pending output: SYN, FIN and RST to send, a write that was refused, and a lack of TX frames.
 
-/// What a connection has to send that is not in the send queue.
+/// Pending output that is not in the send queue.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // each is sent on its own
+#[allow(clippy::struct_excessive_bools)] // each is sent independently
 pub(super) struct Pending {
     syn: bool,
     fin: bool,
     reset: bool,
-    /// The first segment, whatever the window says (RFC 6298 §5.4).
+    /// The first segment is sent regardless of the window (RFC 6298 §5.4).
     first: bool,
-    /// There was no TX frame for all that had to be sent.
+    /// TX frames were too few for all pending segments.
     lacks_frame: bool,
-    /// The length of the write that was refused last; 0 after it became possible.
+    /// Length of the write that was refused last; 0 once it is possible.
     wanted: usize,
-    /// What is written next may be cut at the end of the peer's window.
+    /// The next write may be cut at the end of the peer's window.
     may_cut: bool,
 }
 
 impl Pending {
-    /// What is left to send after an abort.
+    /// Output that remains after an abort.
     pub(super) fn of_abort(reset: bool) -> Self {
         Self {
             reset,
@@ -30,12 +30,12 @@ impl Pending {
         self.syn
     }
 
-    /// The next egress sends a SYN.
+    /// Requests a SYN from the next egress.
     pub(super) fn demand_syn(&mut self) {
         self.syn = true;
     }
 
-    /// The SYN waits until it is demanded again.
+    /// Withholds the SYN until it is requested again.
     pub(super) fn withhold_syn(&mut self) {
         self.syn = false;
     }
@@ -48,7 +48,7 @@ impl Pending {
         self.fin
     }
 
-    /// A FIN follows all that was committed.
+    /// Requests a FIN after all committed data.
     pub(super) fn demand_fin(&mut self) {
         self.fin = true;
     }
@@ -65,17 +65,17 @@ impl Pending {
         self.reset = false;
     }
 
-    /// Says whether the first segment is sent whatever the window says.
+    /// Sets whether the first segment is sent regardless of the window.
     pub(super) fn set_first(&mut self, first: bool) {
         self.first = first;
     }
 
-    /// True, once, if the first segment is to be sent whatever the window says.
+    /// Returns true once if the first segment is to be sent regardless of the window.
     pub(super) fn take_first(&mut self) -> bool {
         std::mem::take(&mut self.first)
     }
 
-    /// There is no TX frame for what has to be sent.
+    /// Records that a pending segment found no TX frame.
     pub(super) fn note_lack_of_frame(&mut self) {
         self.lacks_frame = true;
     }
@@ -88,22 +88,22 @@ impl Pending {
         self.lacks_frame
     }
 
-    /// True if something is to be sent that waits for nothing.
+    /// True if a segment is pending that need not wait.
     pub(super) fn is_pressed(&self) -> bool {
         self.syn || self.fin || self.reset || self.first || self.lacks_frame
     }
 
-    /// The length of the write that was refused last, at least 1; 0 if none waits.
+    /// Length of the write that was refused last, at least 1; 0 if none waits.
     pub(super) fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// `len` bytes could not be written.
+    /// Records that `len` bytes could not be written.
     pub(super) fn refuse(&mut self, len: usize) {
         self.wanted = len.max(1);
     }
 
-    /// Says whether what is written next may be cut at the end of the peer's window.
+    /// Sets whether the next write may be cut at the end of the peer's window.
     pub(super) fn set_may_cut(&mut self, may_cut: bool) {
         self.may_cut = may_cut;
     }
@@ -112,7 +112,7 @@ impl Pending {
         self.may_cut
     }
 
-    /// What was refused has become possible.
+    /// Records that the refused write is possible now.
     pub(super) fn grant(&mut self) {
         self.wanted = 0;
     }

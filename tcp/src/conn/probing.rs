@@ -1,30 +1,30 @@
-//! Probes: segments that a peer must answer, sent where there is nothing else to send.
+//! Probes: segments that a peer must answer, sent when there is no data to send.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// Between probes of a closed window, at most.
+/// Maximum interval between probes of a closed window.
 const WINDOW_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// Probes that a silent peer is sent at least before it is given up.
+/// Minimum number of probes before a silent peer times out.
 const PROBES: u32 = 3;
 
-/// Why a connection is to be probed.
+/// Why a connection is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The peer's window has no room for what is to be written (RFC 9293 §3.8.6.1).
+    /// The peer's window has no room for waiting data (RFC 9293 §3.8.6.1).
     Window {
-        /// Probes begin after so long, and are sent at intervals that double.
+        /// Time to the first probe. Later intervals double.
         first: Duration,
-        /// How long the peer may be silent (RFC 9293 §3.9.1, USER TIMEOUT): it is probed more often.
+        /// Maximum silence of the peer (RFC 9293 §3.9.1, USER TIMEOUT): probes are sent more often.
         user_timeout: Duration,
     },
     /// The peer has been silent (keep-alive, RFC 9293 §3.8.4).
     Silence {
-        /// For so long.
+        /// Silence before a probe.
         timeout: Duration,
-        /// As above.
+        /// Maximum silence of the peer.
         user_timeout: Duration,
     },
 }
@@ -38,7 +38,7 @@ impl Reason {
         )
     }
 
-    /// Time to the probe that follows `sent` others.
+    /// Time to the next probe after `sent` probes.
     fn interval(self, sent: u32) -> Duration {
         match self {
             Self::Window {
@@ -57,15 +57,15 @@ impl Reason {
     }
 }
 
-/// Whether a connection is being probed, or will be.
+/// State of probing.
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
     reason: Option<Reason>,
     next: Option<Instant>,
-    /// Since when there is that reason.
+    /// Start of the present reason.
     since: Instant,
     sent: u32,
-    /// Those since the last answer.
+    /// Probes since the last answer.
     unanswered: u32,
 }
 
@@ -80,7 +80,7 @@ impl Probing {
         self.next
     }
 
-    /// Takes note of the present reason; `last_activity`: the peer's last sign of life.
+    /// Updates the reason. `last_activity`: the peer's last sign of life.
     pub(crate) fn update(&mut self, reason: Option<Reason>, last_activity: Instant, now: Instant) {
         let same = match (self.reason, reason) {
             (Some(old), Some(new)) => old.is_like(new),
@@ -102,7 +102,7 @@ impl Probing {
         };
     }
 
-    /// For how long the peer's window has had no room.
+    /// Time for which the peer's window has had no room.
     pub(crate) fn without_room(&self, now: Instant) -> Duration {
         match self.reason {
             Some(Reason::Window { .. }) => now - self.since,
@@ -110,7 +110,8 @@ impl Probing {
         }
     }
 
-    /// True if a probe is to be sent now; the first one says so. The next one has its time then.
+    /// Returns true if a probe must be sent now, and schedules the next one. The first probe
+    /// records that probing has begun.
     pub(crate) fn is_due(&mut self, last_activity: Instant, now: Instant) -> bool {
         let Some(reason) = self.reason else {
             return false;
@@ -136,17 +137,17 @@ impl Probing {
         self.unanswered == 1
     }
 
-    /// How many probes before the one that is due have not been answered.
+    /// Number of unanswered probes before the one that is due.
     pub(crate) fn unanswered(&self) -> u32 {
         self.unanswered.saturating_sub(1)
     }
 
-    /// The next probe is due then at the latest.
+    /// Moves the next probe forward to `at`, if it is later.
     pub(crate) fn no_later_than(&mut self, at: Instant) {
         self.next = self.next.map(|next| next.min(at));
     }
 
-    /// The peer has sent something: its silence is broken.
+    /// Records that the peer has sent something, which ends its silence.
     pub(crate) fn on_peer_activity(&mut self) {
         self.unanswered = 0;
         if self.sent > 0 && matches!(self.reason, Some(Reason::Silence { .. })) {

@@ -1,23 +1,25 @@
-//! Route: a connection's addresses, its Ethernet header, the path's MTU, and the segment size that follows (EMSS, RFC 1122 §4.2.2.6).
+//! Route: a connection's addresses, its Ethernet header, the path's MTU, and the segment size that
+//! follows (EMSS, RFC 1122 §4.2.2.6).
 
 use super::options::{MIN_MSS, Negotiated};
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::flow::Flow;
 use crate::wire::template::HeaderTemplate;
 
-/// Where a connection's segments go, and how large they may be.
+/// Route and size of a connection's segments.
 #[derive(Debug)]
 pub(super) struct Route {
     headers: HeaderTemplate,
-    /// Bytes of the largest IP packet on the way.
+    /// Path MTU in bytes.
     mtu: usize,
-    /// Bytes of payload that the peer takes in a segment without options.
+    /// Largest payload in bytes that the peer accepts in a segment without options.
     peer_mss: usize,
-    /// Bytes of options in every segment.
+    /// Length in bytes of the options in every segment.
     option_len: usize,
-    /// Bytes per segment. It is asked for several times per segment, and seldom changes.
+    /// Payload bytes per segment. Kept because it is read several times per segment, and seldom
+    /// changes.
     emss: usize,
-    /// Bytes of headers in front of the payload.
+    /// Length in bytes of the headers before the payload.
     head: usize,
 }
 
@@ -40,45 +42,46 @@ impl Route {
         self.headers.flow()
     }
 
-    /// The headers of what is sent.
+    /// Template of the headers.
     pub(super) fn headers(&self) -> &HeaderTemplate {
         &self.headers
     }
 
-    /// Frames come from this Ethernet address from now on.
+    /// Sets the source Ethernet address.
     pub(super) fn set_source(&mut self, mac: [u8; 6]) {
         self.headers.set_source(mac);
     }
 
-    /// Frames go to this Ethernet address from now on. False if they did already, or go to their own source.
+    /// Sets the destination Ethernet address. Returns false if it was set already, or if frames go
+    /// to their own source.
     pub(super) fn set_destination(&mut self, mac: [u8; 6]) -> bool {
         self.headers.set_destination(mac)
     }
 
-    /// Bytes of the largest IP packet that the path takes, as far as is known.
+    /// Known path MTU in bytes.
     pub(super) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// Bytes of payload per segment: what the path's MTU and the peer's MSS allow beside the
-    /// options. An MSS below 48 bytes is not believed in, and options take 12 of them.
+    /// Payload bytes per segment, by the path's MTU, the peer's MSS and the options. An MSS below
+    /// 48 bytes is not believed, and options take 12 of them.
     pub(super) fn emss(&self) -> usize {
         self.emss
     }
 
-    /// Bytes of headers in front of the payload of a segment with data.
+    /// Length in bytes of the headers before the payload of a segment with data.
     pub(super) fn head(&self) -> usize {
         self.head
     }
 
-    /// Takes what the SYNs agreed upon of segment size and options.
+    /// Applies segment size and options that the SYNs agreed on.
     pub(super) fn agree(&mut self, negotiated: &Negotiated) {
         self.peer_mss = negotiated.peer_mss;
         self.option_len = negotiated.option_len();
         self.settle();
     }
 
-    /// The path takes IP packets of at most `mtu` bytes from now on. True if segments have become smaller.
+    /// Lowers the path MTU to at most `mtu` bytes. Returns true if segments have become smaller.
     pub(super) fn narrow(&mut self, mtu: usize) -> bool {
         let before = self.emss;
         self.mtu = self.mtu.min(mtu);

@@ -1,4 +1,4 @@
-//! Connection states of RFC 9293 §3.3.2, LISTEN excepted, which is the stack's.
+//! Connection states of RFC 9293 §3.3.2, except LISTEN, which is the stack's.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ impl State {
         matches!(self, Self::Established | Self::CloseWait)
     }
 
-    /// True while bytes of the peer are awaited.
+    /// True while data from the peer is expected.
     pub(crate) fn may_receive(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
@@ -44,7 +44,8 @@ impl State {
         )
     }
 
-    /// The state after the peer's FIN (RFC 9293 §3.10.7.4, eighth). A FIN of ours that is acknowledged has been seen before.
+    /// The state after the peer's FIN (RFC 9293 §3.10.7.4, eighth). The caller has processed an
+    /// acknowledgment of our FIN before.
     pub(crate) fn on_fin(self) -> Self {
         match self {
             Self::SynReceived | Self::Established => Self::CloseWait,
@@ -75,7 +76,7 @@ impl State {
 }
 
 impl fmt::Display for State {
-    /// The RFC's name.
+    /// Prints the RFC's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SynSent => "SYN-SENT",
@@ -92,7 +93,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The state of one connection. It begins in CLOSED.
+/// State of one connection. It begins in CLOSED.
 #[derive(Debug)]
 pub(super) struct StateMachine {
     state: State,
@@ -108,7 +109,7 @@ impl StateMachine {
         self.state
     }
 
-    /// Enters `next`. At debug level, the log tells a change of state with the connection's addresses.
+    /// Enters `next`, and logs the change at debug level with the connection's addresses.
     pub(super) fn enter(&mut self, next: State, flow: &Flow) {
         if next == self.state {
             return;

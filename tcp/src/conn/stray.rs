@@ -1,21 +1,22 @@
-//! Stray answer to our SYN: one that has come to another stack of the interface than the one that sent the SYN.
+//! Stray answer to our SYN: one that arrived at another stack of the interface than the stack that
+//! sent the SYN.
 
-/// What becomes of such an answer.
+/// How a stray answer is treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StrayAnswer {
-    /// It is taken as any other.
+    /// It is accepted like any other answer.
     #[default]
     Taken,
-    /// It is refused.
+    /// It will be refused.
     Unwanted,
-    /// One was refused, which the user is to be told.
+    /// One was refused, which is still to be reported to the user.
     Refused,
-    /// One was refused, as the user knows. No answer is wanted any more.
-    Told,
+    /// One was refused, and this was reported. No answer is accepted any longer.
+    Reported,
 }
 
 impl StrayAnswer {
-    /// Whether an answer is refused. `stray`: it has come to another stack.
+    /// True if an answer is refused. `stray`: it arrived at another stack.
     pub(super) fn is_refused(&mut self, stray: bool) -> bool {
         match self {
             Self::Taken => false,
@@ -25,20 +26,20 @@ impl StrayAnswer {
                 }
                 stray
             }
-            Self::Refused | Self::Told => true,
+            Self::Refused | Self::Reported => true,
         }
     }
 
-    /// One was refused since the connection began.
+    /// True if an answer was refused since the connection began.
     pub(super) fn was_refused(self) -> bool {
-        matches!(self, Self::Refused | Self::Told)
+        matches!(self, Self::Refused | Self::Reported)
     }
 
-    /// True, once, if one was refused.
-    pub(super) fn take_news(&mut self) -> bool {
+    /// Returns true once after an answer was refused.
+    pub(super) fn take_report(&mut self) -> bool {
         let news = *self == Self::Refused;
         if news {
-            *self = Self::Told;
+            *self = Self::Reported;
         }
         news
     }

@@ -1,4 +1,4 @@
-//! A connection that a test opens, whose peer is the test: segments go in as they are after parsing.
+//! Connection of a unit test, whose peer is the test: segments go in as they are after parsing.
 
 use smoltcp::wire::{IpEndpoint, TcpControl};
 use xwarp_driver::{MemoryIo, RxFrame, Wire};
@@ -12,26 +12,26 @@ use crate::wire::flow::Flow;
 use crate::wire::inbound::{Ecn, Options, Segment};
 use crate::wire::seq::{Seq, from_raw};
 
-/// Bytes of the IP and TCP headers without timestamps.
+/// Length in bytes of IP and TCP headers without timestamps.
 const HEADERS: usize = 40;
 
-/// A connection that we have opened, and what lies below it.
+/// A connection that this side has opened, and its device.
 pub(super) struct Opened {
     pub(super) conn: Conn,
     pub(super) device: Device,
     wire: Wire,
     pub(super) now: Instant,
-    /// The peer's initial sequence number.
+    /// Initial sequence number of the peer.
     irs: Seq,
 }
 
 impl Opened {
-    /// With a peer that announces windows as we do.
+    /// A connection to a peer that announces the windows that this side announces.
     pub(super) fn new(mtu: usize, config: &StackConfig) -> Self {
         Self::between(from_raw(0), from_raw(7), mtu, config)
     }
 
-    /// With these initial sequence numbers of both sides.
+    /// A connection with these initial sequence numbers.
     pub(super) fn between(iss: Seq, irs: Seq, mtu: usize, config: &StackConfig) -> Self {
         let endpoint = |text: &str| IpEndpoint::from(text.parse::<std::net::SocketAddr>().unwrap());
         let flow = Flow {
@@ -56,7 +56,7 @@ impl Opened {
         opened
     }
 
-    /// The peer's SYN and its first ACK, with the `mss` and the window of its buffer.
+    /// Processes the peer's SYN and first ACK, with this `mss` and window.
     fn shake_hands(&mut self, buffer: usize, mss: usize, ecn: bool) {
         self.conn.open(self.now);
         self.turn();
@@ -84,14 +84,14 @@ impl Opened {
         });
     }
 
-    /// Sends what there is to send.
+    /// Sends all pending segments.
     pub(super) fn turn(&mut self) {
         self.conn.egress(&mut self.device, self.now);
         self.device.flush().unwrap();
         while self.wire.take_sent().is_some() {}
     }
 
-    /// The peer's options: a timestamp that does not advance, and the echo of what was sent last.
+    /// Options of the peer: a timestamp that does not advance, and the echo of the last one sent.
     pub(super) fn options(&self) -> Options {
         Options {
             timestamp: Some((1, self.conn.stamps.sent())),
@@ -99,7 +99,7 @@ impl Opened {
         }
     }
 
-    /// An ACK of all that was sent, so many bytes after the peer's SYN.
+    /// An ACK of all sent data, `at` bytes after the peer's SYN.
     pub(super) fn segment(&self, at: usize) -> Segment {
         Segment {
             flow: *self.conn.flow(),
@@ -120,7 +120,7 @@ impl Opened {
         frames.pop().unwrap()
     }
 
-    /// A segment of the peer's arrives.
+    /// Processes a segment of the peer.
     pub(super) fn answer(&mut self, segment: &Segment) {
         let frame = self.frame(segment.payload.end);
         self.conn.arrive(segment, frame, &mut self.device, self.now);

@@ -1,4 +1,5 @@
-//! Timestamps: our clock, the peer's latest, and protection against wrapped sequence numbers (RFC 7323).
+//! Timestamps: our clock, the peer's latest, and protection against wrapped sequence numbers (RFC
+//! 7323).
 
 use std::time::Duration;
 
@@ -8,20 +9,22 @@ use crate::wire::seq::Seq;
 /// The clock's tick.
 pub(crate) const TICK: Duration = Duration::from_nanos(TICK_NANOS);
 const TICK_NANOS: u64 = 1_000_000;
-/// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap in the time.
+/// How long the peer's timestamp is trusted without a newer one (RFC 7323 §5.5): its clock may wrap
+/// in this time.
 const OUTDATED: Duration = Duration::from_hours(24 * 24);
-/// How much older than the latest echo another one may be, in ticks. A segment, like a SYN cookie, is on its way for two minutes at most
-/// (RFC 9293 §3.4.2), and so is the one that it answers.
+/// Maximum age of an echo relative to the latest one, in ticks. A segment or SYN cookie travels for
+/// two minutes at most (RFC 9293 §3.4.2), and so does the segment that it answers.
 const LATE: u32 = 256 * 1024;
 
-/// One connection's timestamps. The clock ticks in milliseconds, the fastest that RFC 7323 §5.4 allows.
+/// Timestamps of one connection. The clock ticks in milliseconds, the fastest rate that RFC 7323
+/// §5.4 allows.
 #[derive(Clone, Debug)]
 pub(crate) struct Timestamps {
-    /// What is added to the clock, so that it says nothing of the host (RFC 7323 §5.4).
+    /// Offset added to the clock, so that it reveals nothing about the host (RFC 7323 §5.4).
     offset: u32,
-    /// `TS.Recent`, and when it was taken.
+    /// `TS.Recent`, and when it was updated.
     recent: Option<(u32, Instant)>,
-    /// The latest `TSval` that was sent, and the latest that came back.
+    /// The latest `TSval` sent, and the latest echoed.
     sent: u32,
     echoed: u32,
 }
@@ -53,53 +56,55 @@ impl Timestamps {
         (self.sent, self.recent())
     }
 
-    /// `TSval` of the segment that was sent last.
+    /// `TSval` of the last segment sent.
     pub(crate) fn sent(&self) -> u32 {
         self.sent
     }
 
-    /// What is echoed: `TS.Recent`, or 0.
+    /// Value to echo: `TS.Recent`, or 0.
     pub(crate) fn recent(&self) -> u32 {
         self.recent.map_or(0, |(recent, _)| recent)
     }
 
-    /// True if the peer can have sent this `TSecr`: it echoes what it received in order, which never gets older. Who does not see what
-    /// we send has to guess.
+    /// True if the peer can have sent this `TSecr`. It echoes data received in order, which never
+    /// gets older. An attacker who does not see our segments must guess.
     pub(crate) fn is_echo(&self, tsecr: u32) -> bool {
         let span = self.sent.wrapping_sub(self.echoed).saturating_add(LATE);
         tsecr.wrapping_sub(self.echoed.wrapping_sub(LATE)) <= span
     }
 
-    /// How long ago this echo's `TSval` was sent, in whole ticks.
+    /// Time since this echo's `TSval` was sent, in whole ticks.
     pub(crate) fn age(&self, tsecr: u32, now: Instant) -> Duration {
         TICK * self.value(now).wrapping_sub(tsecr)
     }
 
-    /// True if this echo is of the latest segment that was sent.
+    /// True if this is the echo of the latest segment.
     pub(crate) fn is_latest(&self, tsecr: u32) -> bool {
         tsecr == self.sent
     }
 
-    /// Takes the echo of an acceptable segment, if it is of something sent after the latest one, however long nobody sent anything before.
+    /// Records the echo of an acceptable segment, if it is newer than the latest one, however long
+    /// the connection was idle before.
     pub(crate) fn take_echo(&mut self, tsecr: u32) {
         if tsecr.wrapping_sub(self.echoed) <= self.sent.wrapping_sub(self.echoed) {
             self.echoed = tsecr;
         }
     }
 
-    /// Takes the timestamp of the peer's SYN, with which its clock begins.
+    /// Records the timestamp of the peer's SYN.
     pub(crate) fn begin(&mut self, tsval: u32, now: Instant) {
         self.recent = Some((tsval, now));
     }
 
-    /// True if a segment with this `TSval` is older than one that was received (PAWS, RFC 7323 §5.3 R1).
+    /// True if a segment with this `TSval` is older than one that was received (PAWS, RFC 7323 §5.3
+    /// R1).
     pub(crate) fn is_old(&self, tsval: u32, now: Instant) -> bool {
         self.recent
             .is_some_and(|(recent, at)| older(tsval, recent) && now - at < OUTDATED)
     }
 
-    /// Takes the timestamp of an acceptable segment that begins at `seq`, up to which we have acknowledged at least `last_ack`
-    /// (RFC 7323 §4.3, RFC 9293 §3.10.7.4).
+    /// Updates `TS.Recent` from an acceptable segment that begins at `seq`. `last_ack`: a lower
+    /// bound of Last.ACK.sent (RFC 7323 §4.3, RFC 9293 §3.10.7.4).
     pub(crate) fn take(&mut self, tsval: u32, seq: Seq, last_ack: Seq, now: Instant) {
         let newer = self
             .recent
@@ -110,7 +115,8 @@ impl Timestamps {
     }
 }
 
-/// True if `a` was taken before `b`, on a clock that wraps (RFC 7323 §5.2). Of values 2^31 apart neither was.
+/// True if `a` is older than `b`, on a clock that wraps (RFC 7323 §5.2). Of values 2^31 apart
+/// neither is.
 pub(crate) fn older(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() > 0
 }
@@ -149,14 +155,16 @@ mod tests {
         assert!(older(5, 4 + (1 << 31)) && older(6 + (1 << 31), 5));
     }
 
-    /// A segment: how much later it comes, its timestamp counted from the latest one, and its place from Last.ACK.sent.
+    /// A segment: its delay, its timestamp relative to the latest one, and its place relative to
+    /// Last.ACK.sent.
     fn step() -> impl Strategy<Value = (u64, i64, i64)> {
         let day = 24 * 3600;
         let waits = vec![0, 1, 24 * day - 1, 24 * day, 24 * day + 1];
         (prop::sample::select(waits), near(vec![0]), -3..=3_i64)
     }
 
-    /// Milliseconds in which nothing was sent, up to 40 days of the 49 after which the clock wraps. An echo, counted from the latest one.
+    /// Milliseconds of silence, up to 40 days of the 49 after which the clock wraps; and an echo
+    /// relative to the latest one.
     fn silence() -> impl Strategy<Value = (i64, i64)> {
         let days = |days: i64| days * 24 * 3_600_000;
         let month = prop::sample::select(vec![days(24), days(25), days(40)]);
@@ -170,7 +178,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2048 }))]
 
-        /// Between a while before the latest echo and what was sent last, wherever the clock began and however long it was silent before.
+        /// Valid echoes lie between a while before the latest one and the last timestamp sent,
+        /// wherever the clock began and however long it was silent.
         #[test]
         fn echo_is_of_what_was_sent_lately(offset: u32, steps in prop::collection::vec(silence(), 1..20)) {
             let mut now = Instant::ORIGIN;
@@ -189,14 +198,14 @@ mod tests {
                     echoed = echoed.max(echo);
                     prop_assert_eq!(stamps.echoed, stamp(echoed));
                 }
-                // The peer answers: what was sent before the silence is not echoed any more.
+                // The peer answers: timestamps sent before the silence are no longer echoed.
                 stamps.take_echo(stamp(sent));
                 echoed = sent;
                 prop_assert_eq!(stamps.echoed, stamp(sent));
             }
         }
 
-        /// RFC 7323 §5.2 to §5.5, counted in numbers that do not wrap.
+        /// RFC 7323 §5.2 to §5.5, in numbers that do not wrap.
         #[test]
         fn old_is_what_is_less_than_half_the_space_before_what_was_taken_lately(
             place in near(vec![0]),

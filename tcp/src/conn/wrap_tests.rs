@@ -1,4 +1,4 @@
-//! Connections that go on for longer than there are sequence numbers, or begin where these wrap.
+//! Connections that outlast the sequence number space, or begin where it wraps.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::wire::inbound::{Ecn, Options, Segment};
 use crate::wire::seq::testing::{HALF, alike, at, near, start};
 use crate::wire::seq::{Seq, from_raw};
 
-/// Sequence numbers that there are.
+/// Size of the sequence number space.
 const SPACE: usize = 1 << 32;
-/// How far a connection goes on without anything unusual. At each distance, what it still remembers of before lies in its future, or looks
-/// like the present.
+/// Distances over which a connection goes on without unusual events. At each one, state remembered
+/// from before lies in its future, or looks like the present.
 const DISTANCES: [usize; 4] = [0, SPACE / 2 + (1 << 24), SPACE - (1 << 24), SPACE + 1];
 const MTU: usize = 65_535;
-/// Bytes of the pieces that something befalls.
+/// Bytes of the pieces of unusual events.
 const SMALL: usize = 100;
-/// The field of the peer's full window, and of ours.
+/// Window field of the peer's full window, and of ours.
 const WINDOW: u16 = u16::MAX;
 /// A round trip.
 const ROUND: Duration = Duration::from_micros(100);
 
-/// A connection whose bulk goes one way.
+/// A connection whose bulk data goes one way.
 struct Long {
     host: Opened,
-    /// Bytes that the peer has sent, its SYN included.
+    /// Bytes that the peer has sent, including its SYN.
     sent: usize,
 }
 
@@ -46,7 +46,7 @@ impl Long {
         &mut self.host.conn
     }
 
-    /// What the peer sends next, without bytes.
+    /// The peer's next segment, without data.
     fn plain(&self) -> Segment {
         Segment {
             window: WINDOW,
@@ -54,14 +54,14 @@ impl Long {
         }
     }
 
-    /// A segment arrives a round trip after the last one, and is answered.
+    /// Processes a segment one round trip after the last one, and answers it.
     fn hear(&mut self, segment: &Segment) {
         self.host.now = self.host.now + ROUND;
         self.host.answer(segment);
         self.host.turn();
     }
 
-    /// A segment with SACK blocks arrives a round trip after the last one, and is answered.
+    /// Processes a segment with SACK blocks one round trip after the last one, and answers it.
     fn hear_sack(&mut self, ack: Seq, first: (Seq, Seq)) {
         let plain = self.plain();
         let options = Options {
@@ -85,7 +85,7 @@ impl Long {
         self.host.turn();
     }
 
-    /// Sends a flight of full segments, which the peer acknowledges; how many bytes.
+    /// Sends a flight of full segments, which the peer acknowledges. Returns its bytes.
     fn send_flight(&mut self) -> usize {
         let now = self.host.now;
         let conn = self.conn();
@@ -100,7 +100,7 @@ impl Long {
         sent
     }
 
-    /// The peer sends `len` bytes, `ahead` of those that are expected.
+    /// Receives `len` bytes from the peer, `ahead` of the expected ones.
     fn receive(&mut self, ahead: usize, len: usize) {
         let segment = Segment {
             payload: 54..54 + len,
@@ -126,7 +126,8 @@ impl Long {
         self.host.device.counters().retransmissions
     }
 
-    /// A piece is lost, found lost at once as nothing was ever reordered, and repaired. It was for nothing if the peer says so.
+    /// Loses a piece, which is found lost at once as no reordering was seen, and repairs it.
+    /// `needless`: the peer reports it as a duplicate.
     fn lose_one(&mut self, needless: bool) {
         let (una, repeated) = (self.conn().send.una(), self.retransmissions());
         let undone = self.host.device.counters().undone;
@@ -144,7 +145,7 @@ impl Long {
         assert_eq!(undoes, u64::from(needless));
     }
 
-    /// What the peer calls a duplicate is none of what was repaired long ago.
+    /// Receives a report of a duplicate that concerns no piece repaired long ago.
     fn hear_of_duplicate(&mut self) {
         let counters = *self.host.device.counters();
         let all = self.conn().send.nxt();
@@ -154,7 +155,7 @@ impl Long {
         assert_eq!(now.undone, counters.undone);
     }
 
-    /// The last piece is sent again as nothing is heard of it, which was needless.
+    /// Retransmits the last piece needlessly, as no answer has come.
     fn probe_tail(&mut self) {
         let (begin, probes) = (self.conn().send.nxt(), self.tail_probes());
         self.write_small();
@@ -174,7 +175,7 @@ impl Long {
         self.host.device.counters().tail_probes
     }
 
-    /// Congestion is answered, once a flight.
+    /// Answers congestion, once per flight.
     fn meet_congestion(&mut self) {
         let first = self.conn().send.nxt() + SMALL;
         (0..2).for_each(|_| self.write_small());
@@ -195,7 +196,7 @@ impl Long {
         }
     }
 
-    /// The peer's window is closed and opened again.
+    /// Closes and opens the peer's window.
     fn change_window(&mut self) {
         let shift = self.conn().negotiation.agreed().peer_shift;
         for window in [0, 1, WINDOW] {
@@ -205,7 +206,7 @@ impl Long {
         }
     }
 
-    /// Bytes come in the wrong order, and are acknowledged.
+    /// Receives bytes out of order, and acknowledges them.
     fn reorder(&mut self) {
         let before = self.host.device.counters().out_of_order;
         let next = self.conn().receive.next();
@@ -217,7 +218,7 @@ impl Long {
         assert_eq!(self.host.conn.receive.sack_blocks(), [None; 3]);
     }
 
-    /// All that a connection remembers something of.
+    /// Exercises all state that a connection remembers.
     fn have_it_all(&mut self) {
         self.hear_of_duplicate();
         self.change_window();
@@ -264,7 +265,7 @@ fn receiver_goes_on_beyond_all_sequence_numbers() {
     assert_eq!(long.conn().state(), State::CloseWait);
 }
 
-/// A connection that waits in TIME-WAIT, and the next number of the peer's.
+/// A connection in TIME-WAIT, and the peer's next number.
 fn in_time_wait(irs: i64) -> (Opened, i64) {
     let mut host = Opened::between(at(irs), at(irs), 1500, &StackConfig::default());
     host.conn.close(host.now);
@@ -280,7 +281,8 @@ fn in_time_wait(irs: i64) -> (Opened, i64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-    /// RFC 9293 §3.6.1 and RFC 6191 §2: by the timestamp if there is another one, else by the sequence number.
+    /// RFC 9293 §3.6.1 and RFC 6191 §2: by the timestamp if there is another one, otherwise by the
+    /// sequence number.
     #[test]
     fn next_connection_is_one_with_a_higher_number(
         irs in start(),
@@ -308,7 +310,7 @@ proptest! {
         prop_assert_eq!(host.conn.is_succeeded_by(&syn, host.now), succeeds);
     }
 
-    /// RFC 7323 §5.3, R1: what would have brought something is counted.
+    /// RFC 7323 §5.3, R1: old segments that carry something are counted.
     #[test]
     fn bytes_with_an_old_timestamp_are_counted_if_they_are_to_come(irs in start(), from_next in near(vec![0, -100])) {
         let mut host = Opened::between(at(irs), at(irs), 1500, &StackConfig::default());
@@ -325,7 +327,8 @@ proptest! {
         prop_assert_eq!(host.conn.receive.next(), at(next));
     }
 
-    /// What waits for the peer's window leaves when it has room for it, and is cut if it never has, wherever the numbers wrap.
+    /// Data that waits for the peer's window leaves when it has room, and is cut if it never has,
+    /// wherever the numbers wrap.
     #[test]
     fn piece_leaves_if_it_ends_in_the_window(iss in start(), window in 1..1448_u16, len in 1..1448_usize) {
         let config = StackConfig { buffer: Some(65_535), ..StackConfig::default() };

@@ -1,4 +1,5 @@
-//! Local addresses: the interface's Ethernet address, the host's networks, and the IP addresses that the host has lost.
+//! Local addresses: the interface's Ethernet address, the host's networks, and IP addresses that
+//! the host has lost.
 
 use std::net::IpAddr;
 
@@ -11,13 +12,13 @@ use crate::wire::flow::{Flow, is_hosts};
 use crate::wire::inbound::{self, Segment};
 use crate::wire::prediction;
 
-/// The addresses at which a stack is reached.
+/// Addresses of a stack.
 #[derive(Debug)]
 pub(super) struct Addresses {
     mac: [u8; 6],
-    /// The interface's Ethernet address before the present one.
+    /// The interface's previous Ethernet address.
     former_mac: Option<[u8; 6]>,
-    /// IP addresses that the host has lost: nothing is answered from there.
+    /// IP addresses that the host has lost. Nothing is sent from them.
     withdrawn: Vec<IpAddress>,
     /// The host's networks on the interface.
     networks: Vec<Network>,
@@ -41,7 +42,7 @@ impl Addresses {
         self.mac
     }
 
-    /// Sets the Ethernet address; false if it was that already.
+    /// Sets the Ethernet address. Returns false if it was set already.
     pub(super) fn set_mac(&mut self, mac: [u8; 6]) -> bool {
         let former = std::mem::replace(&mut self.mac, mac);
         if former == mac {
@@ -51,24 +52,26 @@ impl Addresses {
         true
     }
 
-    /// The Ethernet header of frames to a peer or a router.
+    /// Ethernet header of frames to a peer or a router.
     pub(super) fn link_to(&self, next_hop: [u8; 6], ethertype: u16) -> LinkHeader {
         LinkHeader::new(next_hop, self.mac, ethertype)
     }
 
-    /// The Ethernet header of an answer to a frame.
+    /// Ethernet header of an answer to a frame.
     pub(super) fn answer_link(&self, frame: &[u8]) -> Option<LinkHeader> {
         let framed = Framed::parse(frame)?;
         Some(LinkHeader::answer(&framed, self.mac))
     }
 
-    /// The segment in a frame for the interface's address, if it is an ordinary one. All others are for [`parse`](Self::parse).
+    /// Parses an ordinary segment for the interface's address. [`parse`](Self::parse) handles all
+    /// other frames.
     #[inline]
     pub(super) fn predict(&self, frame: &[u8]) -> Option<Segment> {
         prediction::parse(frame, self.mac)
     }
 
-    /// The segment in a frame for the interface's address, or for the one that it had before: peers use that until they ask anew.
+    /// Parses a segment for the interface's address, or for the previous one, which peers use until
+    /// they resolve the address again.
     pub(super) fn parse(&self, frame: &[u8]) -> Result<Segment, Discard> {
         match (inbound::parse(frame, self.mac), self.former_mac) {
             (Err(Discard::OtherStation), Some(former)) => inbound::parse(frame, former),
@@ -76,13 +79,14 @@ impl Addresses {
         }
     }
 
-    /// The RST in a frame for the interface whose checksum was left to a NIC.
+    /// Parses a RST for the interface whose checksum was left to a NIC.
     pub(super) fn parse_unsummed_reset(&self, frame: &[u8]) -> Option<Segment> {
         inbound::parse_unsummed_reset(frame, self.mac)
     }
 
-    /// Checks that a flow can be between these addresses. Nobody else is answered, not even with a RST (RFC 1122 §3.2.1.3,
-    /// §4.2.3.10). The stack asks this once, before it makes a connection for the flow. `looped`: this host has sent the segment itself.
+    /// Checks that a flow between these addresses is possible. Segments of other flows get no
+    /// answer, not even a RST (RFC 1122 §3.2.1.3, §4.2.3.10). The stack checks this once, before it
+    /// makes a connection for the flow. `looped`: this host has sent the segment itself.
     pub(super) fn check(&self, flow: &Flow, looped: bool) -> Result<(), Discard> {
         let (local, remote) = (flow.local.addr.into(), flow.remote.addr.into());
         if !is_hosts(local) {
@@ -95,7 +99,7 @@ impl Addresses {
         Ok(())
     }
 
-    /// The host has lost an address.
+    /// Records that the host has lost an address.
     pub(super) fn withdraw(&mut self, address: IpAddr) {
         let address = address.into();
         if !self.withdrawn.contains(&address) {
@@ -103,7 +107,7 @@ impl Addresses {
         }
     }
 
-    /// The host has an address again.
+    /// Records that the host has an address again.
     pub(super) fn readmit(&mut self, address: IpAddr) {
         let address = address.into();
         self.withdrawn.retain(|lost| *lost != address);

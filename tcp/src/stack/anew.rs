@@ -1,4 +1,5 @@
-//! Anew: connections of ours that begin again from another port, so that the answer comes to this stack of the interface.
+//! Opening again: a connection whose SYN was answered at another stack starts over from another
+//! port, so that the answer arrives here.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,17 +10,18 @@ use crate::time::Instant;
 use crate::wire::flow::{Flow, endpoint};
 
 impl Stack {
-    /// An answer to the SYN of this connection is unwanted that comes to another stack of the interface. It is refused by a RST, and
-    /// [`Event::Stray`](crate::Event::Stray) follows.
+    /// Refuses an answer to the SYN of this connection by a RST if it arrives at another stack of
+    /// the interface. [`Event::Stray`](crate::Event::Stray) follows.
     pub fn refuse_stray_answer(&mut self, conn: ConnId) {
         if let Some(conn) = self.connections.live_mut(conn) {
             conn.refuse_stray_answer();
         }
     }
 
-    /// Begins a connection anew whose answer was refused: sends a SYN from `local`, which may be the port that it had. An answer is taken wherever
-    /// it comes, unless [that is unwanted](Self::refuse_stray_answer) again. The timeout goes on. False if the connection has no answer
-    /// that was refused, or another connection has the flow.
+    /// Opens a connection again whose answer was refused: sends a SYN from `local`, which may have
+    /// the same port. The answer is accepted at any stack, unless
+    /// [`refuse_stray_answer`](Self::refuse_stray_answer) is called again. The timeout goes on.
+    /// Returns false if no answer was refused, or if another connection has the flow.
     pub fn open_anew(&mut self, conn: ConnId, local: SocketAddr, now: Instant) -> bool {
         self.advance(now);
         let found = self.connections.live(conn);

@@ -1,4 +1,5 @@
-//! Connection opening: the numbers that a connection begins with, and SYN cookies for SYNs that a full backlog has no room for.
+//! Connection factory: new connections with their initial numbers, and SYN cookies for SYNs that
+//! find the backlog full.
 
 use super::isn::Numbers;
 use super::keys::Keys;
@@ -12,13 +13,13 @@ use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::{from_raw, raw};
 
-/// Makes connections that are in no table yet.
+/// Makes connections, which the caller enters into its table.
 #[derive(Debug)]
 pub(super) struct ConnFactory {
     config: StackConfig,
     numbers: Numbers,
     cookies: SynCookies,
-    /// The least MSS that any route has had us offer.
+    /// Smallest MSS that any route has had this side offer.
     least_mss: usize,
 }
 
@@ -32,8 +33,8 @@ impl ConnFactory {
         }
     }
 
-    /// A route has had us offer this MSS. An answer by a cookie waits for no route, and offers the
-    /// least of all.
+    /// Records the MSS that a route has had this side offer. A SYN cookie waits for no route, and
+    /// offers the smallest one so far.
     pub(super) fn note_mss(&mut self, mss: usize) {
         self.least_mss = self.least_mss.min(mss);
     }
@@ -48,7 +49,7 @@ impl ConnFactory {
         Conn::new(flow, link, &self.config, secrets, mtu, now)
     }
 
-    /// A closed connection for `flow` whose initial sequence number is known already.
+    /// A closed connection for `flow` with a given initial sequence number.
     fn open_at(&self, iss: u32, flow: Flow, link: LinkHeader, mtu: usize, now: Instant) -> Conn {
         let secrets = Secrets {
             iss: from_raw(iss),
@@ -57,7 +58,7 @@ impl ConnFactory {
         Conn::new(flow, link, &self.config, secrets, mtu, now)
     }
 
-    /// Answers a SYN with a cookie, and keeps nothing of it (RFC 4987 §3.6).
+    /// Answers a SYN with a cookie, without keeping state (RFC 4987 §3.6).
     pub(super) fn reply_with_cookie(
         &mut self,
         syn: &Segment,
@@ -78,7 +79,7 @@ impl ConnFactory {
         }
     }
 
-    /// What the SYN has said whose cookie this segment acknowledges.
+    /// Checks the cookie that this segment acknowledges. Returns what its SYN offered.
     pub(super) fn check_cookie(&self, segment: &Segment, now: Instant) -> Option<Opened> {
         let ack = segment
             .ack
@@ -87,7 +88,7 @@ impl ConnFactory {
         self.cookies.check(&peer, raw(ack - 1), now)
     }
 
-    /// The connection that a cookie stands for, by the segment that brings it back.
+    /// The connection of a cookie, from the segment that returned it.
     pub(super) fn open_by_cookie(
         &self,
         opened: Opened,

@@ -1,4 +1,4 @@
-//! Connection on loan: what the user of one connection reads, writes and learns, after one look-up.
+//! Connection on loan: one look-up, then reads, writes and queries of one connection.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,8 +11,8 @@ use crate::conn::Conn;
 use crate::device::Device;
 use crate::time::Instant;
 
-/// One connection of a [`Stack`](crate::Stack), lent for an event or a turn. What can be asked without changing anything is
-/// [`Conn`]'s.
+/// One connection of a [`Stack`](crate::Stack), borrowed for an event or a turn. [`Conn`] has the
+/// queries that change nothing.
 pub struct ConnMut<'a> {
     pub(super) entry: LentEntry<'a>,
     pub(super) device: &'a mut Device,
@@ -30,17 +30,19 @@ impl Deref for ConnMut<'_> {
     }
 }
 
-/// What is received.
+/// Receiving.
 impl ConnMut<'_> {
-    /// In-order bytes received and not consumed: at least `want` of them in one slice if that many are there, else those that
-    /// lie together. They are read in the frame that brought them, and are joined in a buffer only if what is wanted lies in several.
+    /// In-order bytes received and not consumed: at least `want` bytes in one slice if there are as
+    /// many, otherwise those that are contiguous. They are read in the received frame, and joined
+    /// in a buffer only if `want` bytes span several frames.
     #[inline]
     pub fn readable(&mut self, want: usize) -> &[u8] {
         self.entry.conn().readable(want, self.joined)
     }
 
-    /// Takes the first `n` bytes away; how many can still be read. The peer learns of the room by the next
-    /// [`Stack::step`](crate::Stack::step) or [`Stack::transmit`](crate::Stack::transmit).
+    /// Consumes the first `n` bytes, and returns the number of bytes left. The next
+    /// [`Stack::step`](crate::Stack::step) or [`Stack::transmit`](crate::Stack::transmit) announces
+    /// the free room to the peer.
     #[inline]
     pub fn consume(&mut self, n: usize) -> usize {
         let conn = self.entry.conn_mut();
@@ -53,18 +55,20 @@ impl ConnMut<'_> {
     }
 }
 
-/// What is sent.
+/// Sending.
 impl ConnMut<'_> {
-    /// Room for a piece of `len` bytes that will leave at once, in the frame that will carry it. It leaves as one TCP segment if `len` is
-    /// at most [`emss`](Conn::emss). The bytes given hold what was there before. The room is there until it is committed, or `writable` is
-    /// called again for any connection.
+    /// Room for a piece of `len` bytes that will leave at once, in the frame that will carry it. It
+    /// leaves as one TCP segment if `len` is at most [`emss`](Conn::emss). The room holds arbitrary
+    /// bytes. It remains until it is committed, or `writable` is called again for any connection.
     ///
-    /// `None` unless the congestion window, the peer's window and the send buffer have room for all of it. `None`, too, while something
-    /// waits to be sent again, no TX frame is free, or [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are
-    /// unacknowledged. [`Event::Writable`](crate::Event::Writable) follows when that has changed. A piece larger than any window that the
-    /// peer ever announced is let through, to be split, when nothing is unacknowledged.
+    /// Returns `None` unless the congestion window, the peer's window and the send buffer have room
+    /// for the whole piece. Also `None` while a retransmission waits, no TX frame is free, or
+    /// [`MAX_SEGMENTS_IN_FLIGHT`](crate::MAX_SEGMENTS_IN_FLIGHT) segments are unacknowledged.
+    /// [`Event::Writable`](crate::Event::Writable) follows once that has changed. A piece larger
+    /// than any window that the peer ever announced is admitted, to be split, when all sent data is
+    /// acknowledged.
     pub fn writable(&mut self, len: usize) -> Option<&mut [u8]> {
-        // Most often there is none, and nothing is to be moved.
+        // Usually there is none, and nothing is moved.
         if self.reservation.is_some()
             && let Some(unused) = self.reservation.take()
         {
@@ -85,21 +89,24 @@ impl ConnMut<'_> {
         self.reservation.as_mut().map(TxReservation::bytes)
     }
 
-    /// All the room that the segment has which [`writable`](Self::writable) gave room in, if all of it can leave at once. What was given comes
-    /// first, and keeps what was written there.
+    /// Extends the room from [`writable`](Self::writable) to the whole segment that can leave at
+    /// once. The bytes written so far stay at its start.
     pub fn widen(&mut self) -> Option<&mut [u8]> {
         let handle = self.entry.handle();
         let room = (self.reservation.as_mut()).filter(|room| room.is_for(handle))?;
         Some(room.widen(self.entry.conn()))
     }
 
-    /// Sends the first `n` bytes of the room that [`writable`](Self::writable) and [`widen`](Self::widen) gave, as a segment of their own with PSH. They are
-    /// on their way after the next [`Stack::transmit`](crate::Stack::transmit) or [`Stack::step`](crate::Stack::step).
+    /// Sends the first `n` bytes of the room from [`writable`](Self::writable) and
+    /// [`widen`](Self::widen) as a segment with PSH. The next
+    /// [`Stack::transmit`](crate::Stack::transmit) or [`Stack::step`](crate::Stack::step) submits
+    /// it to the kernel.
     pub fn commit(&mut self, n: usize, now: Instant) {
         self.commit_summed(n, None, now);
     }
 
-    /// Sends them likewise. `sum` is that of these bytes, if it is known: they need not be summed for the checksum then.
+    /// Sends bytes as [`commit`](Self::commit) does. `sum`: their sum, if known, which saves TCP
+    /// its pass over them.
     pub fn commit_summed(&mut self, n: usize, sum: Option<PartialSum>, now: Instant) {
         *self.now = now.max(*self.now);
         let handle = self.entry.handle();

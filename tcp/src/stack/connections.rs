@@ -1,4 +1,9 @@
-//! Connections: each one's way from the table through its timer, its turn to send and its events to its end.
+//! Connections: each one's way from the table through its timer, its turn to send and its events to
+//! its end.
+//!
+//! A connection at rest has no turn: if a segment leaves it with nothing to send, acknowledge or
+//! write, its timer is set at once. Calls for ready connections, frame waiters and ICMP are made
+//! only if there are any.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -58,13 +63,13 @@ impl LentEntry<'_> {
         &mut self.entry.conn
     }
 
-    /// Notes that the connection may have something to send.
+    /// Schedules a turn: the connection may have something to send.
     #[inline]
     pub(super) fn touch(&mut self) {
         self.ready.add(self.handle, &mut self.entry.ready);
     }
 
-    /// The connection was refused a TX frame.
+    /// Lists the connection as waiting for a TX frame.
     pub(super) fn wait_for_frame(&mut self) {
         self.frame_waiters
             .add(self.handle, &mut self.entry.frame_waiter);
@@ -85,12 +90,13 @@ impl Connections {
         }
     }
 
-    /// Other stacks of the interface are told which flows there are, from now on.
+    /// Informs the other stacks of the interface about this stack's flows, from now on.
     pub(super) fn join(&mut self, sibling: Sibling) {
         self.table.join(sibling);
     }
 
-    /// Hands a frame of no flow of ours to the stack of the interface that has its flow. False if none has.
+    /// Hands a frame of no flow of this stack to the stack that has the flow. Returns false if
+    /// there is none.
     pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
         self.table.hand_over(segment, frame)
     }
@@ -111,7 +117,7 @@ impl Connections {
         self.reports.listeners.add(local, backlog)
     }
 
-    /// Ends a listener, and resets the connections of its backlog.
+    /// Removes a listener, and resets the connections of its backlog.
     pub(super) fn unlisten(&mut self, id: ListenerId, device: &mut Device, now: Instant) {
         if !self.reports.listeners.remove(id) {
             return;
@@ -127,7 +133,7 @@ impl Connections {
         }
     }
 
-    /// Lengths of its lists.
+    /// Prints the lengths of the lists.
     pub(super) fn diagnosis(&self) -> String {
         format!(
             "{} with something to send, {} events not polled, {:?}",
@@ -137,25 +143,25 @@ impl Connections {
         )
     }
 
-    /// All of them, with what is noted beside each.
+    /// All connections, with their entries.
     pub(super) fn entries(&self) -> impl Iterator<Item = (ConnId, &Entry)> {
         let entries = self.table.entries();
         entries.map(|(handle, entry)| (ConnId(handle), entry))
     }
 
-    /// The connection that `id` names, unless it is only in TIME-WAIT.
+    /// The connection `id`, unless it is only in TIME-WAIT.
     pub(super) fn live(&self, id: ConnId) -> Option<&Conn> {
         let entry = self.table.get(id.0)?;
         (!entry.lifecycle.is_orphaned()).then_some(&entry.conn)
     }
 
-    /// The connection that `id` names, unless it is only in TIME-WAIT.
+    /// The connection `id`, unless it is only in TIME-WAIT.
     pub(super) fn live_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         let entry = self.table.get_mut(id.0)?;
         (!entry.lifecycle.is_orphaned()).then_some(&mut entry.conn)
     }
 
-    /// The connection that [`live`](Self::live) finds, with the lists that it may be put into.
+    /// The connection that [`live`](Self::live) returns, with the lists that it may be put into.
     #[inline]
     pub(super) fn lend(&mut self, id: ConnId) -> Option<LentEntry<'_>> {
         let entry = self.table.get_mut(id.0)?;
@@ -178,7 +184,7 @@ impl Connections {
         self.table.find(flow)
     }
 
-    /// Takes the oldest event.
+    /// Removes and returns the oldest event.
     #[inline]
     pub(super) fn poll_event(&mut self, device: &mut Device) -> Option<Event> {
         if self.reports.events.is_empty() {
@@ -208,14 +214,14 @@ impl Connections {
         Some(event)
     }
 
-    /// Enters a connection that we open, and sends its SYN.
+    /// Inserts a connection that this side opens, and sends its SYN.
     pub(super) fn insert(&mut self, conn: Conn, device: &mut Device, now: Instant) -> Handle {
         let handle = self.table.insert(conn, Lifecycle::default());
         self.run(handle, device, now);
         handle
     }
 
-    /// Puts a connection that we open in the place of one that has got nowhere, to send its SYN in its turn.
+    /// Replaces a connection that was never established by one that sends its SYN in its turn.
     pub(super) fn replace(&mut self, id: ConnId, conn: Conn, device: &mut Device) {
         if let Some(old) = self.table.replace(id.0, conn) {
             old.dispose(device);
@@ -223,7 +229,7 @@ impl Connections {
         }
     }
 
-    /// Enters a connection that is in a listener's backlog.
+    /// Inserts a connection of a listener's backlog.
     pub(super) fn insert_half_open(&mut self, conn: Conn, id: ListenerId) -> Handle {
         self.reports.listeners.opened(id);
         let handle = self.table.insert(conn, Lifecycle::in_backlog(id));
@@ -231,7 +237,8 @@ impl Connections {
         handle
     }
 
-    /// True if there is room for one more connection, made by ending the oldest TIME-WAIT if need be.
+    /// Returns true if there is room for one more connection, after ending the oldest TIME-WAIT if
+    /// necessary.
     pub(super) fn make_room(&mut self, max: usize, device: &mut Device) -> bool {
         while self.table.len() >= max {
             let Some(handle) = self.table.oldest_time_wait() else {
@@ -242,8 +249,9 @@ impl Connections {
         true
     }
 
-    /// True if no connection has this flow, or one in TIME-WAIT, which makes way. Initial sequence numbers of a flow only grow, so that its
-    /// peer can tell the next connection from it (RFC 9293 §3.6.1).
+    /// Returns true if no connection has this flow, after ending one in TIME-WAIT. Initial sequence
+    /// numbers of a flow only grow, so the peer can tell the next connection apart (RFC 9293
+    /// §3.6.1).
     pub(super) fn make_flow_free(&mut self, flow: &Flow, device: &mut Device) -> bool {
         let Some(handle) = self.table.find(flow) else {
             return true;
@@ -256,12 +264,13 @@ impl Connections {
         free
     }
 
-    /// Claims a flow for a connection that is inserted next. False if a sibling has it.
+    /// Claims a flow for the connection that is inserted next. Returns false if a sibling has it.
     pub(super) fn claim(&self, flow: &Flow) -> bool {
         self.table.claim(flow)
     }
 
-    /// True if a connection is in TIME-WAIT, and `segment` opens another with a listener or is for one that a sibling has opened meanwhile.
+    /// True for a connection in TIME-WAIT that `segment` ends: it opens another connection with a
+    /// listener, or is for one that a sibling has opened meanwhile.
     pub(super) fn gives_way(&self, handle: Handle, segment: &Segment, now: Instant) -> bool {
         let entry = self.table.get(handle);
         entry.is_some_and(Entry::is_in_time_wait) && self.is_succeeded(handle, segment, now)
@@ -275,7 +284,7 @@ impl Connections {
         by_segment || self.table.is_elsewhere(&segment.flow)
     }
 
-    /// Notes that a connection may have something to send.
+    /// Schedules a turn: the connection may have something to send.
     pub(super) fn touch(&mut self, handle: Handle) {
         if let Some(entry) = self.table.get_mut(handle) {
             self.ready.add(handle, &mut entry.ready);
@@ -286,7 +295,7 @@ impl Connections {
         !self.ready.is_empty()
     }
 
-    /// Hands a segment to its connection.
+    /// Delivers a segment to its connection.
     pub(super) fn deliver(
         &mut self,
         handle: Handle,
@@ -305,7 +314,7 @@ impl Connections {
             self.end(handle, reason, device);
             self.touch(handle);
         } else if entry.conn.is_at_rest() && !entry.ready.is_listed() {
-            // It has nothing to say, and its turn would only set its timer.
+            // Nothing is pending, and a turn would only set the timer.
             let deadline = entry.conn.deadline(now);
             self.timers.set(handle, &mut entry.alarm, deadline, now);
         } else {
@@ -313,7 +322,7 @@ impl Connections {
         }
     }
 
-    /// Lets those ready connections send that are `chosen`; how many segments that were.
+    /// Lets the `chosen` ready connections send, and returns the number of segments sent.
     pub(super) fn send_ready(
         &mut self,
         chosen: impl Fn(&Conn) -> bool,
@@ -321,7 +330,7 @@ impl Connections {
         now: Instant,
     ) -> usize {
         let mut sent = 0;
-        // Those that become ready again have their turn later.
+        // Connections that become ready meanwhile have their turn later.
         for _ in 0..self.ready.len() {
             let Some(handle) = self.ready.pop() else {
                 break;
@@ -339,13 +348,13 @@ impl Connections {
         sent
     }
 
-    /// Lets one connection send, and sets its timer. How many segments it sent.
+    /// Lets one connection send, and sets its timer. Returns the number of segments sent.
     pub(super) fn run(&mut self, handle: Handle, device: &mut Device, now: Instant) -> usize {
         let Some(entry) = self.table.get_mut(handle) else {
             return 0;
         };
         if entry.lifecycle.has_ended() && !entry.is_in_time_wait() {
-            return 0; // all that there was to say has been said
+            return 0; // everything was sent before
         }
         device.counters_mut().conn_visits += 1;
         let sent = entry.conn.egress(device, now);
@@ -362,7 +371,7 @@ impl Connections {
         sent
     }
 
-    /// Runs the connections whose timers are due; how many there were.
+    /// Runs the connections whose timers are due, and returns their number.
     #[inline]
     pub(super) fn run_timers(&mut self, device: &mut Device, now: Instant) -> usize {
         if self.timers.is_quiet(now) {
@@ -410,7 +419,7 @@ impl Connections {
         self.touch(handle);
     }
 
-    /// Forgets timers that were cancelled, so that an idle stack has no deadline.
+    /// Removes cancelled timers, so that an idle stack has no deadline.
     #[inline]
     pub(super) fn trim_timers(&mut self) {
         let table = &self.table;
@@ -423,7 +432,7 @@ impl Connections {
         Instant::earliest([self.timers.next(), self.frame_waiters.deadline(device)])
     }
 
-    /// Tells those who wait for a TX frame that there is one.
+    /// Wakes connections that wait for a TX frame if there are frames.
     #[inline]
     pub(super) fn wake_frame_waiters(&mut self, device: &mut Device, now: Instant) {
         if !self.frame_waiters.is_empty() {
@@ -438,8 +447,8 @@ impl Connections {
         self.frame_waiters.wake(&mut self.table, device, now, wake);
     }
 
-    /// Ends a connection from this side. The peer is told by a RST, except in SYN-SENT, where it knows of nothing (RFC 9293
-    /// §3.10.5).
+    /// Aborts a connection from this side, with a RST except in SYN-SENT, where the peer knows of
+    /// no connection (RFC 9293 §3.10.5).
     pub(super) fn reset(
         &mut self,
         handle: Handle,
@@ -464,7 +473,8 @@ impl Connections {
         self.end(handle, reason, device);
     }
 
-    /// Notes that a connection has ended, and tells its user. Its flow is free again, unless it is in TIME-WAIT.
+    /// Records and reports the end of a connection. Its flow is free again, unless it is in
+    /// TIME-WAIT.
     fn end(&mut self, handle: Handle, reason: CloseReason, device: &mut Device) {
         let Some(entry) = self.table.get_mut(handle) else {
             return;
@@ -492,7 +502,8 @@ impl Connections {
         }
     }
 
-    /// `Incoming` was polled, or the connection has ended before: it is in no backlog any more.
+    /// Removes a connection from its backlog: `Incoming` was polled, or the connection has ended
+    /// before.
     fn leave_backlog(&mut self, handle: Handle) {
         if let Some(entry) = self.table.get_mut(handle)
             && let Some(id) = entry.lifecycle.leave_backlog()
@@ -503,7 +514,7 @@ impl Connections {
         }
     }
 
-    /// `Closed` was polled: nobody knows the connection any more.
+    /// Handles a polled `Closed`: the user no longer knows the connection.
     fn orphan(&mut self, handle: Handle, device: &mut Device) {
         let Some(entry) = self.table.get_mut(handle) else {
             return;
@@ -529,7 +540,7 @@ impl Connections {
         }
     }
 
-    /// Removes a connection; its frames go back.
+    /// Removes a connection, and frees its frames.
     fn remove(&mut self, handle: Handle, device: &mut Device) {
         if let Some(conn) = self.table.remove(handle) {
             self.timers.remove(handle);
@@ -553,7 +564,7 @@ impl Connections {
         }
     }
 
-    /// Applies `change` to all connections, each of which may have something to send then.
+    /// Applies `change` to all connections, and schedules a turn for each.
     pub(super) fn change_all(&mut self, change: impl Fn(&mut Conn)) {
         for handle in self.table.handles(|_| true) {
             if let Some(entry) = self.table.get_mut(handle) {
@@ -563,14 +574,14 @@ impl Connections {
         }
     }
 
-    /// Has all connections send their frames from this Ethernet address.
+    /// Sets the source Ethernet address of all connections.
     pub(super) fn set_source(&mut self, mac: [u8; 6]) {
         for conn in self.table.conns_mut() {
             conn.set_source(mac);
         }
     }
 
-    /// Has a connection send its frames to this Ethernet address. True if that is another than before.
+    /// Sets the next hop's Ethernet address of a connection. Returns true if it has changed.
     pub(super) fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
         let Some(entry) = self.table.get_mut(conn.0) else {
             return false;
@@ -582,22 +593,22 @@ impl Connections {
         changed
     }
 
-    /// True for a RST that refuses a connection which we open.
+    /// True for a RST that refuses a connection which this side opens.
     pub(super) fn is_refusal(&mut self, reset: &Segment) -> bool {
         let handle = self.table.find(&reset.flow);
         let entry = handle.and_then(|handle| self.table.get(handle));
         entry.is_some_and(|entry| entry.conn.is_refused_by(reset))
     }
 
-    /// Wants the metrics of the route to a connection's peer.
+    /// Asks the user for the metrics of the route to a connection's peer.
     pub(super) fn want_route(&mut self, handle: Handle) {
         self.reports
             .events
             .push_back(Event::RouteWanted(ConnId(handle)));
     }
 
-    /// Gives a connection the metrics of the route to its peer, and has it answer a SYN that waits
-    /// for them. Returns the MSS that it offers, or `None` if the connection has gone.
+    /// Sets the metrics of the route to a connection's peer, and answers a SYN that waits for them.
+    /// Returns the MSS to offer, or `None` if the connection is gone.
     pub(super) fn set_metrics(
         &mut self,
         conn: ConnId,
@@ -611,15 +622,15 @@ impl Connections {
         entry.conn.metrics().advmss
     }
 
-    /// Narrows the path of a connection whose segment in flight was too large; true if the MTU is news. `None` if there is nothing
-    /// in flight that the message can mean.
-    pub(super) fn narrow_path(&mut self, told: &PacketTooBig, now: Instant) -> Option<bool> {
-        let handle = self.table.find(&told.flow)?;
+    /// Lowers the path MTU of a connection whose segment in flight was too large. Returns true if
+    /// the MTU was unknown, and `None` if no data in flight can be meant.
+    pub(super) fn narrow_path(&mut self, report: &PacketTooBig, now: Instant) -> Option<bool> {
+        let handle = self.table.find(&report.flow)?;
         let entry = self.table.get_mut(handle)?;
-        entry.conn.is_in_flight(told.seq).then_some(())?;
-        let news = told.mtu < entry.conn.path_mtu();
+        entry.conn.is_in_flight(report.seq).then_some(())?;
+        let news = report.mtu < entry.conn.path_mtu();
         if news {
-            entry.conn.set_path_mtu(told.mtu, now);
+            entry.conn.set_path_mtu(report.mtu, now);
             self.ready.add(handle, &mut entry.ready);
         }
         Some(news)
@@ -638,8 +649,8 @@ struct Reports {
 }
 
 impl Reports {
-    /// Queues the events that a segment or a timer caused. `readable`: there are new bytes to read. Returns true if the connection is over or in
-    /// TIME-WAIT.
+    /// Queues the events that a segment or a timer caused. `readable`: there are new bytes to read.
+    /// Returns true if the connection is over or in TIME-WAIT.
     #[inline]
     fn report(&mut self, handle: Handle, entry: &mut Entry, readable: bool, now: Instant) -> bool {
         let quiet = !readable && entry.lifecycle.is_announced() && entry.conn.is_uneventful();
@@ -694,7 +705,7 @@ impl Reports {
     }
 }
 
-/// Why a connection is over that `segment` has ended.
+/// Why the connection that `segment` has ended is over.
 fn close_reason(segment: &Segment, lifecycle: &Lifecycle) -> CloseReason {
     match segment.is_reset() {
         true if lifecycle.is_announced() => CloseReason::Reset,

@@ -1,11 +1,11 @@
-//! Diagnosis: what the stack and each connection wait for, for a test that has waited in vain.
+//! Diagnosis: what the stack and each connection wait for, for a test that timed out.
 
 use super::Stack;
 use super::table::Entry;
 use crate::event::ConnId;
 
 impl Stack {
-    /// The stack's time, and what it waits for.
+    /// Prints the stack's time, and what it waits for.
     #[doc(hidden)]
     pub fn diagnosis(&self) -> String {
         let deadline = self.connections.deadline(&self.device);
@@ -17,7 +17,7 @@ impl Stack {
         )
     }
 
-    /// All state of each connection, and its places in the stack's lists.
+    /// Prints the state of each connection, and its places in the stack's lists.
     #[doc(hidden)]
     pub fn diagnosis_of_each(&self) -> impl Iterator<Item = (ConnId, String)> {
         let entries = self.connections.entries();

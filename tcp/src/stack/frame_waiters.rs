@@ -1,4 +1,5 @@
-//! TX frame waiters: connections that were refused a frame, and when frames are taken from silent peers for them.
+//! TX frame waiters: connections that were refused a frame, and the parking of silent peers'
+//! payload for them (see [`device`](crate::device)).
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use crate::device::Device;
 use crate::handle_map::Handle;
 use crate::time::Instant;
 
-/// How often frames are taken from silent peers while somebody waits for one, and how many at once at least. Copying a thousand takes some
-/// 0.2 ms.
+/// Interval of parking while a connection waits for a frame, and the minimum number of frames per
+/// pass. Copying a thousand takes some 0.2 ms.
 const PARKING_PAUSE: Duration = Duration::from_millis(1);
 const PARKED_AT_ONCE: usize = 1024;
 
@@ -17,9 +18,9 @@ const PARKED_AT_ONCE: usize = 1024;
 #[derive(Debug)]
 pub(super) struct FrameWaiters {
     waiting: HandleList,
-    /// When frames may be taken from silent peers again.
+    /// When payload may be parked again.
     next_parking: Instant,
-    /// Segments that had been sent when no connection had a frame that can be taken.
+    /// Number of segments sent when no connection had a frame to free.
     nothing_to_park_at: Option<u64>,
 }
 
@@ -40,18 +41,19 @@ impl FrameWaiters {
         self.waiting.is_empty()
     }
 
-    /// When frames may be taken from silent peers, if somebody waits for one and there may be any.
+    /// When payload may be parked, if a connection waits for a frame and there may be one to free.
     pub(super) fn deadline(&self, device: &Device) -> Option<Instant> {
         let hopeful = !self.waiting.is_empty() && !self.has_nothing_to_park(device);
         hopeful.then_some(self.next_parking)
     }
 
-    /// True if no connection had a frame that could be taken, and nothing was sent since.
+    /// True if no connection had a frame to free, and no segment was sent since.
     fn has_nothing_to_park(&self, device: &Device) -> bool {
         self.nothing_to_park_at == Some(device.counters().segments_out)
     }
 
-    /// Calls `wake` for each connection for which there is a frame again. While there is none, silent peers lose theirs.
+    /// Calls `wake` for each connection that can have a frame again. While there is none, parks
+    /// payload of silent peers.
     pub(super) fn wake(
         &mut self,
         table: &mut Table,
@@ -67,7 +69,7 @@ impl FrameWaiters {
         self.wake_waiting(device.spare(), table, now, &mut wake);
     }
 
-    /// Calls `wake` for those who have fewer frames than are to spare, and can write.
+    /// Calls `wake` for connections that hold fewer frames than are free and can write.
     fn wake_waiting(
         &mut self,
         spare: usize,
@@ -93,8 +95,8 @@ impl FrameWaiters {
         }
     }
 
-    /// Takes frames from connections whose peers are silent; what they hold is kept elsewhere. That costs copies, so it is done
-    /// only for somebody who waits, a part at a time.
+    /// Parks the payload of connections whose peers are silent. Copies cost time, so this happens
+    /// only while a connection waits, and a part at a time.
     fn park_silent(&mut self, table: &mut Table, device: &mut Device, now: Instant) {
         if now < self.next_parking || self.has_nothing_to_park(device) {
             return;

@@ -1,10 +1,10 @@
-//! Handle lists: connections that are waiting for their turn, each listed at most once.
+//! Handle lists: connections that wait for their turn, each listed at most once.
 
 use std::collections::VecDeque;
 
 use crate::handle_map::Handle;
 
-/// Whether a connection is in one list: kept beside the connection, so that nobody has to search the list.
+/// Whether a connection is in one list. Kept beside the connection, to avoid searches of the list.
 #[derive(Debug, Default)]
 pub(super) struct Membership(bool);
 
@@ -13,13 +13,13 @@ impl Membership {
         self.0
     }
 
-    /// The connection was taken out of the list.
+    /// Records that the connection was taken out of the list.
     pub(super) fn clear(&mut self) {
         self.0 = false;
     }
 }
 
-/// Connections in the order in which they were listed. Handles of connections that are gone may be among them.
+/// Connections in the order in which they were listed. Some handles may be stale.
 #[derive(Debug)]
 pub(super) struct HandleList(VecDeque<Handle>);
 
@@ -43,12 +43,13 @@ impl HandleList {
         }
     }
 
-    /// Takes the first handle. Either its membership is cleared, or it is [kept](Self::keep).
+    /// Removes and returns the first handle. The caller clears its membership or
+    /// [keeps](Self::keep) it.
     pub(super) fn pop(&mut self) -> Option<Handle> {
         self.0.pop_front()
     }
 
-    /// Puts a handle back that was taken, and whose membership was not cleared, behind all others.
+    /// Puts a handle back at the end, whose membership was not cleared.
     pub(super) fn keep(&mut self, handle: Handle) {
         self.0.push_back(handle);
     }

@@ -1,4 +1,4 @@
-//! Initial sequence numbers, none of which can be guessed from those of other connections (RFC 6528).
+//! Initial sequence numbers, which cannot be guessed from those of other connections (RFC 6528).
 
 use std::hash::{Hash, Hasher};
 
@@ -9,19 +9,20 @@ use crate::time::Instant;
 use crate::wire::flow::Flow;
 use crate::wire::seq::from_raw;
 
-/// Nanoseconds in which the clock behind the numbers moves on by one (RFC 6528 §3).
+/// Nanoseconds per step of the clock behind the numbers (RFC 6528 §3).
 const TICK: u128 = 4_000;
 
-/// Makes the initial sequence numbers of one stack.
+/// Source of the initial sequence numbers of one stack.
 ///
-/// A flow's numbers move with the clock, so that a new incarnation of a connection begins past the old one's (RFC 9293 §3.4.1).
-/// What one flow's are says nothing of another's to whoever does not have the secret.
+/// A flow's numbers advance with the clock, so that a new incarnation of a connection begins past
+/// the old one's (RFC 9293 §3.4.1). Without the secret, the numbers of one flow reveal nothing
+/// about another's.
 pub(super) struct IsnSource {
     secret: [u8; 16],
 }
 
 impl IsnSource {
-    /// `secret` is drawn at random once and told nobody.
+    /// `secret` is random, and never disclosed.
     pub(super) fn new(secret: [u8; 16]) -> Self {
         Self { secret }
     }
@@ -36,13 +37,13 @@ impl IsnSource {
 }
 
 impl std::fmt::Debug for IsnSource {
-    /// The secret stays one.
+    /// Does not print the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IsnSource").finish_non_exhaustive()
     }
 }
 
-/// Makes the numbers that a connection begins with.
+/// Source of the secret numbers of new connections.
 #[derive(Debug)]
 pub(super) struct Numbers {
     isns: IsnSource,
@@ -50,7 +51,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Two secrets, neither of which is used for anything else.
+    /// Two secrets that have no other use.
     pub(super) fn new(isns: [u8; 16], stamps: [u8; 16]) -> Self {
         Self {
             isns: IsnSource::new(isns),
@@ -58,8 +59,8 @@ impl Numbers {
         }
     }
 
-    /// A connection's sequence number moves with the clock, so that successors on a flow begin above it. Its timestamps begin at a hash of
-    /// the flow.
+    /// The sequence number advances with the clock, so that successors on a flow begin above it.
+    /// Timestamps begin at a hash of the flow.
     pub(super) fn secrets(&self, flow: &Flow, now: Instant) -> Secrets {
         Secrets {
             iss: from_raw(self.isns.isn(flow, now)),
@@ -121,7 +122,8 @@ mod tests {
         assert_eq!(seen.len(), 4);
     }
 
-    /// 2^16 numbers of neighbouring ports lie evenly: in each sixteenth of the space about a sixteenth of them.
+    /// 2^16 numbers of neighbouring ports are evenly distributed: each sixteenth of the space has
+    /// about a sixteenth of them.
     #[test]
     #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
     fn neighbouring_ports_have_numbers_all_over_the_space() {

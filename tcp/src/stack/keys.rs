@@ -1,25 +1,26 @@
-//! Keys of a stack's hashes. Who knows one can tell sequence numbers, timestamps or cookies of others in advance (RFC 6528 §3).
+//! Keys of a stack's hashes. An attacker who knows one can predict sequence numbers, timestamps or
+//! cookies (RFC 6528 §3).
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use siphasher::sip::SipHasher24;
 
-/// 128 bits, as many as `SipHash` takes.
+/// 128 bits, the key size of `SipHash`.
 pub(super) type Key = [u8; 16];
 
-/// One key for each purpose. None says anything of another.
+/// One independent key for each purpose.
 #[derive(Clone, Copy)]
 pub(super) struct Keys {
     /// Of initial sequence numbers.
     pub(super) isns: Key,
-    /// Of what timestamps begin with.
+    /// Of the offsets of timestamps.
     pub(super) stamps: Key,
     /// Of SYN cookies.
     pub(super) cookies: Key,
 }
 
 impl Keys {
-    /// Random ones, unless there is a seed, which all bits follow from.
+    /// Random keys, or keys derived from `seed`.
     pub(super) fn new(seed: Option<u64>) -> Self {
         let key = |purpose| seed.map_or_else(draw, |seed| expand(seed, purpose));
         Self {
@@ -30,7 +31,8 @@ impl Keys {
     }
 }
 
-/// 128 bits of the kernel's random numbers; of the standard library's hashes, which are keyed by such, where the kernel refuses.
+/// 128 random bits from the kernel. If the kernel refuses, from the standard library's hashes,
+/// whose keys are random.
 fn draw() -> Key {
     let mut key = [0; 16];
     if getrandom::fill(&mut key).is_err() {
@@ -60,7 +62,7 @@ mod tests {
         [keys.isns, keys.stamps, keys.cookies].map(u128::from_be_bytes)
     }
 
-    /// The halves of some keys, of which no two are alike if each has its own 128 bits.
+    /// Number of distinct halves of some keys: all differ if each key has 128 bits of its own.
     fn different_halves(keys: impl IntoIterator<Item = u128>) -> usize {
         let mut halves: Vec<u128> = keys
             .into_iter()

@@ -1,4 +1,5 @@
-//! Lifecycle flags: which events of a connection its user was sent, and whether the user still knows it.
+//! Lifecycle flags: which events of a connection were reported, and whether the user still knows
+//! it.
 
 use bitflags::bitflags;
 
@@ -11,25 +12,25 @@ bitflags! {
         const ANNOUNCED = 1;
         /// `PeerClosed` was queued.
         const PEER_CLOSED = 1 << 1;
-        /// The connection has ended; `Closed` was queued if anybody knows the connection.
+        /// The connection has ended. `Closed` was queued if the user knows the connection.
         const ENDED = 1 << 2;
-        /// `Closed` was polled: the id is dead, the flow is in TIME-WAIT.
+        /// `Closed` was polled: the identifier is stale, and the flow is in TIME-WAIT.
         const ORPHANED = 1 << 3;
         /// `Readable` is queued.
         const READABLE = 1 << 4;
     }
 }
 
-/// The flags of one connection, and the listener that it waits at.
+/// Flags of one connection, and its listener.
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {
     flags: Flags,
-    /// Whose backlog the connection is in: until `Incoming` is polled.
+    /// The listener whose backlog holds the connection, until `Incoming` is polled.
     listener: Option<ListenerId>,
 }
 
 impl Lifecycle {
-    /// A connection in a listener's backlog.
+    /// State of a connection in a listener's backlog.
     pub(super) fn in_backlog(listener: ListenerId) -> Self {
         Self {
             flags: Flags::default(),
@@ -37,7 +38,7 @@ impl Lifecycle {
         }
     }
 
-    /// The listener in whose backlog the connection is.
+    /// The listener whose backlog holds the connection.
     pub(super) fn listener(&self) -> Option<ListenerId> {
         self.listener
     }
@@ -47,39 +48,39 @@ impl Lifecycle {
         self.listener.take()
     }
 
-    /// Sets a flag; true if it was not set.
+    /// Sets a flag. Returns true if it was clear.
     fn set(&mut self, flag: Flags) -> bool {
         let new = !self.flags.contains(flag);
         self.flags.insert(flag);
         new
     }
 
-    /// The connection is synchronized; true if its user was not told so before.
+    /// Records that the connection is synchronized. Returns true if this was not reported before.
     pub(super) fn announce(&mut self) -> bool {
         self.set(Flags::ANNOUNCED)
     }
 
-    /// There are new bytes to read; true unless `Readable` is queued already.
+    /// Records new readable bytes. Returns true unless `Readable` is queued already.
     pub(super) fn note_readable(&mut self) -> bool {
         self.set(Flags::READABLE)
     }
 
-    /// `Readable` was polled.
+    /// Records that `Readable` was polled.
     pub(super) fn readable_polled(&mut self) {
         self.flags.remove(Flags::READABLE);
     }
 
-    /// The peer has sent its FIN; true if that is news.
+    /// Records the peer's FIN. Returns true the first time.
     pub(super) fn note_peer_closed(&mut self) -> bool {
         self.set(Flags::PEER_CLOSED)
     }
 
-    /// The connection has ended; true if that is news.
+    /// Records the end of the connection. Returns true the first time.
     pub(super) fn end(&mut self) -> bool {
         self.set(Flags::ENDED)
     }
 
-    /// `Closed` was polled: the user knows the connection no more.
+    /// Records that `Closed` was polled: the user no longer knows the connection.
     pub(super) fn orphan(&mut self) {
         self.flags.insert(Flags::ORPHANED);
     }
@@ -96,7 +97,7 @@ impl Lifecycle {
         self.flags.contains(Flags::ORPHANED)
     }
 
-    /// True if the user has a connection's id, or an event that names it is queued.
+    /// True if the user has the connection's identifier, or an event with it is queued.
     pub(super) fn is_known(&self) -> bool {
         self.listener.is_none() || self.is_announced()
     }

@@ -1,4 +1,4 @@
-//! Listeners by address and port, and how many connections their backlogs hold.
+//! Listeners by address and port, and the sizes of their backlogs.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,24 +11,24 @@ use crate::event::ListenerId;
 use crate::handle_map::{Handle, HandleMap};
 use crate::wire::flow::endpoint;
 
-/// Connections of a listener that was asked for `backlog` of them.
+/// Connections of a listener with this `backlog`.
 #[derive(Debug)]
 pub(super) struct Listener {
     local: IpEndpoint,
     backlog: usize,
-    /// Connections half open.
+    /// Half-open connections.
     half_open: usize,
-    /// Connections established whose `Incoming` was not polled.
+    /// Established connections whose `Incoming` was not polled.
     unpolled: usize,
 }
 
 impl Listener {
-    /// True if as many are half open as may be.
+    /// True if the maximum number of connections is half open.
     pub(super) fn is_flooded(&self) -> bool {
         self.half_open >= self.backlog
     }
 
-    /// True if fewer than so many backlogs wait to be polled.
+    /// True if fewer than `backlogs` backlogs wait to be polled.
     pub(super) fn polls(&self, backlogs: usize) -> bool {
         self.unpolled < backlogs.saturating_mul(self.backlog)
     }
@@ -72,7 +72,7 @@ impl Listeners {
         Ok(ListenerId(handle))
     }
 
-    /// False if it was not there.
+    /// Returns false if there was no such listener.
     pub(super) fn remove(&mut self, id: ListenerId) -> bool {
         let listener = self.entries.remove(id.0);
         if let Some(listener) = &listener {
@@ -81,7 +81,7 @@ impl Listeners {
         listener.is_some()
     }
 
-    /// Whoever listens at an address and port.
+    /// The listener at an address and port.
     pub(super) fn at(&self, local: IpEndpoint) -> Option<ListenerId> {
         self.ports.get(&local).copied().map(ListenerId)
     }
@@ -90,14 +90,14 @@ impl Listeners {
         self.entries.get(id.0)
     }
 
-    /// A connection is half open.
+    /// Records a new half-open connection.
     pub(super) fn opened(&mut self, id: ListenerId) {
         if let Some(listener) = self.entries.get_mut(id.0) {
             listener.half_open += 1;
         }
     }
 
-    /// A connection that was half open is established.
+    /// Records that a half-open connection is established.
     pub(super) fn established(&mut self, id: ListenerId) {
         if let Some(listener) = self.entries.get_mut(id.0) {
             listener.half_open = listener.half_open.saturating_sub(1);
@@ -105,7 +105,8 @@ impl Listeners {
         }
     }
 
-    /// A connection waits no more: it is polled, or has ended. `established`: it was not half open.
+    /// Records that a connection has left the backlog: it was polled, or has ended. `established`:
+    /// it was not half open.
     pub(super) fn left(&mut self, id: ListenerId, established: bool) {
         let Some(listener) = self.entries.get_mut(id.0) else {
             return;

@@ -1,4 +1,5 @@
-//! Stack: TCP connections over one packet interface, and the turns in which they receive, time out and send.
+//! Stack: TCP connections over one packet interface, and the turns in which they receive, time out
+//! and send.
 
 mod addresses;
 mod anew;
@@ -55,13 +56,13 @@ use siblings::Sibling;
 use syn_cookie::Opened;
 use tx_reservation::TxReservation;
 
-/// Turns in a row that may find as many frames as they ask for before timers run all the same.
+/// Maximum number of consecutive full turns before timers run nevertheless.
 const MAX_TURNS_WITHOUT_TIMERS: u32 = 64;
-/// As many backlogs of connections may wait to be polled: those that a cookie was given to, too.
+/// Number of backlogs of connections that may wait to be polled, including those from cookies.
 const COOKIE_BACKLOGS: usize = 2;
-/// How often at most the stack polls the interface for ICMP messages.
+/// Minimum interval of polling the interface for ICMP messages.
 const ICMP_INTERVAL: Duration = Duration::from_millis(1);
-/// ICMP messages that one poll reads.
+/// ICMP messages read per poll.
 const ICMP_BUDGET: usize = 64;
 
 /// TCP connections over one packet interface.
@@ -72,33 +73,35 @@ pub struct Stack {
     factory: ConnFactory,
     connections: Connections,
     resets: ResetLimit,
-    /// Turns in a row that have not emptied the receive ring.
+    /// Consecutive turns that have not emptied the receive ring.
     backlog_turns: u32,
-    /// When ICMP messages were polled last, and how many retransmissions there had been.
+    /// When ICMP messages were polled last, and the number of retransmissions at that time.
     last_icmp_poll: (Instant, u64),
-    /// Where received frames are gathered; empty between turns.
+    /// Buffer for received frames; empty between turns.
     frames: Vec<RxFrame>,
-    /// TX frames that were given out to be written, and not committed.
+    /// TX frames handed out for writing and not committed.
     reservation: Option<TxReservation>,
-    /// Where bytes of several frames are joined to be read in one slice.
+    /// Buffer to join bytes of several frames into one slice.
     joined: Vec<u8>,
-    /// A peer's SYN is answered once the metrics of the route to the peer are known.
+    /// A SYN is answered only after the metrics of the route to the peer are known.
     awaits_metrics: bool,
 }
 
 impl Stack {
-    /// A stack without connections on `io`, which it owns. The MTU is lowered to what a TX frame holds.
+    /// A stack without connections on `io`, which it owns. The MTU is at most the capacity of a TX
+    /// frame.
     pub fn new(io: Box<dyn PacketIo>, config: StackConfig) -> Self {
         let keys = Keys::new(config.seed);
         Self::with_keys(io, config, keys)
     }
 
-    /// The stacks of one interface: one at each of `ios`, which the bell beside it wakes. A connection stays on the stack where it began. A frame
-    /// that comes to another one is handed over, and answers to SYNs among these are counted.
+    /// The stacks of one interface: one on each of `ios`, which the doorbell beside it wakes. A
+    /// connection stays on the stack where it began. A frame that arrives at another stack is
+    /// handed over. Answers to SYNs among these frames are counted.
     ///
     /// # Errors
     ///
-    /// [`io::Error`]: no memory is left for frames that are handed over.
+    /// [`io::Error`]: no memory for frames that are handed over.
     pub fn several(
         ios: impl IntoIterator<Item = (Box<dyn PacketIo>, Doorbell)>,
         config: &StackConfig,
@@ -135,18 +138,20 @@ impl Stack {
         }
     }
 
-    /// Sets the host's networks on the interface. No peer has an address of the host's own, nor one that names all hosts of a network.
+    /// Sets the host's networks on the interface. A peer cannot have an address of the host, or a
+    /// broadcast address of a network.
     pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.addresses.set_networks(networks);
     }
 
-    /// The Ethernet address that frames are sent from. As next hop it leads to this stack itself.
+    /// Source Ethernet address of sent frames. As next hop it addresses this stack itself.
     pub fn mac(&self) -> [u8; 6] {
         self.addresses.mac()
     }
 
-    /// Says whether the link is up. While it is down, what is sent waits. When it is up again, what was lost is sent again soon. Timeouts
-    /// have passed meanwhile, each twice as long as the one before it. They say nothing of the path.
+    /// Sets the link state. While the link is down, output waits. When it is up again, lost
+    /// segments are retransmitted soon: the timeouts that doubled meanwhile say nothing about the
+    /// path.
     pub fn set_up(&mut self, up: bool, now: Instant) {
         self.advance(now);
         if self.device.set_up(up) {
@@ -155,8 +160,9 @@ impl Stack {
         }
     }
 
-    /// The interface takes IP packets of `mtu` bytes from now on. A smaller number holds for all connections, and what they have in flight
-    /// is cut when it is sent again. A larger one holds for connections to come, as far as TX frames have room for it.
+    /// Sets the interface's MTU to `mtu` bytes. A smaller MTU holds for all connections, and their
+    /// data in flight is cut when it is retransmitted. A larger one holds for new connections, up
+    /// to the capacity of TX frames.
     pub fn set_mtu(&mut self, mtu: usize) {
         if let Some(mtu) = self.device.set_mtu(mtu) {
             let now = self.now;
@@ -165,16 +171,16 @@ impl Stack {
         }
     }
 
-    /// Frames are sent from this Ethernet address from now on, those of connections that there are, too. Frames for the one before it are taken
-    /// all the same.
+    /// Sets the source Ethernet address, of existing connections, too. Frames for the previous
+    /// address are still accepted.
     pub fn set_mac(&mut self, mac: [u8; 6]) {
         if self.addresses.set_mac(mac) {
             self.connections.set_source(mac);
         }
     }
 
-    /// The next hop of a connection has this Ethernet address now. What was lost meanwhile is sent again soon. False if the connection is gone,
-    /// or nothing has changed.
+    /// Sets the next hop's Ethernet address of a connection. Lost segments are retransmitted soon.
+    /// Returns false if the connection is gone, or if nothing has changed.
     pub fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
         self.advance(now);
         let changed = self.connections.set_next_hop(conn, mac, self.now);
@@ -182,14 +188,14 @@ impl Stack {
         changed
     }
 
-    /// Has [`Event::RouteWanted`] follow each SYN to a listener from now on. The SYN is answered
-    /// after [`set_metrics`](Self::set_metrics).
+    /// Reports [`Event::RouteWanted`] for each SYN to a listener from now on. The SYN is answered
+    /// after [`set_metrics`](Self::set_metrics) (decision record tcp/0019).
     pub fn await_metrics(&mut self) {
         self.awaits_metrics = true;
     }
 
-    /// The host's route to the peer of a connection has these metrics now. Only what is smaller
-    /// than before matters. Answers the peer's SYN if that waits for them.
+    /// Sets the metrics of the host's route to the peer of a connection. Only smaller values than
+    /// before take effect. Answers the peer's SYN if it waits for the metrics.
     pub fn set_metrics(&mut self, conn: ConnId, metrics: RouteMetrics, now: Instant) {
         self.advance(now);
         if let Some(mss) = self.connections.set_metrics(conn, metrics, self.now) {
@@ -197,31 +203,35 @@ impl Stack {
         }
     }
 
-    /// The host has lost `address`: its connections end, and nothing more is sent from it, not even a RST (RFC 1122 §3.2.1.3).
-    /// [`Event::Closed`](crate::Event::Closed) follows for each. Listeners there are to be ended by who has begun them.
+    /// Removes a local address that the host has lost. Its connections end, each with
+    /// [`Event::Closed`](crate::Event::Closed), and nothing more is sent from it, not even a RST
+    /// (RFC 1122 §3.2.1.3). The caller ends its listeners there.
     pub fn withdraw(&mut self, address: IpAddr) {
         self.addresses.withdraw(address);
         self.connections.withdraw(address.into(), &mut self.device);
     }
 
-    /// The host has an address again, or for the first time.
+    /// Admits an address that the host has, perhaps again.
     pub fn readmit(&mut self, address: IpAddr) {
         self.addresses.readmit(address);
     }
 
-    /// Accepts connections to exactly this address and port. `backlog` of them may be half open at once; more are answered by SYN cookies.
-    /// As many may wait to be polled as [`Event::Incoming`], before SYNs are dropped.
+    /// Accepts connections to exactly this address and port. `backlog` connections may be half open
+    /// at once; further SYNs are answered by SYN cookies. As many may wait to be polled as
+    /// [`Event::Incoming`] before SYNs are dropped.
     pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId, ListenError> {
         self.connections.listen(local, backlog)
     }
 
-    /// Ends a listener. Its connections that are half open, or whose [`Event::Incoming`] was not polled, are reset.
+    /// Removes a listener. Its connections that are half open, or whose [`Event::Incoming`] was not
+    /// polled, are reset.
     pub fn unlisten(&mut self, id: ListenerId) {
         self.connections.unlisten(id, &mut self.device, self.now);
     }
 
-    /// Sends a SYN along `path`, to a listener of this stack itself if the next hop is its own Ethernet address. [`Event::Connected`] follows, or [`Event::Closed`], after
-    /// [`StackConfig::connect_timeout`] at the latest.
+    /// Sends a SYN along `path`; to a listener of this stack if the next hop is its own Ethernet
+    /// address. [`Event::Connected`] follows, or [`Event::Closed`] after at most
+    /// [`StackConfig::connect_timeout`].
     pub fn connect(&mut self, path: Path, now: Instant) -> Result<ConnId, ConnectError> {
         self.connect_within(path, self.factory.config().connect_timeout, now)
     }
@@ -237,8 +247,8 @@ impl Stack {
     }
 
     /// Connects as [`connect_within`](Self::connect_within) does, from a port that siblings may
-    /// have, too. Refused with [`ConnectError::FlowExists`] if one has a connection along `path`,
-    /// also in TIME-WAIT. Of siblings that connect at once, one is not refused.
+    /// use, too. Fails with [`ConnectError::FlowExists`] if one has a connection along `path`, even
+    /// in TIME-WAIT. Of siblings that connect at once, one succeeds.
     pub fn connect_alone(
         &mut self,
         path: Path,
@@ -248,7 +258,7 @@ impl Stack {
         self.connect_if(path, timeout, now, Connections::claim)
     }
 
-    /// Connects if `may_have` says that the stack may have the flow, which is asked last.
+    /// Connects if `may_have` returns true: this stack may have the flow. It is called last.
     fn connect_if(
         &mut self,
         path: Path,
@@ -288,14 +298,15 @@ impl Stack {
         Ok(ConnId(handle))
     }
 
-    /// What has happened, the oldest first.
+    /// Removes and returns the oldest event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.connections.poll_event(&mut self.device)
     }
 
-    /// Sends all of `bytes`, whether there is room or not. Bytes outside of the peer's window wait until it opens, and whatever is sent
-    /// later waits behind them. Meant for a few bytes that must go out whole. False if nothing may be sent.
+    /// Sends all of `bytes`, even without room. Bytes outside of the peer's window wait until it
+    /// opens, and later data waits behind them. Meant for a few bytes that must go out as a whole.
+    /// Returns false if the connection may not send.
     pub fn send_all(&mut self, conn: ConnId, bytes: &[u8], now: Instant) -> bool {
         self.advance(now);
         let found = self.connections.live_mut(conn);
@@ -307,12 +318,12 @@ impl Stack {
         true
     }
 
-    /// A connection, to be asked; `None` for a stale id.
+    /// A connection, for queries. `None` for a stale identifier.
     pub fn conn(&self, id: ConnId) -> Option<&Conn> {
         self.connections.live(id)
     }
 
-    /// A connection, to be read and written; `None` for a stale id.
+    /// A connection, for reading and writing. `None` for a stale identifier.
     #[inline]
     pub fn conn_mut(&mut self, id: ConnId) -> Option<ConnMut<'_>> {
         Some(ConnMut {
@@ -329,8 +340,8 @@ impl Stack {
         self.connections.is_open(conn)
     }
 
-    /// Sends a FIN after all that was committed; the peer's bytes can still be read. A connection that is not established is
-    /// forgotten. [`Event::Closed`] follows in either case.
+    /// Sends a FIN after all committed data. The peer's data can still be read. A connection that
+    /// is not established is dropped. [`Event::Closed`] follows in either case.
     pub fn close(&mut self, conn: ConnId, now: Instant) {
         self.advance(now);
         let Some(found) = self.connections.live_mut(conn) else {
@@ -358,14 +369,14 @@ impl Stack {
             .reset(conn.0, reason, &mut self.device, self.now);
     }
 
-    /// True while frames wait that the interface's descriptor does not tell of.
+    /// True while frames wait that the interface's descriptor does not report.
     #[inline]
     pub fn has_looped(&self) -> bool {
         self.device.has_looped()
     }
 
-    /// When [`step`](Self::step) must be called at the latest if no frame arrives: at once if something could not be sent. There
-    /// may turn out to be nothing to do.
+    /// Latest time of the next [`step`](Self::step) if no frame arrives; now, if output is pending.
+    /// It may turn out that there is nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.connections.has_ready() || self.device.has_looped() {
             return Some(self.now);
@@ -383,27 +394,30 @@ impl Stack {
         self.device.io_mut()
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     pub fn counters(&self) -> StackCounters {
         *self.device.counters()
     }
 
-    /// Has [`Conn::arrival`] know of small segments, too, where the interface tells when frames arrive. Each takes a frame until it is read.
+    /// Makes [`Conn::arrival`] available for small segments, too, if the interface reports receive
+    /// times. Each then occupies a frame until it is read.
     pub fn keep_arrivals(&mut self) {
         self.device.keep_small_segments();
     }
 
-    /// One turn: receives up to `budget` frames, runs the timers that are due, transmits what can be sent, and flushes. Returns
-    /// how much there was to do; 0 means idle. Everything received is acknowledged once per turn and connection.
+    /// Runs one turn: receives up to `budget` frames, runs due timers, transmits what can be sent,
+    /// and flushes. Returns the amount of work; 0 means idle. A connection sends at most one pure
+    /// ACK per turn for all received data.
     pub fn step(&mut self, now: Instant, budget: usize) -> Result<usize, IoError> {
         Ok(self.poll(now, budget) + self.transmit(now)?)
     }
 
-    /// The first half of a turn: receives up to `budget` frames and runs the timers that are due; how much there was to do. What that
-    /// gives cause to send waits for [`answer`](Self::answer) and [`transmit`](Self::transmit).
+    /// Runs the first half of a turn: receives up to `budget` frames and runs due timers. Returns
+    /// the amount of work. Resulting output waits for [`answer`](Self::answer) and
+    /// [`transmit`](Self::transmit).
     ///
-    /// While there may be more frames than were received, no timer runs. What a timer would give up waiting for may be among them, as after
-    /// a pause of the whole process. A flood cannot hold the timers up for more than 63 turns.
+    /// While more frames may wait in the ring, no timer runs: the awaited frame may be among them,
+    /// as after a pause of the whole process. A flood delays timers by at most 63 turns.
     pub fn poll(&mut self, now: Instant, budget: usize) -> usize {
         self.advance(now);
         let received = self.receive(budget);
@@ -419,8 +433,9 @@ impl Stack {
         done
     }
 
-    /// Transmits what the peers are to have in this turn: all but acknowledgments that may wait for an answer. The next
-    /// [`transmit`](Self::transmit) sees to these. How many segments were sent but those committed.
+    /// Transmits all output of this turn except acknowledgments that may wait for an answer, which
+    /// the next [`transmit`](Self::transmit) sends. Returns the number of segments sent, without
+    /// those committed.
     pub fn answer(&mut self, now: Instant) -> Result<usize, IoError> {
         self.advance(now);
         let sent = self.send_ready(Conn::is_pressed);
@@ -428,14 +443,15 @@ impl Stack {
         Ok(sent)
     }
 
-    /// Transmits what has come up since the last turn, and flushes. How many segments were sent but those committed.
+    /// Transmits the output since the last turn, and flushes. Returns the number of segments sent,
+    /// without those committed.
     #[inline]
     pub fn transmit(&mut self, now: Instant) -> Result<usize, IoError> {
         self.advance(now);
         let sent = if self.connections.has_ready() || self.may_have_icmp() {
             self.send_all_ready()
         } else {
-            0 // as in most turns of whoever polls
+            0 // as in most turns of a polling caller
         };
         self.connections.trim_timers();
         self.device.flush()?;
@@ -454,7 +470,7 @@ impl Stack {
         sent + self.send_ready(|_| true)
     }
 
-    /// Sets off what was committed, before anything else is seen to.
+    /// Submits committed segments at once.
     pub fn flush(&mut self) -> Result<(), IoError> {
         self.device.set_off()
     }
@@ -469,16 +485,16 @@ impl Stack {
         self.now = self.now.max(now);
     }
 
-    /// Receives up to `budget` frames; how many there were.
+    /// Receives up to `budget` frames, and returns their number.
     fn receive(&mut self, budget: usize) -> usize {
         self.device.receive(budget, &mut self.frames);
         if self.frames.is_empty() {
-            return 0; // as in most turns of whoever polls
+            return 0; // as in most turns of a polling caller
         }
         self.take_frames()
     }
 
-    /// Takes the frames that were received; how many there were.
+    /// Processes the received frames, and returns their number.
     #[inline(never)]
     fn take_frames(&mut self) -> usize {
         let received = self.frames.len();
@@ -498,14 +514,14 @@ impl Stack {
 
     #[inline]
     fn take_frame(&mut self, frame: RxFrame) {
-        // By reference: what was parsed is large.
+        // By reference: a parsed segment is large.
         match &self.addresses.predict(&frame) {
             Some(segment) => self.dispatch(segment, frame),
             None => self.receive_any(frame),
         }
     }
 
-    /// Takes a frame whose segment is not an ordinary one, if it has any.
+    /// Processes a frame that has no ordinary segment.
     fn receive_any(&mut self, frame: RxFrame) {
         match self.addresses.parse(&frame) {
             Ok(segment) => self.dispatch(&segment, frame),
@@ -516,9 +532,9 @@ impl Stack {
         }
     }
 
-    /// Takes a frame whose sender has left the checksum to a NIC, and whose checksum is missing, if
-    /// it refuses a connection that we open. It must acknowledge our SYN. All other such frames are
-    /// refused.
+    /// Processes a frame whose checksum was left to a NIC and is missing. It is accepted only if it
+    /// refuses a connection that this side opens, and acknowledges our SYN. All other such frames
+    /// are dropped.
     #[cold]
     fn receive_unsummed(&mut self, frame: RxFrame) {
         let reset = self.addresses.parse_unsummed_reset(&frame);
@@ -545,7 +561,7 @@ impl Stack {
         self.dispatch_strange(segment, frame);
     }
 
-    /// Handles a segment of no flow of this stack.
+    /// Processes a segment of no flow of this stack.
     fn dispatch_strange(&mut self, segment: &Segment, frame: RxFrame) {
         if self.connections.hand_over(segment, &frame) {
             self.device.counters_mut().handed_over += 1;
@@ -561,7 +577,8 @@ impl Stack {
         self.dispatch_new(segment, frame);
     }
 
-    /// Handles a segment of no flow: a SYN for a listener, the ACK of a cookie, or a mistake.
+    /// Processes a segment of no flow at all: a SYN for a listener, the ACK of a cookie, or a stray
+    /// one.
     fn dispatch_new(&mut self, segment: &Segment, frame: RxFrame) {
         let listener = self.connections.listeners().at(segment.flow.local);
         let Some(link) = self.addresses.answer_link(&frame) else {
@@ -581,7 +598,8 @@ impl Stack {
         self.device.recycle(frame);
     }
 
-    /// Answers a segment of no flow and no listener by a RST, unless the host has lost the address.
+    /// Answers a segment of no flow and no listener with a RST, unless the host has lost the
+    /// address.
     fn refuse(&mut self, segment: &Segment, link: &LinkHeader) {
         self.device.counters_mut().drop_no_flow += 1;
         if !self.addresses.is_withdrawn(segment.flow.local.addr) {
@@ -590,7 +608,8 @@ impl Stack {
         }
     }
 
-    /// Opens a connection for a SYN to a listener. Bytes that come with it are not taken: the peer sends them again.
+    /// Opens a connection for a SYN to a listener. Data in the SYN is not taken: the peer
+    /// retransmits it.
     fn accept(&mut self, id: ListenerId, syn: &Segment, link: LinkHeader) {
         let listener = self.connections.listeners().get(id);
         let Some(listener) = listener.filter(|it| it.polls(1)) else {
@@ -615,15 +634,14 @@ impl Stack {
         self.want_route(handle);
     }
 
-    /// Wants the metrics of the route to the peer of a connection to a listener, if they are
-    /// awaited.
+    /// Asks the user for the metrics of the route to the peer, if metrics are awaited.
     fn want_route(&mut self, handle: Handle) {
         if self.awaits_metrics {
             self.connections.want_route(handle);
         }
     }
 
-    /// Establishes the connection that a cookie stands for, by the segment that brings it back.
+    /// Establishes the connection of a cookie from the segment that returned it.
     fn accept_by_cookie(
         &mut self,
         id: ListenerId,
@@ -655,19 +673,19 @@ impl Stack {
         self.factory.open(flow, link, self.device.mtu(), self.now)
     }
 
-    /// True if there is room for one more connection.
+    /// Returns true if there is room for one more connection.
     fn make_room(&mut self) -> bool {
         let max = self.factory.config().max_connections;
         self.connections.make_room(max, &mut self.device)
     }
 
-    /// Something was sent again since ICMP messages were polled last.
+    /// True if a segment was retransmitted since ICMP messages were polled last.
     fn may_have_icmp(&self) -> bool {
         self.device.counters().retransmissions != self.last_icmp_poll.1
     }
 
-    /// After a retransmission: reads whether a router has dropped what was too large for it, and has that sent in smaller segments.
-    /// For how many connections.
+    /// After a retransmission: reads ICMP messages about packets that were too large, and has
+    /// smaller segments sent. Returns the number of connections concerned.
     fn poll_icmp(&mut self) -> usize {
         let (last, _) = self.last_icmp_poll;
         if !self.may_have_icmp() || self.now - last < ICMP_INTERVAL {
@@ -679,9 +697,9 @@ impl Stack {
             let Some(message) = self.device.packet_too_big() else {
                 break;
             };
-            let told = PacketTooBig::parse(&message);
-            match told.and_then(|told| self.connections.narrow_path(&told, self.now)) {
-                Some(news) => narrowed += usize::from(news),
+            let report = PacketTooBig::parse(&message);
+            match report.and_then(|report| self.connections.narrow_path(&report, self.now)) {
+                Some(is_narrower) => narrowed += usize::from(is_narrower),
                 None => self.device.counters_mut().icmp_ignored += 1,
             }
         }
@@ -700,7 +718,7 @@ impl Stack {
     }
 }
 
-/// The 4-tuple of a connection along `path`.
+/// 4-tuple of a connection along `path`.
 fn flow_along(path: &Path) -> Result<Flow, ConnectError> {
     let Path { local, remote, .. } = *path;
     let flow = Flow {

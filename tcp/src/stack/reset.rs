@@ -1,4 +1,11 @@
-//! RST limit: answers to segments of no flow, and how many of them anybody can provoke.
+//! RST limit: how many answers to segments of no flow an attacker can provoke.
+//!
+//! One token bucket per stack holds 16,384 RSTs and gains 1000 a second.
+//! `StackCounters::resets_withheld` counts the RSTs that were not sent. No limit would let an
+//! attacker have a RST sent for each forged segment; no RST at all would leave the honest peers of
+//! a restarted RNIC waiting. Half-open connections are under the limit of challenge ACKs. SYN
+//! cookies have no limit: an honest SYN cannot be told from a forged one, and each costs one
+//! segment for one.
 
 use std::time::Duration;
 
@@ -9,18 +16,18 @@ use crate::wire::inbound::Segment;
 use crate::wire::outbound::Header;
 use crate::wire::template::HeaderTemplate;
 
-/// RSTs that can be provoked at once after a silence. There is one for each connection that an RNIC can have had before a restart. Their
-/// peers may all send again at the same time.
+/// RSTs that can be provoked at once: as many as an RNIC can have had connections before a restart,
+/// whose peers may all retransmit at the same time.
 const BURST: u32 = 16_384;
-/// The time in which one more may be sent: 1000 a second.
+/// Time to gain one more RST: 1000 a second.
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// A limit for RSTs to segments of no flow: one for the whole stack, as there is no connection that it could belong to. Who exhausts it
-/// can find out whether a flow exists, which takes nothing from it, but none of its numbers.
+/// Limit of RSTs to segments of no flow: one for the whole stack, as they belong to no connection.
+/// An attacker who exhausts it can find out whether a flow exists, but none of its numbers.
 #[derive(Debug)]
 pub(super) struct ResetLimit {
     left: u32,
-    /// Up to when what is left was made good.
+    /// Time up to which gained RSTs are counted.
     since: Instant,
 }
 
@@ -32,7 +39,7 @@ impl ResetLimit {
         }
     }
 
-    /// True if one more may be sent; it is counted.
+    /// Returns true if one more RST may be sent, and counts it.
     fn allow(&mut self, now: Instant) -> bool {
         let periods = (now - self.since).as_nanos() / PERIOD.as_nanos();
         let periods = u32::try_from(periods).unwrap_or(u32::MAX);
@@ -43,7 +50,7 @@ impl ResetLimit {
         allowed
     }
 
-    /// Answers a segment of no flow with a RST, unless it is one itself or too many have been sent.
+    /// Answers a segment of no flow with a RST, unless it is a RST itself or the limit is reached.
     pub(super) fn answer(
         &mut self,
         segment: &Segment,

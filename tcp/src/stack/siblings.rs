@@ -1,7 +1,9 @@
-//! Siblings: the stacks of one interface, each at queues of its own, and which of them has a flow.
+//! Siblings: the stacks of one interface, each on queues of its own, and the directory of their
+//! flows.
 //!
-//! A connection stays on its stack, whatever queue the NIC chooses for its frames. A stack that gets a segment of no flow of its own asks the
-//! directory. If a sibling has the flow, that one gets the frame.
+//! A connection stays on its stack, whichever queue the NIC chooses for its frames. A stack that
+//! receives a segment of no flow of its own asks the directory. If a sibling has the flow, the
+//! frame is handed to it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,33 +15,34 @@ use xwarp_driver::{Inlet, RxFrame};
 use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
 
-/// How many answers to SYNs have come to another stack of the interface than the one that had sent the SYN. Clones are the same count.
+/// Counter of answers to SYNs that arrived at another stack of the interface than the sender of the
+/// SYN. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct StrayAnswers(Arc<AtomicU64>);
 
 impl StrayAnswers {
-    /// How many there were.
+    /// The count.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What all siblings share.
+/// State that all siblings share.
 struct Directory {
-    /// By a hash with a random key, as peers choose their ports.
+    /// Hashed with a random key, as peers choose their ports.
     flows: RwLock<HashMap<Flow, usize, RandomState>>,
     inlets: Vec<Inlet>,
     stray_answers: StrayAnswers,
 }
 
-/// One of the stacks, as the others know it.
+/// One stack's access to the directory and to the other stacks.
 pub(super) struct Sibling {
     index: usize,
     directory: Arc<Directory>,
 }
 
 impl Sibling {
-    /// One for each stack, whose inlets these are, in the same order.
+    /// One for each stack, in the order of their inlets.
     pub(super) fn all(
         inlets: Vec<Inlet>,
         stray_answers: &StrayAnswers,
@@ -66,18 +69,18 @@ impl Sibling {
         flows.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This stack has the flow from now on, unless a sibling has it: then false. Of two that claim
-    /// it at once, one gets it.
+    /// Claims a flow for this stack. Returns false if a sibling has it. Of two that claim it at
+    /// once, one succeeds.
     pub(super) fn claim(&self, flow: Flow) -> bool {
         *self.write().entry(flow).or_insert(self.index) == self.index
     }
 
-    /// This stack has the flow from now on.
+    /// Enters a flow of this stack.
     pub(super) fn enter(&self, flow: Flow) {
         self.write().insert(flow, self.index);
     }
 
-    /// This stack has the flow no more.
+    /// Removes a flow of this stack.
     pub(super) fn leave(&self, flow: &Flow) {
         let mut flows = self.write();
         if flows.get(flow) == Some(&self.index) {
@@ -85,13 +88,13 @@ impl Sibling {
         }
     }
 
-    /// The sibling that has a flow, if it is another one than this.
+    /// The sibling that has a flow, unless it is this stack.
     pub(super) fn other_with(&self, flow: &Flow) -> Option<usize> {
         let owner = self.read().get(flow).copied();
         owner.filter(|owner| *owner != self.index)
     }
 
-    /// Hands a frame to the sibling that has its segment's flow. False if none has.
+    /// Hands a frame to the sibling that has its segment's flow. Returns false if there is none.
     pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
         let other = self.other_with(&segment.flow);
         let inlet = other.and_then(|other| self.directory.inlets.get(other));

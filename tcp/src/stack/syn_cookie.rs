@@ -1,20 +1,22 @@
-//! SYN cookies: under a flood a SYN is answered without keeping anything of it (RFC 4987 §3.6).
+//! SYN cookies: answers to SYNs that find the backlog full, without keeping state (RFC 4987 §3.6).
 //!
-//! What must be known later travels as our initial sequence number, which the peer's ACK brings back:
+//! Decision record tcp/0008 has the alternatives. The state travels as our initial sequence number,
+//! which the peer's ACK returns:
 //!
 //! ```text
 //!  31                            8 7     5 4         1 0
 //! +-------------------------------+-------+-----------+----+
-//! |   tag over all that is said   |  MSS  |  window   |SACK|
+//! |      tag over all fields      |  MSS  |  window   |SACK|
 //! |                               | index |   scale   |    |
 //! +-------------------------------+-------+-----------+----+
 //! ```
 //!
-//! The low byte is masked, so that numbers of one flow do not look alike. Whether timestamps are used needs no bit: the ACK itself
-//! shows it (RFC 7323 §3.2), and the tag covers it. ECN has no place and is not used on such a connection.
+//! The low byte is masked, so that the numbers of one flow do not look alike. Timestamps need no
+//! bit: the ACK itself shows whether they are used (RFC 7323 §3.2), and the tag covers that. There
+//! is no room for ECN, which is not used on such a connection.
 //!
-//! Of the 2^32 numbers 256 are right in each epoch, one for each low byte, and two epochs are tried. A guess is right with a probability of
-//! 2^-23.
+//! Of the 2^32 numbers 256 are right in each epoch, one for each low byte, and two epochs are
+//! valid. A guess succeeds with a probability of 2^-23.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -26,31 +28,31 @@ use crate::time::Instant;
 use crate::wire::flow::Flow;
 use crate::wire::inbound::Options;
 
-/// Seconds after which numbers are made anew. A cookie is good in its own epoch and the next: for 64 to 128 s.
+/// Seconds per epoch. A cookie is valid in its own epoch and the next: for 64 to 128 s.
 const EPOCH: u64 = 64;
-/// Maximum segment sizes that can be told: what one of them falls short of the peer's is lost. 88 is below what any peer can mean in
-/// earnest; 536 is the default (RFC 9293 §3.7.1). Then come IPv6's minimum MTU, tunnels in Ethernet, IPv6 and IPv4 on Ethernet, and both on
-/// jumbo frames of 9000 bytes.
+/// Maximum segment sizes that a cookie can encode; the peer's is rounded down. 88 is below any
+/// serious value; 536 is the default (RFC 9293 §3.7.1). The others are IPv6's minimum MTU, tunnels
+/// in Ethernet, IPv6 and IPv4 on Ethernet, and both on jumbo frames of 9000 bytes.
 const SIZES: [u16; 8] = [88, 536, 1220, 1360, 1440, 1460, 8940, 8960];
-/// The MSS of a peer that names none (RFC 9293 §3.7.1), for IPv4 and IPv6.
+/// MSS of a peer whose SYN has no such option (RFC 9293 §3.7.1), for IPv4 and IPv6.
 const DEFAULT_MSS: (u16, u16) = (536, 1220);
-/// In place of a window scale: the peer does not scale.
+/// Code for a peer that does not scale windows.
 const UNSCALED: u8 = 15;
-/// The greatest scale (RFC 7323 §2.3).
+/// Largest scale (RFC 7323 §2.3).
 const MAX_SCALE: u8 = 14;
 
-/// What a SYN said that a cookie keeps.
+/// Contents of a SYN that a cookie keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opened {
-    /// Bytes: at most what the peer said, but never below 88.
+    /// MSS in bytes: at most the peer's, but never below 88.
     pub(super) mss: u16,
-    /// The peer's window scale, if it sent the option; 14 if it said more.
+    /// The peer's window scale, if its SYN had the option; at most 14.
     pub(super) wscale: Option<u8>,
     pub(super) sack: bool,
 }
 
 impl Opened {
-    /// What the options of a SYN say.
+    /// Contents of a SYN's options.
     pub(super) fn of(options: &Options, local: IpAddr) -> Self {
         let mss = options.mss.unwrap_or(match local {
             IpAddr::V4(_) => DEFAULT_MSS.0,
@@ -63,7 +65,7 @@ impl Opened {
         }
     }
 
-    /// The options that such a SYN had.
+    /// The options of such a SYN.
     pub(super) fn options(self, timestamp: Option<(u32, u32)>) -> Options {
         Options {
             mss: Some(self.mss),
@@ -75,24 +77,25 @@ impl Opened {
     }
 }
 
-/// How long a cookie may be good; without one made in this time, no ACK can be a cookie's.
+/// Maximum lifetime of a cookie. If none was made within this time, no ACK can return one.
 const MEMORY: Duration = Duration::from_secs(128);
 
 /// SYN cookies of one stack, and when the last one was made.
 ///
-/// Every ACK of no flow is looked at, however many come. Four hashes cost less than the RST that a refusal would be answered by, and an
-/// honest client's ACK is one among them. A guess is right with a probability of 2^-23: who makes 20,000 a second has one connection in
-/// seven minutes. One of his own making he has whenever he likes. It takes a place in the queue of those to be polled until the next turn,
-/// and is silent. Whoever it is given to ends it like any other that says nothing.
+/// Every ACK of no flow is checked, without a limit: four hashes cost less than the RST that would
+/// refuse it, and an honest client's ACK may be among them. A guess succeeds with a probability of
+/// 2^-23, so 20,000 guesses a second make one connection in seven minutes. An attacker can make a
+/// connection of its own at any time. Such a connection takes a place in the listener's queue until
+/// it is polled, is silent, and is ended like any other silent one.
 #[derive(Debug)]
 pub(super) struct SynCookies {
     cookies: Cookies,
-    /// When the last one was made.
+    /// When the last cookie was made.
     made: Option<Instant>,
 }
 
 impl SynCookies {
-    /// `secret` is drawn at random once, told nobody, and used for nothing else.
+    /// `secret` is random, never disclosed, and has no other use.
     pub(super) fn new(secret: [u8; 16]) -> Self {
         Self {
             cookies: Cookies::new(secret),
@@ -106,30 +109,30 @@ impl SynCookies {
         self.cookies.make(peer, opened, now)
     }
 
-    /// What the SYN said that `cookie` was made for, if any was made lately.
+    /// The contents of the SYN that `cookie` was made for, if it was made recently.
     pub(super) fn check(&self, peer: &Peer, cookie: u32, now: Instant) -> Option<Opened> {
         self.made.filter(|made| now - *made < MEMORY)?;
         self.cookies.check(peer, cookie, now)
     }
 }
 
-/// Makes and checks cookies.
+/// Encoder and decoder of cookies.
 struct Cookies {
     secret: [u8; 16],
 }
 
-/// What each hash is for: one never serves as the other.
+/// Purposes of the hashes: none serves for another.
 #[derive(Hash)]
 enum Purpose {
     Mask,
     Tag(u8),
 }
 
-/// What the peer's SYN and its ACK have in common without any memory of ours.
+/// What the peer's SYN and its later ACK have in common.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Peer {
     pub(super) flow: Flow,
-    /// The peer's initial sequence number.
+    /// Initial sequence number of the peer.
     pub(super) isn: u32,
     /// Both sides use timestamps.
     pub(super) timestamps: bool,
@@ -145,7 +148,8 @@ impl Cookies {
         self.seal(peer, encode(opened), epoch(now))
     }
 
-    /// What the SYN said, if `cookie` (one less than what the peer acknowledges) was made for it a short while ago.
+    /// The contents of the SYN, if `cookie` (one less than the peer acknowledges) was made for it
+    /// recently.
     fn check(&self, peer: &Peer, cookie: u32, now: Instant) -> Option<Opened> {
         let newest = epoch(now);
         let epochs = [Some(newest), newest.checked_sub(1)];
@@ -179,7 +183,7 @@ impl Cookies {
 }
 
 impl std::fmt::Debug for Cookies {
-    /// The secret stays one.
+    /// Does not print the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cookies").finish_non_exhaustive()
     }
@@ -312,7 +316,7 @@ mod tests {
         }
     }
 
-    /// What one cookie shows in its low byte says nothing of the next flow's.
+    /// The low byte of one cookie reveals nothing about the next flow's.
     #[test]
     #[cfg_attr(miri, ignore = "needs minutes, and is arithmetic")]
     fn same_data_look_different_for_each_flow_and_epoch() {
@@ -325,7 +329,7 @@ mod tests {
         assert!((0..100).any(|epoch| low(1, epoch * 64) != low(1, 0)));
     }
 
-    /// The odds of a guess: whatever the low byte is, one of the 2^24 tags above it is right.
+    /// Odds of a guess: for each low byte, one of the 2^24 tags above it is right.
     #[test]
     #[cfg_attr(miri, ignore = "needs hours, and is arithmetic")]
     fn one_number_is_right_for_each_low_byte() {

@@ -1,4 +1,5 @@
-//! Connection table: the connections of a stack by handle and by 4-tuple, and the order in which they entered TIME-WAIT.
+//! Connection table: the connections of a stack by handle and by 4-tuple, and the order in which
+//! they entered TIME-WAIT.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,14 +15,14 @@ use crate::handle_map::{Handle, HandleMap};
 use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
 
-/// A connection, and what the parts of the stack note beside it.
+/// A connection, and what the parts of the stack record about it.
 pub(super) struct Entry {
     pub(super) conn: Conn,
     pub(super) lifecycle: Lifecycle,
     pub(super) alarm: Alarm,
-    /// The list of connections that may have something to send.
+    /// Membership in the list of connections that may have something to send.
     pub(super) ready: Membership,
-    /// The list of connections that wait for a TX frame.
+    /// Membership in the list of connections that wait for a TX frame.
     pub(super) frame_waiter: Membership,
 }
 
@@ -44,13 +45,13 @@ impl Entry {
 /// All connections.
 pub(super) struct Table {
     entries: HandleMap<Entry>,
-    /// By a hash with a random key: peers choose their ports, and could make them collide otherwise.
+    /// Hashed with a random key: peers choose their ports, and could force collisions otherwise.
     flows: HashMap<Flow, Handle, RandomState>,
-    /// The connection that was found last: the next segment is likely to be its as well.
+    /// The connection found last, which probably gets the next segment, too.
     last: Option<Handle>,
-    /// Connections in TIME-WAIT, the oldest first; some may be gone.
+    /// Connections in TIME-WAIT, oldest first. Some may be gone.
     time_wait: VecDeque<Handle>,
-    /// What other stacks of the interface know of these. `None` without others.
+    /// Directory of the interface's other stacks. `None` if there are none.
     sibling: Option<Sibling>,
 }
 
@@ -65,24 +66,24 @@ impl Table {
         }
     }
 
-    /// The stack has siblings from now on. It has no connection yet.
+    /// Joins the directory of siblings, before the first connection.
     pub(super) fn join(&mut self, sibling: Sibling) {
         self.sibling = Some(sibling);
     }
 
-    /// True if a sibling has opened a connection with this flow.
+    /// True if a sibling has a connection with this flow.
     pub(super) fn is_elsewhere(&self, flow: &Flow) -> bool {
         let sibling = self.sibling.as_ref();
         sibling.is_some_and(|sibling| sibling.other_with(flow).is_some())
     }
 
-    /// Claims a flow for a connection that is entered next. False if a sibling has it.
+    /// Claims a flow for the connection that is entered next. Returns false if a sibling has it.
     pub(super) fn claim(&self, flow: &Flow) -> bool {
         let sibling = self.sibling.as_ref();
         sibling.is_none_or(|sibling| sibling.claim(*flow))
     }
 
-    /// Hands a frame to the sibling that has its segment's flow. False if none has.
+    /// Hands a frame to the sibling that has its segment's flow. Returns false if there is none.
     pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
         let sibling = self.sibling.as_ref();
         sibling.is_some_and(|sibling| sibling.hand_over(segment, frame))
@@ -101,7 +102,8 @@ impl Table {
         self.last
     }
 
-    /// True if the connection that was found last has this 4-tuple. A connection that is established has its flow, and shares it with none.
+    /// True if the connection found last has this 4-tuple. An established connection has its flow
+    /// alone.
     fn last_is(&self, flow: &Flow) -> bool {
         let entry = self.last.and_then(|last| self.entries.get(last));
         entry.is_some_and(|Entry { conn, .. }| {
@@ -117,7 +119,7 @@ impl Table {
         self.entries.get_mut(handle)
     }
 
-    /// The handle of the connection whose [`Handle::key`] this is.
+    /// The handle with this [`Handle::key`].
     pub(super) fn handle(&self, key: u32) -> Option<Handle> {
         self.entries.handle(key)
     }
@@ -131,13 +133,13 @@ impl Table {
         self.entries.iter()
     }
 
-    /// The handles of the connections that are `chosen`.
+    /// Handles of the `chosen` connections.
     pub(super) fn handles(&self, chosen: impl Fn(&Entry) -> bool) -> Vec<Handle> {
         let chosen = self.entries.iter().filter(|(_, entry)| chosen(entry));
         chosen.map(|(handle, _)| handle).collect()
     }
 
-    /// Enters a connection, which has its flow from now on.
+    /// Inserts a connection, which has its flow from now on.
     pub(super) fn insert(&mut self, conn: Conn, lifecycle: Lifecycle) -> Handle {
         let flow = *conn.flow();
         let handle = self.entries.insert(Entry::new(conn, lifecycle));
@@ -152,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Puts a connection in the place of another, with its own flow; the other one.
+    /// Replaces a connection by one with its own flow, and returns the old one.
     pub(super) fn replace(&mut self, handle: Handle, conn: Conn) -> Option<Conn> {
         self.free_flow(handle);
         let entry = self.entries.get_mut(handle)?;
@@ -178,7 +180,8 @@ impl Table {
         Some(self.entries.remove(handle)?.conn)
     }
 
-    /// Notes that a connection has entered TIME-WAIT. Forgets those that are gone once the list is twice as long as the table.
+    /// Records that a connection has entered TIME-WAIT. Forgets stale handles once the list is
+    /// twice as long as the table.
     pub(super) fn enter_time_wait(&mut self, handle: Handle) {
         if self.time_wait.len() > 2 * self.entries.len() {
             let entries = &self.entries;
@@ -187,7 +190,7 @@ impl Table {
         self.time_wait.push_back(handle);
     }
 
-    /// Takes the connection that entered TIME-WAIT first; it may be gone already.
+    /// Removes and returns the connection that entered TIME-WAIT first. It may be stale.
     pub(super) fn oldest_time_wait(&mut self) -> Option<Handle> {
         self.time_wait.pop_front()
     }

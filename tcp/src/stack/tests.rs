@@ -30,7 +30,7 @@ impl Endpoints {
         Self { ends, now }
     }
 
-    /// Both run until nothing is on its way; what has happened at the second.
+    /// Runs both stacks until no frame is in flight, and returns the second one's events.
     fn settle(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         for _ in 0..20 {
@@ -50,7 +50,7 @@ impl Endpoints {
         events
     }
 
-    /// A connection that the first makes, and closes first.
+    /// Opens a connection from the first stack, which also closes it first.
     fn connect_and_close(&mut self) {
         let now = self.now;
         let a: ConnId = self.ends[0].0.connect(path(), now).unwrap();

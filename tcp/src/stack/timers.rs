@@ -7,25 +7,27 @@ use super::wheel::Wheel;
 use crate::handle_map::Handle;
 use crate::time::Instant;
 
-/// What lies nearer than this is kept by its exact time: two of the wheel's ticks and somewhat more, in nanoseconds.
+/// Deadlines nearer than this are kept by their exact time: two of the wheel's ticks and a little
+/// more, in nanoseconds.
 const NEAR: u64 = 64_000;
-/// By so much the wheel may be late, whatever the deadline: its tick, and the one that its clock may lag by. Nanoseconds.
+/// Maximum lateness of the wheel for any deadline: its tick, and the one by which its clock may
+/// lag, in nanoseconds.
 const TICKS: u64 = 32_000;
 
-/// A connection's own view of its timer.
+/// A connection's view of its timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alarm {
-    /// When it wants to run.
+    /// When the connection wants to run.
     deadline: Option<Instant>,
-    /// What it is entered for: no later than the deadline.
+    /// Time of its entry: no later than the deadline.
     armed: Option<Instant>,
 }
 
-/// An entry whose time may have come.
+/// An entry that may be due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     handle: Handle,
-    /// The exact time, unless it comes from the wheel.
+    /// The exact time, unless the entry comes from the wheel.
     at: Option<Instant>,
 }
 
@@ -35,20 +37,24 @@ impl Due {
     }
 }
 
-/// Deadlines far ahead wait in a [`Wheel`], which is told to wake a little early for as much as it may be late. At last they lie in a heap
-/// of those that are only microseconds away. So a connection runs exactly at its deadline, and how many others have one does not matter to
-/// it. The deadline that was entered last is kept beside the wheel, until another one is entered. So a timer that is set for a message and
-/// called off by its ACK seldom comes into the wheel.
+/// Exact deadlines on a coarse wheel (decision record tcp/0007). Far deadlines wait in a [`Wheel`],
+/// which is set to fire early by its possible lateness. The last microseconds they spend in a heap
+/// of exact times. So a connection runs exactly at its deadline, at a cost that does not depend on
+/// the number of connections. The deadline that was entered last is kept beside the wheel until
+/// another one is entered. So a timer that is set for a message and cancelled by its ACK seldom
+/// enters the wheel.
 ///
-/// An alarm that is moved back, as every ACK does to the retransmission timer, keeps its entry. That finds at its time that it came too
-/// early. So a wake-up may be spurious and is never late.
+/// An alarm that is postponed, as every ACK does to the retransmission timer, keeps its entry,
+/// which finds at its time that it is early. So a wake-up may be spurious and is never late. A
+/// cancelled timer is removed: if it stayed in the wheel, an idle stack would have a deadline.
 #[derive(Debug)]
 pub(super) struct Timers {
     wheel: Wheel,
-    /// Nothing in the wheel is due before: so that a turn without work need not look.
+    /// Nothing in the wheel is due before this time, so a turn without work need not look.
     idle_until: Instant,
     near: BinaryHeap<Reverse<(Instant, Handle)>>,
-    /// The far deadline that was entered last, unless it was called off. Its connection has no other entry in the wheel.
+    /// The far deadline that was entered last, unless it was cancelled. Its connection has no other
+    /// entry in the wheel.
     last: Option<(Instant, Handle)>,
 }
 
@@ -100,7 +106,7 @@ impl Timers {
         }
     }
 
-    /// A connection is gone.
+    /// Removes the timer of a connection that is gone.
     pub(super) fn remove(&mut self, handle: Handle) {
         self.cancel(handle);
     }
@@ -116,7 +122,7 @@ impl Timers {
         }
     }
 
-    /// True if no entry's time has come.
+    /// True if no entry is due.
     #[inline]
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         let near = self.near.peek();
@@ -125,7 +131,8 @@ impl Timers {
             && near.is_none_or(|Reverse((at, _))| now < *at)
     }
 
-    /// Takes an entry whose time has come, to be judged by [`fired`](Self::fired). `handle` finds a connection by its key.
+    /// Removes an entry that is due, to be judged by [`fired`](Self::fired). `handle` finds a
+    /// connection by its key.
     pub(super) fn pop(
         &mut self,
         handle: impl Fn(u32) -> Option<Handle>,
@@ -158,10 +165,10 @@ impl Timers {
         None
     }
 
-    /// Judges an entry that was popped: true if its connection is to run now.
+    /// Judges an entry that was popped. Returns true if its connection must run now.
     pub(super) fn fired(&mut self, due: Due, alarm: &mut Alarm, now: Instant) -> bool {
         if due.at.is_some() && alarm.armed != due.at {
-            return false; // superseded by an earlier entry, which has been judged already
+            return false; // superseded by an earlier entry, which was judged already
         }
         alarm.armed = None;
         let fires = alarm.deadline.is_some_and(|deadline| deadline <= now);
@@ -171,8 +178,8 @@ impl Timers {
         fires
     }
 
-    /// Removes near entries that mean nothing, so that an idle stack has no deadline. `alarm` is that of a connection, if there
-    /// is still one.
+    /// Removes superseded near entries, so that an idle stack has no deadline. `alarm` returns the
+    /// alarm of a connection, if it still exists.
     #[inline]
     pub(super) fn trim(&mut self, alarm: impl FnMut(Handle) -> Option<Alarm>) {
         if !self.near.is_empty() {
@@ -190,7 +197,7 @@ impl Timers {
         }
     }
 
-    /// The earliest entry's time: no connection wants to run before it.
+    /// Time of the earliest entry: no connection wants to run before it.
     pub(super) fn next(&self) -> Option<Instant> {
         let near = self.near.peek().map(|Reverse((at, _))| *at);
         let last = self.last.map(|(at, _)| at);
@@ -211,7 +218,7 @@ mod tests {
         Instant::from_micros(micros)
     }
 
-    /// Connections that are nothing but alarms, and what fired when.
+    /// Connections that consist of alarms, and a record of what fired when.
     struct Model {
         timers: Timers,
         alarms: HandleMap<Alarm>,
@@ -234,7 +241,7 @@ mod tests {
             self.timers.set(handle, alarm, deadline, self.now);
         }
 
-        /// One turn; how many entries were looked at.
+        /// Runs one turn, and returns the number of entries examined.
         fn turn(&mut self, now: Instant) -> usize {
             self.now = now;
             let mut looked = 0;
@@ -251,7 +258,7 @@ mod tests {
             looked
         }
 
-        /// Sleeps from deadline to deadline until `end`; how often it woke.
+        /// Sleeps from deadline to deadline until `end`, and returns the number of wake-ups.
         fn run(&mut self, end: Instant) -> usize {
             let mut turns = 0;
             while let Some(next) = self.timers.next().filter(|next| *next <= end) {
@@ -344,7 +351,7 @@ mod tests {
             model.set(busy, Some(at(round * 50 + 5000)));
             looked += model.turn(at(round * 50));
         }
-        // The busy one's own entry is met every 5 ms or so.
+        // The busy connection's own entry is met every 5 ms or so.
         assert!(looked <= 20, "{looked} entries");
     }
 

@@ -1,4 +1,4 @@
-//! TX reservation: frames that were given out to be written, and not committed.
+//! TX reservation: frames that were handed out for writing and not committed.
 
 use xwarp_driver::{PartialSum, TxFrame};
 
@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::handle_map::Handle;
 use crate::time::Instant;
 
-/// Room for one connection's next piece; there is at most one reservation at a time.
+/// Room for one connection's next piece. There is at most one reservation at a time.
 #[derive(Debug)]
 pub(super) struct TxReservation {
     conn: Handle,
@@ -20,10 +20,10 @@ enum Room {
     Segment {
         frame: TxFrame,
         begin: usize,
-        /// It is all that the segment may have, as somebody has asked for more than at first.
+        /// It is the whole segment, after a request for more than the first room.
         wide: bool,
     },
-    /// For a piece that is more than a segment: it is copied into these frames, `part` bytes each.
+    /// For a piece longer than a segment: it is copied into these frames, `part` bytes each.
     Pieces {
         part: usize,
         frames: Vec<TxFrame>,
@@ -32,7 +32,8 @@ enum Room {
 }
 
 impl Room {
-    /// Room for `len` bytes in frames of `part` bytes, the `first` of which is there, for a connection that has `taken` frames already.
+    /// Room for `len` bytes in frames of `part` bytes, beginning with frame `first`, for a
+    /// connection that holds `taken` frames.
     fn pieces(
         part: usize,
         first: TxFrame,
@@ -60,7 +61,7 @@ impl Room {
 }
 
 impl TxReservation {
-    /// Room for `len` bytes; `None` if there are too few TX frames.
+    /// Room for `len` bytes, or `None` if TX frames are too few.
     pub(super) fn new(
         handle: Handle,
         conn: &Conn,
@@ -87,7 +88,7 @@ impl TxReservation {
         self.conn == conn
     }
 
-    /// Where to write.
+    /// The room to write into.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         match &mut self.room {
             Room::Segment { frame, begin, .. } => frame.get_mut(*begin..).unwrap_or_default(),
@@ -95,7 +96,7 @@ impl TxReservation {
         }
     }
 
-    /// All the room that one segment has which leaves now; its first bytes are those that were given before.
+    /// All the room of the segment that can leave now. Its first bytes are those handed out before.
     pub(super) fn widen(&mut self, conn: &Conn) -> &mut [u8] {
         if let Room::Segment { frame, begin, wide } = &mut self.room
             && !*wide
@@ -106,7 +107,7 @@ impl TxReservation {
         self.bytes()
     }
 
-    /// Gives the frames back.
+    /// Frees the frames.
     pub(super) fn discard(self, device: &mut Device) {
         match self.room {
             Room::Segment { frame, .. } => device.discard(frame),

@@ -1,8 +1,8 @@
-//! Discard reasons: why a received frame is no segment of ours, and the counter of each.
+//! Discard reasons: why a received frame is no segment of ours, and the counter of each reason.
 
 use crate::counters::StackCounters;
 
-/// Why a frame is no segment of ours.
+/// Reason to drop a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Discard {
     NotIp,
@@ -15,18 +15,18 @@ pub(crate) enum Discard {
     SourceRoute,
     Fragment,
     BadChecksum,
-    /// The checksum is that of the pseudo-header alone.
+    /// The checksum covers the pseudo-header alone: the sender has left it to a device.
     PartialChecksum,
-    /// Likewise, and the packet is larger than the MTU.
+    /// The checksum was left to a device, and the packet is larger than the MTU.
     SuperPacket,
     NotTcp,
     BadTcp,
-    /// From an address that no peer has.
+    /// The source address is impossible.
     BadSource,
 }
 
 impl Discard {
-    /// The cause where a TCP checksum does not fit: whether it was left to a device.
+    /// The reason for a wrong TCP checksum. `left`: the sender has left it to a device.
     pub(crate) fn of_checksum(left: bool) -> Self {
         if left {
             Self::PartialChecksum
@@ -35,7 +35,7 @@ impl Discard {
         }
     }
 
-    /// The cause for a packet of so many bytes on an interface with this MTU.
+    /// The reason for a packet of `bytes` bytes on an interface with this MTU.
     pub(crate) fn at(self, bytes: usize, mtu: usize) -> Self {
         match self {
             Self::PartialChecksum if bytes > mtu => Self::SuperPacket,
@@ -43,7 +43,7 @@ impl Discard {
         }
     }
 
-    /// What to change at the sender, or here, to have such frames come whole.
+    /// What to change at the sender or here, to receive such frames complete.
     pub(crate) fn remedy(self) -> Option<&'static str> {
         match self {
             Self::PartialChecksum => Some(
@@ -58,7 +58,7 @@ impl Discard {
         }
     }
 
-    /// Counts it; how many there were before.
+    /// Counts the reason. Returns the count before.
     pub(crate) fn count(self, counters: &mut StackCounters) -> u64 {
         let counter = match self {
             Self::NotIp => &mut counters.drop_not_ip,

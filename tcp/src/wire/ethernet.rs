@@ -1,4 +1,4 @@
-//! Ethernet headers: read, and written back the other way round.
+//! Ethernet headers: parsed, and written for answers.
 
 use std::ops::Deref;
 
@@ -17,7 +17,7 @@ const TAG: usize = 4;
 /// Bytes of the longest header: addresses, two tags, ethertype.
 pub(crate) const MAX_HEADER: usize = ADDRESSES + 2 * TAG + 2;
 
-/// A received frame, taken apart.
+/// A received frame, split into header and packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framed<'a> {
     /// Addresses, up to two tags, ethertype.
@@ -27,7 +27,7 @@ pub(crate) struct Framed<'a> {
 }
 
 impl<'a> Framed<'a> {
-    /// `None` if the frame ends in its header or has more than two tags.
+    /// Returns `None` if the frame ends in its header or has more than two tags.
     pub(crate) fn parse(frame: &'a [u8]) -> Option<Self> {
         let mut at = ADDRESSES;
         while at <= ADDRESSES + 2 * TAG {
@@ -50,22 +50,23 @@ impl<'a> Framed<'a> {
         self.header.len()
     }
 
-    /// True if the frame was sent to that station alone.
+    /// True if the frame is addressed to `station`.
     pub(crate) fn is_for(&self, station: [u8; 6]) -> bool {
         self.header.first_chunk() == Some(&station)
     }
 
-    /// True if the frame was sent to one station (IEEE 802.3 §3.2.3: the first byte's lowest bit).
+    /// True for a unicast destination (IEEE 802.3 §3.2.3: the first byte's lowest bit).
     pub(crate) fn is_unicast(&self) -> bool {
         self.header.first().is_some_and(|byte| byte & 1 == 0)
     }
 
-    /// True if there is any tag.
+    /// True if the frame has a tag.
     pub(crate) fn is_tagged(&self) -> bool {
         self.header.len() > ADDRESSES + 2
     }
 
-    /// True if a tag names a VLAN. One with VLAN identifier 0 has a priority only: the frame is as one without a tag (IEEE 802.1Q §6.9).
+    /// True if a tag names a VLAN. VLAN identifier 0 only carries a priority, and the frame counts
+    /// as untagged (IEEE 802.1Q §6.9).
     pub(crate) fn is_of_a_vlan(&self) -> bool {
         let tags = self.header.get(ADDRESSES..).unwrap_or_default();
         let names_a_vlan =
@@ -74,18 +75,18 @@ impl<'a> Framed<'a> {
     }
 }
 
-/// The Ethernet header of all frames of a connection.
+/// Ethernet header of all frames of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkHeader(ArrayVec<u8, MAX_HEADER>);
 
 impl LinkHeader {
-    /// Untagged, to `destination`.
+    /// An untagged header.
     pub(crate) fn new(destination: [u8; 6], source: [u8; 6], ethertype: u16) -> Self {
         let parts = [&destination[..], &source, &ethertype.to_be_bytes()];
         Self(parts.into_iter().flatten().copied().collect())
     }
 
-    /// Back to where `received` came from, with its tags.
+    /// The header of an answer to `received`, with its tags.
     pub(crate) fn answer(received: &Framed<'_>, source: [u8; 6]) -> Self {
         let sender = received.header.iter().skip(6).take(6);
         let tags_and_type = received.header.iter().skip(ADDRESSES);
@@ -101,7 +102,7 @@ impl LinkHeader {
 }
 
 impl LinkHeader {
-    /// Frames come from `source` from now on. Those to their own source stay so.
+    /// Sets the source address. A header to its own source stays so.
     pub(crate) fn set_source(&mut self, source: [u8; 6]) {
         let (destination, rest) = self.0.split_at_mut(ADDRESSES / 2);
         let Some(place) = rest.first_chunk_mut() else {
@@ -113,13 +114,14 @@ impl LinkHeader {
         *place = source;
     }
 
-    /// True if frames go to their own source.
+    /// True if the destination is the source.
     pub(crate) fn leads_back(&self) -> bool {
         let (destination, rest) = self.0.split_at(ADDRESSES / 2);
         rest.starts_with(destination)
     }
 
-    /// Frames go to `destination` from now on. False if they did already, or go to their own source.
+    /// Sets the destination address. Returns false if it was set already, or if frames go to their
+    /// own source.
     pub(crate) fn set_destination(&mut self, destination: [u8; 6]) -> bool {
         let (present, rest) = self.0.split_at_mut(ADDRESSES / 2);
         let other = present != destination && !rest.starts_with(present);

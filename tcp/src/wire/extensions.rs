@@ -1,6 +1,7 @@
-//! Extension headers between an IPv6 header and TCP's (RFC 8200 §4): stepped over where Linux would step over them.
+//! IPv6 extension headers before the TCP header (RFC 8200 §4): skipped where Linux would skip them.
 //!
-//! What cannot be stepped over is dropped without the ICMP message that RFC 8200 has for it.
+//! A header that cannot be skipped has its packet dropped, without the ICMP message that RFC 8200
+//! has for it.
 
 use crate::wire::discard::Discard;
 
@@ -9,24 +10,27 @@ const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
-/// Headers in a packet; steer.bpf.c steps over as many.
+/// Maximum number of headers in a packet, as in steer.bpf.c.
 const MAX_HEADERS: usize = 8;
-/// A fragment header's offset and its flag "more fragments"; two bits between them are reserved (RFC 8200 §4.5).
+/// A fragment header's offset and its flag "more fragments". The two bits between them are reserved
+/// (RFC 8200 §4.5).
 const OFFSET_AND_MORE: u16 = 0xfff9;
-/// Routing headers for mobile hosts, RPL and segment routing: only a kernel that is set up for them can take one.
+/// Routing headers for mobile hosts, RPL and segment routing: only a kernel that is configured for
+/// them can process one.
 const CONFIGURED_ROUTING: std::ops::RangeInclusive<u8> = 2..=4;
 const PAD1: u8 = 0;
 const PADN: u8 = 1;
-/// Its value has two bytes (RFC 2711 §2.1).
+/// Option with a value of two bytes (RFC 2711 §2.1).
 const ROUTER_ALERT: u8 = 5;
-/// What to do where the option is unknown (RFC 8200 §4.2); 0: skip it.
+/// Action for an unknown option (RFC 8200 §4.2). 0: skip it.
 const ACTION: u8 = 0b1100_0000;
-/// Bytes of padding in a row that alignment to 8 bytes can need.
+/// Maximum number of consecutive padding bytes that alignment to 8 bytes can need.
 const MAX_PADDING: usize = 7;
-/// Options in a header, padding not counted: RFC 8504 §5.3 lets a host limit them to so many.
+/// Maximum number of options in a header, without padding. RFC 8504 §5.3 allows this limit.
 const MAX_OPTIONS: usize = 8;
 
-/// Bytes of the extension headers in front of the TCP segment; `first` is the kind of what `payload` begins with.
+/// Length in bytes of the extension headers before the TCP segment. `first` is the type of the
+/// header that `payload` begins with.
 pub(super) fn skip(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     if first == TCP {
         return Ok(0);
@@ -34,7 +38,7 @@ pub(super) fn skip(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     walk(first, payload)
 }
 
-/// Bytes of the extension headers, where there are any.
+/// Length in bytes of the extension headers, if there are any.
 #[cold]
 fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     let (mut kind, mut rest) = (first, payload);
@@ -45,7 +49,7 @@ fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
         if !matches!(kind, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
             return Err(Discard::NotTcp);
         }
-        // Hop-by-hop options are the first header or none (RFC 8200 §4.1).
+        // Hop-by-hop options come first or not at all (RFC 8200 §4.1).
         if n == MAX_HEADERS || (kind == HOP_BY_HOP && n > 0) {
             break;
         }
@@ -57,7 +61,7 @@ fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
     Err(Discard::BadExtension)
 }
 
-/// The header at the head of `rest`, and what follows it.
+/// Splits `rest` into its first header and the bytes behind it.
 fn split(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let units = usize::from(*rest.get(1)?);
     let len = if kind == FRAGMENT { 8 } else { (units + 1) * 8 };
@@ -72,14 +76,14 @@ fn judge(kind: u8, header: &[u8]) -> Result<(), Discard> {
     match kind {
         ROUTING if fourth != 0 || CONFIGURED_ROUTING.contains(&third) => Err(Discard::SourceRoute),
         FRAGMENT if is_part => Err(Discard::Fragment),
-        // A routing header that has arrived; a fragment that is the whole packet (RFC 6946 §4).
+        // A routing header that has arrived, or a fragment that is a whole packet (RFC 6946 §4).
         ROUTING | FRAGMENT => Ok(()),
         _ if are_skippable(kind, options) => Ok(()),
         _ => Err(Discard::BadExtension),
     }
 }
 
-/// True if there are only options that a host that does not know them skips, and padding of zeros.
+/// True if all options may be skipped by a host that does not know them, and all padding is zero.
 fn are_skippable(header: u8, options: &[u8]) -> bool {
     let (mut rest, mut padding, mut count) = (options, 0, 0);
     while !rest.is_empty() {
@@ -102,7 +106,7 @@ fn are_skippable(header: u8, options: &[u8]) -> bool {
     true
 }
 
-/// The option at the head of `rest`: its kind, its value, and what follows it.
+/// Splits the first option off `rest`: its type, its value, and the bytes behind it.
 fn option(rest: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&kind, behind) = rest.split_first()?;
     if kind == PAD1 {
@@ -117,7 +121,7 @@ fn option(rest: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// What `skip` says of these headers with 20 bytes behind them.
+    /// Result of `skip` for these headers with 20 bytes behind them.
     fn skipped(first: u8, headers: &[u8]) -> Result<usize, Discard> {
         skip(first, &[headers, &[0xee; 20]].concat())
     }
@@ -135,13 +139,15 @@ mod tests {
             (HOP_BY_HOP, &[TCP, 0, 1, 4, 0, 0, 0, 0]),                 // PadN
             (HOP_BY_HOP, &[TCP, 0, 0, 0, 0, 0, 0, 0]),                 // six Pad1
             (HOP_BY_HOP, &[TCP, 0, 5, 2, 0, 0, 1, 0]),                 // router alert, PadN
-            (DESTINATION, &[TCP, 0, 5, 3, 0, 0, 0, 0]),                // means nothing here
+            // has no meaning in this header
+            (DESTINATION, &[TCP, 0, 5, 3, 0, 0, 0, 0]),
             (DESTINATION, &[TCP, 0, 0x1e, 4, 9, 9, 9, 9]),             // unknown, to be skipped
             (DESTINATION, &[TCP, 1, 0x3e, 12, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
-            (DESTINATION, &[TCP, 2, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 1, 4, 0, 0, 0, 0]), // eight
+            // eight
+            (DESTINATION, &[TCP, 2, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 1, 4, 0, 0, 0, 0]),
             (ROUTING, &[TCP, 0, 0, 0, 9, 9, 9, 9]),                    // type 0, arrived
             (ROUTING, &[TCP, 2, 253, 0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]),
-            (FRAGMENT, &[TCP, 0, 0, 0, 0, 0, 0, 7]),                   // all there is
+            (FRAGMENT, &[TCP, 0, 0, 0, 0, 0, 0, 7]),                   // a whole packet
             (FRAGMENT, &[TCP, 0xff, 0, 6, 0, 0, 0, 7]),                // reserved bits
             (HOP_BY_HOP, &[DESTINATION, 0, 1, 4, 0, 0, 0, 0, ROUTING, 0, 1, 4, 0, 0, 0, 0, FRAGMENT, 0, 0, 0, 0, 0, 0, 0, TCP, 0, 0, 0, 0, 0, 0, 1]),
             (DESTINATION, &eight),
@@ -162,7 +168,8 @@ mod tests {
         let cases: [(Discard, u8, &[u8]); 25] = [
             (Discard::NotTcp, 17, &[]),
             (Discard::NotTcp, DESTINATION, &[17, 0, 1, 4, 0, 0, 0, 0]),
-            (Discard::NotTcp, 51, &[TCP, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), // authenticated: for the kernel's IPsec
+            // authentication header: for the kernel's IPsec
+            (Discard::NotTcp, 51, &[TCP, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
             (Discard::NotTcp, 50, &[0; 16]),
             (Discard::SourceRoute, ROUTING, &[TCP, 0, 0, 1, 0, 0, 0, 0]),
             (Discard::SourceRoute, ROUTING, &[TCP, 0, 253, 255, 0, 0, 0, 0]),
@@ -175,16 +182,26 @@ mod tests {
             (Discard::BadExtension, HOP_BY_HOP, &[HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0, TCP, 0, 1, 4, 0, 0, 0, 0]),
             (Discard::BadExtension, DESTINATION, &nine),
             (Discard::BadExtension, HOP_BY_HOP, &[TCP, 0, 0xc2, 4, 0, 1, 0, 0]),    // jumbo payload
-            (Discard::BadExtension, DESTINATION, &[TCP, 2, 0xc9, 16, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0]), // home address
-            (Discard::BadExtension, DESTINATION, &[TCP, 0, 0x40, 0, 1, 2, 0, 0]),   // unknown: discard
-            (Discard::BadExtension, DESTINATION, &[TCP, 0, 0x80, 0, 1, 2, 0, 0]),   // and tell
-            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 4, 0, 0, 0, 1]),      // padding that says something
-            (Discard::BadExtension, DESTINATION, &[TCP, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), // more of it than needed
-            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 5, 0, 0, 0, 0]),      // beyond the header
-            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 3, 0, 0, 0, 1]),      // ends without a length
-            (Discard::BadExtension, HOP_BY_HOP, &[TCP, 0, 5, 3, 0, 0, 0, 0]),       // router alert of three bytes
-            (Discard::BadExtension, DESTINATION, &[TCP, 2, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 1, 2, 0, 0]), // nine
-            (Discard::BadIp, DESTINATION, &[TCP, 3, 1, 4, 0, 0, 0, 0]),             // beyond the packet
+            // home address
+            (Discard::BadExtension, DESTINATION, &[TCP, 2, 0xc9, 16, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0]),
+            // unknown: discard
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 0x40, 0, 1, 2, 0, 0]),
+            // unknown: discard and report
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 0x80, 0, 1, 2, 0, 0]),
+            // padding that is not zero
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 4, 0, 0, 0, 1]),
+            // more padding than needed
+            (Discard::BadExtension, DESTINATION, &[TCP, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            // beyond the header
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 5, 0, 0, 0, 0]),
+            // ends without a length
+            (Discard::BadExtension, DESTINATION, &[TCP, 0, 1, 3, 0, 0, 0, 1]),
+            // router alert of three bytes
+            (Discard::BadExtension, HOP_BY_HOP, &[TCP, 0, 5, 3, 0, 0, 0, 0]),
+            // nine
+            (Discard::BadExtension, DESTINATION, &[TCP, 2, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 0x1e, 0, 1, 2, 0, 0]),
+            // beyond the packet
+            (Discard::BadIp, DESTINATION, &[TCP, 3, 1, 4, 0, 0, 0, 0]),
         ];
         for (discard, first, headers) in cases {
             assert_eq!(skipped(first, headers), Err(discard), "{headers:02x?}");

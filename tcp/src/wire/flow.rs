@@ -1,10 +1,11 @@
-//! Flow: the 4-tuple that identifies a connection on the wire, and which addresses a host can have.
+//! Flow: the 4-tuple that identifies a connection on the wire, and the addresses that a host can
+//! have.
 
 use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::wire::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpEndpoint, TCP_HEADER_LEN};
 
-/// The 4-tuple, as seen from here.
+/// The 4-tuple, from the local side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Flow {
     pub(crate) local: IpEndpoint,
@@ -12,7 +13,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Bytes of the IP header.
+    /// Length in bytes of the IP header.
     pub(crate) fn ip_header_len(&self) -> usize {
         match self.local.addr {
             IpAddress::Ipv4(_) => IPV4_HEADER_LEN,
@@ -20,12 +21,12 @@ impl Flow {
         }
     }
 
-    /// Bytes of TCP payload in an IP packet of `mtu` bytes without options.
+    /// TCP payload in bytes of an IP packet of `mtu` bytes, without options.
     pub(crate) fn payload_of(&self, mtu: usize) -> usize {
         mtu.saturating_sub(self.ip_header_len() + TCP_HEADER_LEN)
     }
 
-    /// The least MSS to offer, however small the MTU of the route is.
+    /// Smallest MSS to offer, however small the route's MTU is.
     pub(crate) fn least_advmss(&self) -> usize {
         match self.local.addr {
             IpAddress::Ipv4(_) => LEAST_ADVMSS.0,
@@ -34,18 +35,20 @@ impl Flow {
     }
 }
 
-/// The least MSS that a route's MTU has the kernel offer, for IPv4 (`ip_rt_min_advmss`) and IPv6
-/// (`min_adv_mss`). What a peer sends takes the way back, whose MTU need not be as small.
+/// Smallest MSS that the kernel offers because of a route's MTU, by IPv4 (`ip_rt_min_advmss`) and
+/// IPv6 (`min_adv_mss`). The peer's segments take the way back, whose MTU may be larger.
 const LEAST_ADVMSS: (usize, usize) = (256, 1220);
 
-/// True for an address that one host can have.
+/// True for a unicast address.
 pub(crate) fn is_unicast(addr: IpAddr) -> bool {
     let broadcast = matches!(addr, IpAddr::V4(addr) if addr.is_broadcast());
     !addr.is_unspecified() && !addr.is_multicast() && !broadcast
 }
 
-/// True for an address that a host on a network can have. It is no network's or host's own (RFC 1122 §3.2.1.3; RFC 4291 §2.5.2, §2.5.3 and
-/// §2.7), nor of a range that is reserved (RFC 1112 §4: 240/4), nor does it stand for an IPv4 address inside a host (RFC 4291 §2.5.5.2).
+/// True for an address that a host on a network can have. Excluded are addresses of networks and of
+/// the own host (RFC 1122 §3.2.1.3; RFC 4291 §2.5.2, §2.5.3 and §2.7) and reserved ranges (RFC 1112
+/// §4: 240/4). So are IPv6 addresses that represent an IPv4 address inside a host (RFC 4291
+/// §2.5.5.2).
 pub(crate) fn is_hosts(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => matches!(addr.octets()[0], 1..=126 | 128..=223),
@@ -56,7 +59,7 @@ pub(crate) fn is_hosts(addr: IpAddr) -> bool {
     }
 }
 
-/// `addr` as smoltcp writes it, if it is one host's and has a port.
+/// `addr` as smoltcp's type, if it is a unicast address with a port.
 pub(crate) fn endpoint(addr: SocketAddr) -> Option<IpEndpoint> {
     (is_unicast(addr.ip()) && addr.port() != 0).then(|| IpEndpoint::from(addr))
 }

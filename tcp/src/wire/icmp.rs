@@ -1,7 +1,8 @@
 //! ICMP Packet Too Big and Fragmentation Needed messages (RFC 1191 §3, RFC 8201 §3).
 //!
-//! Anybody can send them. The stack believes them only about what is in flight (RFC 5927 §4.1), and reads them only after a retransmission.
-//! An honest one has come by then, and a forged one about a path that works is of no use (§7.2).
+//! An attacker can send them as well as a router. The stack believes them only about data in flight
+//! (RFC 5927 §4.1), and reads them only after a retransmission. A genuine one has arrived by then,
+//! and a forged one about a path that works has no effect (§7.2).
 
 use smoltcp::wire::{IpAddress, IpEndpoint, Ipv4Address, Ipv6Address};
 use xwarp_driver::Icmp;
@@ -9,31 +10,31 @@ use xwarp_driver::Icmp;
 use crate::wire::flow::Flow;
 use crate::wire::seq::{Seq, from_raw};
 
-/// Destination Unreachable, and its code of a packet that may not be cut.
+/// Type Destination Unreachable, code Fragmentation Needed.
 const FRAGMENTATION_NEEDED: [u8; 2] = [3, 4];
 const PACKET_TOO_BIG: [u8; 2] = [2, 0];
-/// Bytes of an ICMP header, and the protocol that matters.
+/// Length in bytes of an ICMP header, and the protocol number of TCP.
 const HEADER: usize = 8;
 const TCP: u8 = 6;
-/// Of the 16 bits of IPv4's flags and fragment offset, the offset's.
+/// Mask of the fragment offset in the 16 bits of IPv4's flags and offset.
 const OFFSET: usize = 0x1fff;
-/// The narrowest paths that are believed, by IPv4 and by IPv6. The kernel believes no IPv4 path below
-/// 552 bytes (`net.ipv4.route.min_pmtu`). IPv6 has none below 1280 (RFC 8200 §5).
+/// Smallest path MTUs that are believed, by IPv4 and by IPv6. The kernel believes no IPv4 path
+/// below 552 bytes (`net.ipv4.route.min_pmtu`). IPv6 has none below 1280 (RFC 8200 §5).
 const LEAST: (usize, usize) = (552, 1280);
 
-/// A packet of ours that was too large.
+/// Report that a packet of ours was too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PacketTooBig {
     pub(crate) flow: Flow,
-    /// The sequence number of its segment.
+    /// Sequence number of the segment.
     pub(crate) seq: Seq,
-    /// Bytes of an IP packet that the path takes.
+    /// Path MTU in bytes.
     pub(crate) mtu: usize,
 }
 
 impl PacketTooBig {
-    /// `None` unless the message is whole, is about a TCP segment that is larger than what it says is possible, and says
-    /// something possible.
+    /// Returns `None` unless the message is complete, concerns a TCP segment larger than the
+    /// reported MTU, and reports a possible MTU.
     pub(crate) fn parse(message: &Icmp) -> Option<Self> {
         let (Icmp::V4(bytes) | Icmp::V6(bytes)) = message;
         let (header, packet) = bytes.split_at_checked(HEADER)?;
@@ -62,21 +63,21 @@ impl PacketTooBig {
     }
 }
 
-/// The packet that was too large, as far as it came back.
+/// The packet that was too large, as far as the message quotes it.
 struct Packet {
     source: IpAddress,
     destination: IpAddress,
     header: usize,
-    /// Bytes that it had.
+    /// Length of the original packet in bytes.
     len: usize,
 }
 
-/// The 16-bit number at a place.
+/// The 16-bit number at offset `at`.
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?).into())
 }
 
-/// The 32-bit number at a place.
+/// The 32-bit number at offset `at`.
 fn long(bytes: &[u8], at: usize) -> Option<usize> {
     let number = u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
     usize::try_from(number).ok()

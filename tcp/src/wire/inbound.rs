@@ -1,4 +1,7 @@
-//! Segment parser: verifies a received frame, once, and takes the TCP segment out of it.
+//! Segment parser: verifies a received frame once, and extracts its TCP segment.
+//!
+//! Steered frames bypass the kernel's checks, so the parser makes them all: decision record
+//! tcp/0015.
 
 use std::ops::Range;
 
@@ -15,9 +18,9 @@ use crate::wire::flow::Flow;
 use crate::wire::ip_options;
 use crate::wire::seq::{Seq, from_raw};
 
-/// The codepoint of a packet that met congestion (RFC 3168 §5).
+/// ECN codepoint of a packet that met congestion (RFC 3168 §5).
 pub(super) const CONGESTION_EXPERIENCED: u8 = 0b11;
-/// The shift count that a larger one stands for (RFC 7323 §2.3).
+/// Largest shift count; larger ones mean this (RFC 7323 §2.3).
 const MAX_SHIFT: u8 = 14;
 
 /// A TCP segment with valid checksums. Its payload stays in the frame.
@@ -27,28 +30,28 @@ pub(crate) struct Segment {
     pub(crate) control: TcpControl,
     pub(crate) seq: Seq,
     pub(crate) ack: Option<Seq>,
-    /// As it is in the header, not scaled.
+    /// The window field, not scaled.
     pub(crate) window: u16,
     pub(crate) options: Options,
-    /// Where the payload lies in the frame.
+    /// Range of the payload in the frame.
     pub(crate) payload: Range<usize>,
     pub(crate) ecn: Ecn,
 }
 
-/// A segment's options.
+/// TCP options of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) mss: Option<u16>,
     /// Shift count of the sender's windows.
     pub(crate) shift: Option<u8>,
     pub(crate) sack_permitted: bool,
-    /// Left and right edges (RFC 2018 §3); of four blocks, the first three.
+    /// Left and right edges (RFC 2018 §3); the first three of up to four blocks.
     pub(crate) sack: [Option<(Seq, Seq)>; 3],
     /// `TSval` and `TSecr` (RFC 7323 §3.2).
     pub(crate) timestamp: Option<(u32, u32)>,
 }
 
-/// What a segment says of congestion (RFC 3168).
+/// ECN flags of a segment (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ecn {
     /// The packet met congestion.
@@ -62,12 +65,12 @@ impl Segment {
         self.control == TcpControl::Rst
     }
 
-    /// True for the first segment of a connection.
+    /// True for a SYN without ACK: the first segment of a connection.
     pub(crate) fn opens(&self) -> bool {
         self.control == TcpControl::Syn && self.ack.is_none()
     }
 
-    /// True for the answer to a SYN.
+    /// True for a SYN-ACK.
     pub(crate) fn answers_syn(&self) -> bool {
         self.has_syn() && self.ack.is_some()
     }
@@ -80,23 +83,24 @@ impl Segment {
         self.control == TcpControl::Syn
     }
 
-    /// Sequence numbers that it takes (SEG.LEN, RFC 9293 §3.3.1).
+    /// Length in sequence numbers (SEG.LEN, RFC 9293 §3.3.1).
     pub(crate) fn len(&self) -> usize {
         self.payload.len() + usize::from(self.has_syn() || self.has_fin())
     }
 }
 
-/// An IP packet whose header holds what it says.
+/// An IP packet with a consistent header.
 struct Packet<'a> {
     source: IpAddress,
     destination: IpAddress,
-    /// Bytes of the IP header, extension headers included.
+    /// Length in bytes of the IP header, including extension headers.
     header: usize,
     ce: bool,
     payload: &'a [u8],
 }
 
-/// Finds the TCP segment in a frame for `station`. Whether its addresses are possible is asked later, and only of the first of a flow.
+/// Parses the TCP segment in a frame for `station`. Whether the addresses are possible is checked
+/// later, only for the first segment of a flow.
 pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> {
     let framed = Framed::parse(frame).ok_or(Discard::NotIp)?;
     admit(&framed, station)?;
@@ -109,9 +113,9 @@ pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> 
     parse_tcp(&packet, at)
 }
 
-/// The RST in a frame whose sender has left the checksum to a NIC, which has not computed it. The
-/// kernel's RSTs by IPv6 on a veth are such. `None` if the frame is anything else. Only addresses
-/// and length are checked by what the checksum field holds.
+/// Parses a RST whose checksum its sender left to a NIC that has not computed it. The kernel's RSTs
+/// by IPv6 on a veth are such. Returns `None` for any other frame. The checksum field then verifies
+/// addresses and length only.
 pub(crate) fn parse_unsummed_reset(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
     let framed = Framed::parse(frame)?;
     admit(&framed, station).ok()?;
@@ -128,7 +132,8 @@ pub(crate) fn parse_unsummed_reset(frame: &[u8], station: [u8; 6]) -> Option<Seg
     (sum.is_left_as(tcp.checksum()) && segment.is_reset()).then_some(segment)
 }
 
-/// Is the frame for us? The kernel takes no other in its IP (`PACKET_OTHERHOST`), and TCP is unicast (RFC 9293 §3.9.2.3).
+/// Checks that the frame is for this host. The kernel's IP accepts no other frame
+/// (`PACKET_OTHERHOST`), and TCP is unicast (RFC 9293 §3.9.2.3).
 fn admit(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     if framed.is_for(station) && !framed.is_tagged() {
         return Ok(());
@@ -136,7 +141,7 @@ fn admit(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     admit_seldom(framed, station)
 }
 
-/// Admission of frames that seldom come.
+/// Checks unusual frames.
 #[cold]
 fn admit_seldom(framed: &Framed<'_>, station: [u8; 6]) -> Result<(), Discard> {
     if !framed.is_unicast() {
@@ -161,7 +166,7 @@ fn parse_ipv4(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
         return Err(Discard::BadChecksum);
     }
     if packet.more_frags() || packet.frag_offset() != 0 {
-        return Err(Discard::Fragment); // a piece is not the whole
+        return Err(Discard::Fragment); // a fragment is not the whole packet
     }
     if packet.next_header() != IpProtocol::Tcp {
         return Err(Discard::NotTcp);
@@ -195,7 +200,7 @@ fn parse_ipv6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
     })
 }
 
-/// The segment in `packet`, whose TCP header begins at `at` in the frame.
+/// Parses the segment in `packet`, whose TCP header begins at `at` in the frame.
 fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     let (source, destination) = (packet.source, packet.destination);
     let tcp = TcpPacket::new_checked(packet.payload).map_err(|_| Discard::BadTcp)?;
@@ -206,7 +211,7 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
     read_tcp(packet, &tcp, at)
 }
 
-/// The segment in `tcp`, whose checksum was checked before.
+/// Reads the segment in `tcp`, whose checksum is verified.
 fn read_tcp(packet: &Packet<'_>, tcp: &TcpPacket<&[u8]>, at: usize) -> Result<Segment, Discard> {
     let (source, destination) = (packet.source, packet.destination);
     if tcp.src_port() == 0 || tcp.dst_port() == 0 {
@@ -232,7 +237,7 @@ fn read_tcp(packet: &Packet<'_>, tcp: &TcpPacket<&[u8]>, at: usize) -> Result<Se
     })
 }
 
-/// At most one of SYN, FIN and RST makes sense. URG is ignored.
+/// At most one of SYN, FIN and RST is valid. URG is ignored.
 fn control(tcp: &TcpPacket<&[u8]>) -> Result<TcpControl, Discard> {
     match (tcp.syn(), tcp.fin(), tcp.rst(), tcp.psh()) {
         (false, false, false, false) => Ok(TcpControl::None),
@@ -244,8 +249,8 @@ fn control(tcp: &TcpPacket<&[u8]>) -> Result<TcpControl, Discard> {
     }
 }
 
-/// What is understood of the options. One of the wrong length is ignored, and all that is behind one whose length cannot be true
-/// (RFC 9293 §3.1, MUST-7).
+/// The known options. An option of the wrong length is ignored, and so is everything behind an
+/// impossible length (RFC 9293 §3.1, MUST-7).
 fn options(mut bytes: &[u8]) -> Options {
     let mut options = Options::default();
     while !bytes.is_empty() {
@@ -273,7 +278,7 @@ fn options(mut bytes: &[u8]) -> Options {
     options
 }
 
-/// What follows an option that is as long as it says, if that can be.
+/// The bytes behind the first option, or `None` if its length is impossible.
 fn behind_option(bytes: &[u8]) -> Option<&[u8]> {
     let len = bytes.get(1).copied().filter(|len| *len >= 2)?;
     bytes.get(usize::from(len)..)
@@ -283,14 +288,15 @@ fn behind_option(bytes: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Whom it is for.
+    /// The receiving station.
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     /// A SYN from 10.0.0.2:49152 to 10.0.0.1:80 in a minimal Ethernet frame.
     #[rustfmt::skip]
     const SYN: [u8; 60] = [
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00,
-        0x45, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x40, 0x00, 0x40, 0x06, 0x26, 0xca, // 44 bytes, DF, TTL 64, TCP
+        // 44 bytes, DF, TTL 64, TCP
+        0x45, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x40, 0x00, 0x40, 0x06, 0x26, 0xca,
         10, 0, 0, 2, 10, 0, 0, 1,
         0xc0, 0x00, 0x00, 0x50,                         // ports
         0x00, 0x00, 0x03, 0xe8, 0x00, 0x00, 0x00, 0x00, // sequence 1000, no acknowledgment
@@ -336,7 +342,7 @@ mod tests {
             cause(|f| (f[50], f[51]) = (0xeb, 0xde)),
             Discard::BadChecksum
         );
-        // More fragments, TTL less 32: the sum stays.
+        // More fragments, TTL less 32: the sum stays the same.
         assert_eq!(cause(|f| (f[20], f[22]) = (0x60, 0x20)), Discard::Fragment);
         // UDP instead of TCP, TTL 63 and 245: the sum of the word goes from 0x4006 to 0x4011.
         assert_eq!(cause(|f| (f[23], f[25]) = (0x11, 0xbf)), Discard::NotTcp);
@@ -344,7 +350,7 @@ mod tests {
         assert_eq!(cause(|f| f[46] = 0x40), Discard::BadTcp);
     }
 
-    /// The SYN with this between its Ethernet addresses and its type.
+    /// The SYN with `tags` between its Ethernet addresses and its type.
     fn tagged(tags: &[u8]) -> Vec<u8> {
         [&SYN[..12], tags, &SYN[12..]].concat()
     }
@@ -394,7 +400,8 @@ mod tests {
         assert_eq!(cause([0xff; 8]), Discard::BadIpOption);
     }
 
-    /// A SYN from `fd88::77` to `fd88::2` behind hop-by-hop options (a router alert) and destination options (padding).
+    /// A SYN from `fd88::77` to `fd88::2` behind hop-by-hop options (a router alert) and
+    /// destination options (padding).
     #[rustfmt::skip]
     const EXTENDED: [u8; 90] = [
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd,
@@ -443,7 +450,7 @@ mod tests {
             assert!(parse(&SYN[..len], MAC).is_err(), "{len} bytes");
         }
     }
-    /// Options of a SYN, and what they mean.
+    /// Options of a SYN, and the result of parsing them.
     #[rustfmt::skip]
     const SYN_OPTIONS: [u8; 20] = [2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
 

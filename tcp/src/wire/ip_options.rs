@@ -1,28 +1,30 @@
-//! Options of a received IPv4 header (RFC 791 §3.1): checked, as Linux checks them, and otherwise of no effect.
+//! IPv4 options of a received packet (RFC 791 §3.1): checked as Linux checks them, and otherwise
+//! ignored.
 
 use crate::wire::discard::Discard;
 
-/// Option types, copied flag and class included.
+/// Option types, including copied flag and class.
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const RECORD_ROUTE: u8 = 7;
 const TIMESTAMP: u8 = 68;
 const LOOSE_SOURCE_ROUTE: u8 = 131;
-/// Commercial IP Security: a label that nobody here can judge. Linux refuses each of a domain that it was not told.
+/// Commercial IP Security: a label that xwarp cannot judge. Linux refuses labels of domains that
+/// are not configured.
 const CIPSO: u8 = 134;
 const STRICT_SOURCE_ROUTE: u8 = 137;
 const ROUTER_ALERT: u8 = 148;
-/// Bytes of an address or a timestamp.
+/// Length in bytes of an address or a timestamp.
 const SLOT: usize = 4;
 
-/// Options of which a header has one at most.
+/// Options that a header may have only once.
 #[derive(Default)]
 struct Seen {
     route: bool,
     timestamp: bool,
 }
 
-/// Refuses options that contradict themselves, and source routes (RFC 7126 §4.3, §4.4).
+/// Refuses malformed options and source routes (RFC 7126 §4.3, §4.4).
 #[cold]
 pub(super) fn check(options: &[u8]) -> Result<(), Discard> {
     let mut seen = Seen::default();
@@ -41,7 +43,7 @@ pub(super) fn check(options: &[u8]) -> Result<(), Discard> {
     Ok(())
 }
 
-/// The option at the head of `rest`, and what follows it; its length covers type and length.
+/// Splits the first option off `rest`. Its length covers type and length.
 fn split(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = usize::from(*rest.get(1)?);
     rest.split_at_checked(len).filter(|_| len >= 2)
@@ -59,7 +61,8 @@ fn judge(kind: u8, option: &[u8], seen: &mut Seen) -> Result<(), Discard> {
     sound.then_some(()).ok_or(Discard::BadIpOption)
 }
 
-/// True if the pointer, the third byte, counted from 1, is `first` at least, and names a free slot or what lies behind the last.
+/// True if the pointer (the third byte, counted from 1) is at least `first`, and points to a free
+/// slot or behind the last one.
 fn has_room(option: &[u8], first: usize, slot: usize) -> bool {
     let Some(&pointer) = option.get(2) else {
         return false;
@@ -68,7 +71,7 @@ fn has_room(option: &[u8], first: usize, slot: usize) -> bool {
     pointer >= first && (pointer > option.len() || pointer + slot - 1 <= option.len())
 }
 
-/// The fourth byte: hosts that had no room, and whether addresses come with the timestamps.
+/// Checks the fourth byte: the overflow counter, and whether addresses come with the timestamps.
 fn is_timestamp(option: &[u8]) -> bool {
     let Some(&[_, len, pointer, overflow_and_flag]) = option.first_chunk() else {
         return false;
@@ -96,14 +99,14 @@ mod tests {
             &[],
             &[1, 1, 1, 1],
             &[1, 1, 1, 0],
-            &[0, 0xff, 0xff, 0xff], // padding behind the end is not looked at
+            &[0, 0xff, 0xff, 0xff],    // padding behind the end is not checked
             &[7, 7, 4, 0, 0, 0, 0, 0], // record route, one free slot
-            &full_route,            // and none
-            &[7, 3, 4, 1],          // no slot at all
+            &full_route,               // record route, full
+            &[7, 3, 4, 1],             // no slot at all
             &[68, 8, 5, 0, 0, 0, 0, 0], // timestamps only
-            &[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0], // with an address
-            &[68, 8, 9, 0xe0, 0, 0, 0, 0], // full, 14 hosts had no room
-            &[148, 4, 0, 0],        // router alert
+            &[68, 12, 5, 1, 0, 0, 0, 0, 0, 0, 0, 0], // timestamps with addresses
+            &[68, 8, 9, 0xe0, 0, 0, 0, 0], // full, 14 hosts without room
+            &[148, 4, 0, 0],           // router alert
             &[130, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], // security: ignored
             &[222, 2, 94, 4, 1, 1, 0, 0], // unknown
         ];
@@ -140,7 +143,7 @@ mod tests {
             &[68, 3, 5, 0],                           // no flags
             &[68, 8, 4, 0, 0, 0, 0, 0],               // pointer into the header
             &[68, 8, 6, 0, 0, 0, 0, 0],               // no whole slot
-            &[68, 8, 5, 1, 0, 0, 0, 0],               // no slot for an address, too
+            &[68, 8, 5, 1, 0, 0, 0, 0],               // no slot that holds an address, too
             &[68, 8, 9, 0xf0, 0, 0, 0, 0],            // the 16th host without room
             &[148, 3, 0, 0],                          // router alert without value
             &[134, 10, 0, 0, 0, 1, 1, 4, 0, 0, 0, 0], // CIPSO

@@ -1,4 +1,5 @@
-//! Wire formats: Ethernet, IP, TCP and ICMP headers, read from frames and written to them. Nothing here knows a connection.
+//! Wire formats: Ethernet, IP, TCP and ICMP headers, parsed and written. This module knows no
+//! connections.
 
 mod checksum;
 pub(crate) mod discard;

@@ -1,4 +1,4 @@
-//! Headers of segments that are sent: written in front of a payload that lies in the frame already.
+//! Headers of sent segments, written in front of the payload in the frame.
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -12,18 +12,18 @@ use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
 use crate::wire::seq::Seq;
 
-/// Hop limit, as IANA recommends it.
+/// Hop limit that IANA recommends.
 pub(super) const HOP_LIMIT: u8 = 64;
-/// The codepoint of a transport that understands ECN (RFC 3168 §5).
+/// Codepoint of an ECN-capable transport (RFC 3168 §5).
 pub(super) const ECT_0: u8 = 0b10;
-/// Where the checksum is in a TCP header (RFC 9293 §3.1).
+/// Offset of the checksum in a TCP header (RFC 9293 §3.1).
 pub(crate) const CHECKSUM_AT: usize = 16;
-/// Bytes of the timestamps option with its padding (RFC 7323 appendix A).
+/// Length in bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub(crate) const TIMESTAMP_LEN: usize = 12;
-/// What is in front of the numbers there: NOP, NOP, kind, length.
+/// First word of this option: NOP, NOP, kind, length.
 pub(super) const TIMESTAMP_HEAD: [u8; 4] = [1, 1, 8, 10];
 
-/// The fields of a TCP header that differ from segment to segment.
+/// Fields of a TCP header that differ from segment to segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) control: TcpControl,
@@ -33,14 +33,14 @@ pub(crate) struct Header {
     pub(crate) options: OutOptions,
     pub(crate) ece: bool,
     pub(crate) cwr: bool,
-    /// The packet may be marked where it meets congestion.
+    /// The packet is ECN-capable.
     pub(crate) ect: bool,
-    /// The sum of the payload, if it is known.
+    /// Sum of the payload, if known.
     pub(crate) payload_sum: Option<PartialSum>,
 }
 
 impl Header {
-    /// RFC 9293 §3.5.2, group 1: a RST that the sender of `segment` must find acceptable.
+    /// RFC 9293 §3.5.2, group 1: a RST that the sender of `segment` accepts.
     pub(crate) fn reset_for(segment: &Segment) -> Self {
         let (seq, ack) = match segment.ack {
             Some(ack) => (ack, None),
@@ -63,13 +63,13 @@ impl Header {
 /// Who computes the checksum of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checksum {
-    /// Whoever writes the headers.
+    /// The stack, with the headers.
     Computed,
     /// The NIC: the field gets the sum of the pseudo-header.
     Left,
 }
 
-/// Options to be sent.
+/// TCP options to send.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutOptions {
     pub(crate) mss: Option<u16>,
@@ -80,7 +80,7 @@ pub(crate) struct OutOptions {
 }
 
 impl OutOptions {
-    /// Bytes, padding included: a multiple of 4, at most 40.
+    /// Length in bytes, with padding: a multiple of 4, at most 40.
     pub(crate) fn len(&self) -> usize {
         let blocks = self.sack.iter().flatten().count();
         let mut len = 0;
@@ -94,7 +94,7 @@ impl OutOptions {
         len + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 
-    /// The timestamps, if there is no other option.
+    /// The timestamps, if no other option is present.
     #[inline]
     pub(super) fn timestamp_alone(&self) -> Option<(u32, u32)> {
         let others = self.mss.is_some()
@@ -107,7 +107,7 @@ impl OutOptions {
     /// Writes the options, each group padded to 4 bytes.
     fn emit(&self, at: &mut [u8]) {
         match (self.timestamp, at.as_chunks_mut()) {
-            // What nearly all segments have.
+            // As in nearly all segments.
             (Some((tsval, tsecr)), ([head, value, echo], [])) if !self.sack_permitted => {
                 (*head, *value, *echo) = (TIMESTAMP_HEAD, tsval.to_be_bytes(), tsecr.to_be_bytes());
             }
@@ -115,7 +115,7 @@ impl OutOptions {
         }
     }
 
-    /// In the order that most hosts have.
+    /// Writes the options in the usual order.
     fn emit_each(&self, mut at: &mut [u8]) {
         let nop = TcpOption::NoOperation;
         if let Some(mss) = self.mss {
@@ -142,12 +142,13 @@ impl OutOptions {
     }
 }
 
-/// Bytes of the IP and TCP headers with `options` bytes of options.
+/// Length in bytes of the IP and TCP headers with `options` bytes of options.
 pub(super) fn header_len(flow: &Flow, options: usize) -> usize {
     flow.ip_header_len() + TCP_HEADER_LEN + options
 }
 
-/// Writes the IP and TCP headers of `packet`, which is as long as it says to be, and the checksums over all of it.
+/// Writes the IP and TCP headers of `packet`, whose length is that of the slice, and the checksums
+/// over all of it.
 pub(super) fn emit(packet: &mut [u8], flow: &Flow, header: &Header, checksum: Checksum) {
     let (source, destination) = (flow.local.addr, flow.remote.addr);
     let ip_len = flow.ip_header_len();

@@ -1,4 +1,6 @@
-//! Header prediction: nearly all segments have an ACK, timestamps and nothing unusual. Such a one is parsed by comparing it in place.
+//! Header prediction: parses an ordinary segment by comparing its header in place. Nearly all
+//! segments have an ACK, timestamps and nothing unusual. The general parser is
+//! [`inbound`](super::inbound); see decision record tcp/0017.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -12,11 +14,11 @@ use super::inbound::{CONGESTION_EXPERIENCED, Ecn, Options, Segment};
 use super::outbound::TIMESTAMP_HEAD;
 use super::seq::from_raw;
 
-/// Bytes of an Ethernet header without tags.
+/// Length in bytes of an untagged Ethernet header.
 const LINK: usize = 14;
-/// Bytes of an ordinary segment's TCP header: timestamps are its only option.
+/// Length in bytes of an ordinary segment's TCP header, whose only option is timestamps.
 const TCP: usize = 32;
-/// The data offset of such a header, in the upper half of its byte.
+/// Data offset of such a header, in the upper half of its byte.
 const DATA_OFFSET: u8 = 8 << 4;
 /// The version of an IPv4 header without options, and its length in words.
 const PLAIN_IPV4: u8 = 0x45;
@@ -26,11 +28,12 @@ const CWR: u8 = 1 << 7;
 const ECE: u8 = 1 << 6;
 const ACK: u8 = 1 << 4;
 const PSH: u8 = 1 << 3;
-/// RST, SYN and FIN: a segment with one of them is not ordinary.
+/// RST, SYN and FIN: a segment with one of these flags is not ordinary.
 const CONTROL: u8 = 0b111;
 
-/// The TCP segment in a frame for `station`, if it is an ordinary one with valid checksums. It is the one that
-/// [`inbound::parse`](super::inbound::parse) finds, which tells what all others are.
+/// Parses the TCP segment in a frame for `station`, if it is an ordinary one with valid checksums.
+/// The result equals that of [`inbound::parse`](super::inbound::parse), which parses all other
+/// segments.
 #[inline]
 pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
     let (link, packet) = frame.split_first_chunk::<LINK>()?;
@@ -87,7 +90,8 @@ fn parse_ipv6(packet: &[u8]) -> Option<Segment> {
     parse_tcp(bytes, LINK + ip.len(), addresses, sum, first[1] >> 4)
 }
 
-/// The segment in `bytes`, which begin at `at` in the frame. `sum`: that of the `addresses`; `ecn`: a byte that ends in the codepoint.
+/// Parses the segment in `bytes`, which begin at `at` in the frame. `sum`: the sum of `addresses`.
+/// `ecn`: a byte that ends in the codepoint.
 #[inline]
 fn parse_tcp(
     bytes: &[u8],
@@ -120,7 +124,7 @@ fn parse_tcp(
     Some(segment(flow, words, place, ecn))
 }
 
-/// The segment whose TCP header these words are.
+/// The segment that these header words describe.
 #[inline]
 fn segment(flow: Flow, header: &[[u8; 4]; 8], payload: Range<usize>, ecn: u8) -> Segment {
     let [_, seq, ack, control, _, _, tsval, tsecr] = header.map(u32::from_be_bytes);
@@ -147,7 +151,7 @@ fn segment(flow: Flow, header: &[[u8; 4]; 8], payload: Range<usize>, ecn: u8) ->
     }
 }
 
-/// A header in words of 4 bytes; there is none if it has not so many.
+/// Splits off a header of `N` words of 4 bytes. Returns `None` if `bytes` is too short.
 #[inline]
 fn words<const BYTES: usize, const N: usize>(header: &[u8; BYTES]) -> Option<&[[u8; 4]; N]> {
     let (words, _) = header.as_chunks();
@@ -167,10 +171,10 @@ mod tests {
     use crate::wire::template::HeaderTemplate;
 
     const STATION: [u8; 6] = [2, 0, 0, 0, 0, 1];
-    /// Bytes of Ethernet, IPv4 and IPv6 headers, in which most checks are made.
+    /// Length in bytes of Ethernet, IPv6 and TCP headers, in which most changes are made.
     const HEADERS: usize = LINK + IPV6_HEADER_LEN + TCP;
 
-    /// The frame of a segment between these ports, for the station.
+    /// A frame with a segment between these ports, for the station.
     fn frame(v6: bool, header: &Header, payload: &[u8], ports: (u16, u16)) -> Vec<u8> {
         let (ethertype, [from, to]) = if v6 {
             (IPV6, ["fd00::2", "fd00::1"])
@@ -246,7 +250,8 @@ mod tests {
             )
     }
 
-    /// A frame as it may come, or with bytes of its headers changed or cut off. Its checksums may be right all the same.
+    /// A frame as received, or with bytes of its headers changed or cut off. Its checksums may
+    /// still be right.
     fn received() -> impl Strategy<Value = Vec<u8>> {
         let whole = (any::<bool>(), header(), 0..80_usize, 0..9_usize, 0..3_u16);
         let changes = prop::collection::vec((0..HEADERS, any::<u8>()), 0..3);
@@ -261,7 +266,7 @@ mod tests {
                     }
                 }
                 if mend {
-                    mend_checksums(&mut frame, v6);
+                    repair_checksums(&mut frame, v6);
                 }
                 frame.resize(frame.len() + padding, 0xee);
                 frame.truncate(frame.len() - cut.min(frame.len()));
@@ -270,8 +275,8 @@ mod tests {
         )
     }
 
-    /// Makes the checksums right again, as far as the lengths are as they were.
-    fn mend_checksums(frame: &mut [u8], v6: bool) {
+    /// Repairs the checksums, as far as the lengths are unchanged.
+    fn repair_checksums(frame: &mut [u8], v6: bool) {
         let ip = if v6 { IPV6_HEADER_LEN } else { 20 };
         let (head, tcp) = frame[LINK..].split_at_mut(ip);
         let addresses = if v6 { 8..40 } else { 12..20 };
@@ -307,14 +312,14 @@ mod tests {
 
     #[test]
     fn every_bit_of_an_ordinary_segment_counts() {
-        for (v6, mends) in [(false, false), (false, true), (true, false), (true, true)] {
+        for (v6, repairs) in [(false, false), (false, true), (true, false), (true, true)] {
             let frame = frame(v6, &ordinary_header(), b"bytes", (40_000, 4791));
             for at in (0..frame.len() * 8).step_by(STEP) {
                 let mut changed = frame.clone();
                 changed[at / 8] ^= 1 << (at % 8);
-                // The checksum would be refused before what it covers.
-                if mends {
-                    mend_checksums(&mut changed, v6);
+                // Otherwise the checksum would be refused before the fields that it covers.
+                if repairs {
+                    repair_checksums(&mut changed, v6);
                 }
                 let verdict = inbound::parse(&changed, STATION);
                 let predicted = parse(&changed, STATION);

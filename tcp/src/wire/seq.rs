@@ -1,8 +1,10 @@
-//! Sequence numbers: arithmetic modulo 2^32 (RFC 9293 §3.4), and no order.
+//! Sequence numbers: arithmetic modulo 2^32 (RFC 9293 §3.4), without an order (decision record
+//! tcp/0010).
 //!
-//! Two numbers 2^31 apart lie before each other, and a chain of comparisons can hold for a number that is nowhere near. So a
-//! number from the wire is judged by its [`offset`](Seq::offset) from one of ours, which is exact everywhere.
-//! [`is_before`](Seq::is_before) is for numbers that are known to lie within one window of each other.
+//! Two numbers 2^31 apart each precede the other, and a chain of comparisons can hold for a number
+//! that is nowhere near. So a number from the wire is judged by its [`offset`](Seq::offset) from
+//! one of ours, which is always exact. [`is_before`](Seq::is_before) is for numbers that are known
+//! to lie within one window of each other.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -13,12 +15,13 @@ use smoltcp::wire::TcpSeqNumber;
 pub(crate) struct Seq(u32);
 
 impl Seq {
-    /// How far this number is behind `base` in the stream, 0 to 2^32 - 1: a number just before `base` is almost 2^32 behind it.
+    /// Distance of this number behind `base` in the stream, 0 to 2^32 - 1. A number just before
+    /// `base` is almost 2^32 behind it.
     pub(crate) fn offset(self, base: Self) -> usize {
         usize::try_from(self.0.wrapping_sub(base.0)).unwrap_or(usize::MAX)
     }
 
-    /// True if `other` is after this number by less than 2^31.
+    /// True if `other` follows this number by less than 2^31.
     pub(crate) fn is_before(self, other: Self) -> bool {
         distance(self, other) > 0
     }
@@ -74,17 +77,18 @@ fn low_half(n: usize) -> u32 {
     n as u32
 }
 
-/// How far `to` is after `from`; negative if it is before. Numbers 2^31 apart are before each other.
+/// Signed distance from `from` to `to`, negative if `to` is before `from`. Numbers 2^31 apart are
+/// before each other.
 pub(crate) fn distance(from: Seq, to: Seq) -> i32 {
     to.0.wrapping_sub(from.0).cast_signed()
 }
 
-/// Sequence numbers from `from` up to `to`; none if `to` is before `from`.
+/// Number of sequence numbers from `from` up to `to`; zero if `to` is before `from`.
 pub(crate) fn bytes(from: Seq, to: Seq) -> usize {
     usize::try_from(distance(from, to)).unwrap_or(0)
 }
 
-/// A sequence number as it is on the wire.
+/// The number on the wire.
 pub(crate) fn raw(seq: Seq) -> u32 {
     seq.0
 }
@@ -96,35 +100,35 @@ pub(crate) fn from_raw(number: u32) -> Seq {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Streams that do not wrap: what sequence numbers are compared with.
+    //! Streams that do not wrap: the model that sequence numbers are compared with.
 
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Sequence numbers that there are.
+    /// Size of the sequence number space.
     pub(crate) const SPACE: i64 = 1 << 32;
     pub(crate) const HALF: i64 = SPACE / 2;
 
-    /// The number of the byte at `place` in a stream that does not wrap.
+    /// Sequence number of the byte at `place` in a stream that does not wrap.
     pub(crate) fn at(place: i64) -> Seq {
         from_raw(u32::try_from(place.rem_euclid(SPACE)).unwrap())
     }
 
-    /// The largest window that can be announced (RFC 7323 §2.3).
+    /// Largest window that can be announced (RFC 7323 §2.3).
     pub(crate) const LARGEST: i64 = (u16::MAX as i64) << 14;
 
-    /// Where a stream begins: right before its numbers wrap, opposite to that, or anywhere.
+    /// Start of a stream: right before its numbers wrap, opposite to that, or anywhere.
     pub(crate) fn start() -> impl Strategy<Value = i64> {
         prop_oneof![Just(-3_i64), Just(HALF - 3), 0..SPACE]
     }
 
-    /// All the places around `place` that have its number.
+    /// All places around `place` that have its number.
     pub(crate) fn alike(place: i64) -> impl Iterator<Item = i64> {
         (-3..=3).map(move |turn| place + turn * SPACE)
     }
 
-    /// Places next to these edges, next to where they look the same or opposite, and any.
+    /// Places next to these edges, next to their aliases and opposites, and any place.
     pub(crate) fn near(edges: Vec<i64>) -> impl Strategy<Value = i64> {
         let turns = prop::sample::select(vec![-SPACE, -HALF, 0, HALF, SPACE]);
         let close = (prop::sample::select(edges), turns, -2..=2_i64);

@@ -1,4 +1,5 @@
-//! Header template: what all ordinary segments of a connection have in common, with the checksums of what does not change.
+//! Header template: the constant part of a connection's ordinary segments, with its checksums
+//! (decision record tcp/0017).
 
 use smoltcp::wire::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpProtocol, TcpControl};
 
@@ -13,7 +14,8 @@ use super::seq::raw;
 /// Words of 4 bytes, as they are on the wire.
 type Words<const N: usize> = [[u8; 4]; N];
 
-/// The data offset of an ordinary segment, in the upper half of its byte: 8 words, the last three of them timestamps.
+/// The data offset of an ordinary segment, in the upper half of its byte: 8 words, the last three
+/// of them timestamps.
 const DATA_OFFSET: u8 = 8 << 4;
 /// Flags of the TCP header (RFC 9293 §3.1).
 const CWR: u8 = 1 << 7;
@@ -27,17 +29,17 @@ const VERSION_6: u8 = 6 << 4;
 /// Do not fragment (RFC 791 §3.1).
 const DF: u8 = 1 << 6;
 
-/// The headers of a connection's segments. An ordinary one, which has an ACK, timestamps and no other option, is written in one piece; all
-/// others are left to smoltcp.
+/// Template of the headers of a connection's segments. A segment with an ACK, timestamps and no
+/// other option is written in one piece; smoltcp writes all others.
 #[derive(Debug)]
 pub(crate) struct HeaderTemplate {
     link: LinkHeader,
     flow: Flow,
     ip: IpTemplate,
     ports: [u8; 4],
-    /// The pseudo-header but its length.
+    /// Sum of the pseudo-header without the length.
     pseudo_header: Sum,
-    /// That, the ports and the kind of the option.
+    /// Sum of the pseudo-header, the ports and the option's head.
     tcp_sum: Sum,
 }
 
@@ -51,7 +53,7 @@ enum IpTemplate {
 struct Ipv4Template {
     source: [u8; 4],
     destination: [u8; 4],
-    /// All but the length and the codepoint.
+    /// Sum of all fields except length and codepoint.
     sum: Sum,
 }
 
@@ -74,7 +76,7 @@ struct VaryingFields {
 }
 
 impl VaryingFields {
-    /// The fields of an ordinary segment; `None` for any other.
+    /// The fields of an ordinary segment, or `None` for any other.
     #[inline]
     fn of(header: &Header) -> Option<Self> {
         let psh = match header.control {
@@ -121,12 +123,13 @@ impl HeaderTemplate {
         &self.flow
     }
 
-    /// Frames come from this Ethernet address from now on.
+    /// Sets the source Ethernet address.
     pub(crate) fn set_source(&mut self, mac: [u8; 6]) {
         self.link.set_source(mac);
     }
 
-    /// Frames go to this Ethernet address from now on. False if they did already, or go to their own source.
+    /// Sets the destination Ethernet address. Returns false if it was set already, or if frames go
+    /// to their own source.
     pub(crate) fn set_destination(&mut self, mac: [u8; 6]) -> bool {
         self.link.set_destination(mac)
     }
@@ -136,29 +139,30 @@ impl HeaderTemplate {
         self.link.leads_back()
     }
 
-    /// Where the TCP header begins in a frame.
+    /// Offset of the TCP header in a frame.
     pub(crate) fn tcp_at(&self) -> usize {
         self.link.len() + self.flow.ip_header_len()
     }
 
-    /// Bytes of all headers with `options` bytes of TCP options.
+    /// Length in bytes of all headers with `options` bytes of TCP options.
     pub(crate) fn header_len(&self, options: usize) -> usize {
         self.link.len() + outbound::header_len(&self.flow, options)
     }
 
-    /// Writes all headers of `frame`, which is as long as they say, and the checksums over all of it.
+    /// Writes all headers of `frame`, whose length is that of the slice, and the checksums over all
+    /// of it.
     #[inline]
     pub(crate) fn emit(&self, frame: &mut [u8], header: &Header) {
         self.emit_with::<false>(frame, header);
     }
 
-    /// Likewise, but leaves the checksum of TCP to the NIC.
+    /// Writes all headers of `frame`, but leaves the checksum of TCP to the NIC.
     #[inline(never)]
     pub(crate) fn emit_left(&self, frame: &mut [u8], header: &Header) {
         self.emit_with::<true>(frame, header);
     }
 
-    /// As many functions as there are kinds of checksums, so that none asks which it is.
+    /// One function per kind of checksum, so that the kind is not tested at run time.
     #[inline]
     fn emit_with<const LEFT: bool>(&self, frame: &mut [u8], header: &Header) {
         let (link, packet) = frame.split_at_mut(self.link.len());
@@ -175,7 +179,8 @@ impl HeaderTemplate {
         }
     }
 
-    /// Writes the IP and TCP headers of an ordinary segment; `None` if it does not fit a packet.
+    /// Writes the IP and TCP headers of an ordinary segment. Returns `None` if the segment does not
+    /// fit into a packet.
     #[inline]
     fn emit_ordinary<const LEFT: bool>(
         &self,
@@ -221,7 +226,8 @@ impl HeaderTemplate {
         Some(())
     }
 
-    /// What the field gets: the checksum, or the sum of the pseudo-header. `differs`: the words in which segments differ, the length last.
+    /// Value of the checksum field: the checksum, or the sum of the pseudo-header. `differs`: the
+    /// words in which segments differ, the length last.
     #[inline]
     fn checksum<const LEFT: bool>(
         &self,
@@ -273,7 +279,8 @@ impl Ipv4Template {
         }
     }
 
-    /// Writes the header in front of `len` bytes; `None` if it has not the room, or there are too many of them.
+    /// Writes the header in front of `len` bytes. Returns `None` if `ip` is too short or `len` too
+    /// large.
     #[inline]
     fn emit(&self, ip: &mut [u8], len: usize, ecn: u8) -> Option<()> {
         let [high, low] = u16::try_from(ip.len() + len).ok()?.to_be_bytes();
@@ -292,7 +299,8 @@ impl Ipv4Template {
 }
 
 impl Ipv6Template {
-    /// Writes the header in front of `len` bytes; `None` if it has not the room, or there are too many of them.
+    /// Writes the header in front of `len` bytes. Returns `None` if `ip` is too short or `len` too
+    /// large.
     #[inline]
     fn emit(&self, ip: &mut [u8], len: usize, ecn: u8) -> Option<()> {
         let [high, low] = u16::try_from(len).ok()?.to_be_bytes();
@@ -400,7 +408,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 1024 }))]
 
-        /// Whatever was in the frame before.
+        /// The result does not depend on the frame's former bytes.
         #[test]
         fn template_writes_what_smoltcp_writes(
             flow in flow(),
@@ -432,7 +440,7 @@ mod tests {
             prop_assert_eq!(frame, expected);
         }
 
-        /// So that the test above is of both ways to write.
+        /// Shows that the test above covers both ways to write.
         #[test]
         fn ordinary_is_what_has_an_ack_and_timestamps_alone(header in header()) {
             let data = matches!(header.control, TcpControl::None | TcpControl::Psh);

@@ -1,5 +1,8 @@
-//! BBR (draft-cardwell-iccrg-bbr-congestion-control-00; sections without a name are the draft's): congestion control by the delivery rate.
-//! It sends as fast as the path was seen to deliver, and keeps about twice in flight of what that holds. Random loss does not slow it.
+//! BBR: congestion control by the delivery rate (draft-cardwell-iccrg-bbr-congestion-control-00;
+//! bare section numbers are the draft's).
+//!
+//! BBR sends at the rate that the path was measured to deliver, and keeps about twice the path's
+//! bandwidth-delay product in flight. Random loss does not slow it.
 //!
 //! Gains are in thousandths.
 
@@ -16,44 +19,46 @@ use path::Path;
 
 /// 2/ln 2: doubles the rate in each round trip (§4.3.2.1).
 const HIGH_GAIN: u64 = 2885;
-/// Its inverse, which drains within a round trip what the former has queued (§4.3.3).
+/// Inverse of [`HIGH_GAIN`]: drains within a round trip the queue that `Startup` has built
+/// (§4.3.3).
 const DRAIN_GAIN: u64 = 347;
 const UNITY: u64 = 1000;
-/// Room for ACKs that are late or come together (§4.2.3.2).
+/// Room for ACKs that are delayed or aggregated (§4.2.3.2).
 const WINDOW_GAIN: u64 = 2000;
-/// Of the phases of `ProbeBw`, each of about a round trip (§4.3.4.1).
+/// Pacing gains of the phases of `ProbeBw`, each of about a round trip (§4.3.4.1).
 const CYCLE: [u64; 8] = [1250, 750, UNITY, UNITY, UNITY, UNITY, UNITY, UNITY];
-/// Segments that keep ACKs coming (§4.2.3.3).
+/// Smallest window in segments that keeps ACKs coming (§4.2.3.3).
 const MIN_SEGMENTS: usize = 4;
-/// How long `ProbeRtt` lasts at least (§4.3.5).
+/// Minimum duration of `ProbeRtt` (§4.3.5).
 const PROBE_RTT: Duration = Duration::from_millis(200);
-/// The round trip assumed before the first is measured (§4.2.1).
+/// Round trip assumed before the first measurement (§4.2.1).
 const FIRST_RTT: Duration = Duration::from_millis(1);
-/// Bytes that are sent at once at most, however fast the path (§4.2.2).
+/// Maximum number of bytes sent at once, however fast the path (§4.2.2).
 const MAX_QUANTUM: u64 = 64 << 10;
 
-/// What is being found out (§3.4).
+/// State of the BBR machine (§3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// How much the path carries at most.
+    /// Searches for the bandwidth of the path.
     Startup,
-    /// Nothing: the queue that was made meanwhile shrinks.
+    /// Drains the queue that `Startup` has built.
     Drain,
-    /// Whether the path carries more by now.
+    /// Probes for more bandwidth.
     ProbeBw { phase: usize, since: Instant },
-    /// How long the path is without a queue. The time is known once little enough is in flight.
+    /// Measures the round trip without a queue. `until` is known once the bytes in flight are few
+    /// enough.
     ProbeRtt { until: Option<Instant> },
 }
 
-/// What is repaired, and how much room that leaves (§4.2.3.4).
+/// Loss recovery, and how it limits the window (§4.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     No,
-    /// The first round trip: for each segment that leaves the network another enters it.
+    /// The first round trip of a recovery: packet conservation.
     Conserving {
         until: u64,
     },
-    /// Losses are still being repaired, but it is known that the path delivers.
+    /// Later round trips: losses are still being repaired, and the path is known to deliver.
     Growing,
 }
 
@@ -61,14 +66,14 @@ enum Repair {
 pub(super) struct Bbr {
     mss: usize,
     cwnd: usize,
-    /// What the window was before losses or `ProbeRtt`.
+    /// The window before a recovery or `ProbeRtt`.
     saved: usize,
     path: Path,
     mode: Mode,
     repair: Repair,
-    /// Something was lost since the phase began.
+    /// A segment was lost since the phase began.
     lost: bool,
-    /// Nothing was in flight for a while.
+    /// The connection was idle.
     restarted: bool,
     delivered: u64,
 }
@@ -110,13 +115,13 @@ impl Bbr {
         MIN_SEGMENTS * self.mss
     }
 
-    /// Bytes that are sent at once at most: a millisecond's (§4.2.2).
+    /// Maximum number of bytes sent at once: what the path carries in a millisecond (§4.2.2).
     fn quantum(&self) -> usize {
         let millisecond = self.path.rate().unwrap_or(0) / 1000;
         usize::try_from(millisecond.min(MAX_QUANTUM)).map_or(self.mss, |bytes| bytes.max(self.mss))
     }
 
-    /// Bytes in flight that go with a gain (§4.2.3.2).
+    /// Window in bytes for a gain (§4.2.3.2).
     fn target(&self, gain: u64) -> usize {
         let product = self.path.product(gain);
         let bytes = product.map(|product| product.saturating_add(3 * self.quantum()));
@@ -124,7 +129,8 @@ impl Bbr {
     }
 
     fn enter_probe_bw(&mut self, now: Instant) {
-        // Flows that begin together are not to probe together; any phase will do but the one that drains (§4.3.4.2).
+        // Flows that begin together must not probe together. Any phase will do except the one that
+        // drains (§4.3.4.2).
         let chance = usize::try_from(now.since_origin().as_micros() % 7).unwrap_or(0);
         let phase = if chance == 1 { 7 } else { chance };
         self.mode = Mode::ProbeBw { phase, since: now };
@@ -148,7 +154,8 @@ impl Bbr {
         }
     }
 
-    /// §4.3.4.3: probing goes on until the path was filled or something was lost, draining until the queue is gone.
+    /// §4.3.4.3: probing ends once the path is full or a segment is lost, draining once the queue
+    /// is empty.
     fn phase_is_over(&self, phase: usize, age: Duration, acked: &Acked) -> bool {
         let passed = self.path.rtt().is_some_and(|rtt| age > rtt);
         let before = acked.in_flight.saturating_add(acked.bytes);
@@ -268,10 +275,10 @@ impl Congestion for Bbr {
         self.on_recovered(now);
     }
 
-    /// BBR goes by the delivery rate, which a queue that marks does not lower.
+    /// BBR follows the delivery rate, which marks do not lower.
     fn on_ecn(&mut self, _now: Instant, _in_flight: usize) {}
 
-    /// What was known of the path is still known: sending goes on at its rate (§4.3.4.4).
+    /// The model of the path still holds: sending resumes at its rate (§4.3.4.4).
     fn on_idle(&mut self, now: Instant, _idle: Duration, _rto: Duration) {
         self.restarted = true;
         if let Mode::ProbeBw { since, .. } = &mut self.mode {

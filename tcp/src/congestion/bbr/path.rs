@@ -1,4 +1,4 @@
-//! Path model of BBR: how much the path carries, how long it is, and whether it is full (§4.1).
+//! Path model of BBR: bandwidth, round trip, and whether the path is full (§4.1).
 
 use std::time::Duration;
 
@@ -7,25 +7,27 @@ use crate::delivery_rate::RateSample;
 use crate::time::Instant;
 use crate::windowed_max::WindowedMax;
 
-/// Round trips over which the greatest delivery rate counts (§4.1.1.3).
+/// Window of the maximum filter of delivery rates, in round trips (§4.1.1.3).
 const RATE_ROUNDS: u64 = 10;
-/// How long the least round trip counts (§4.1.2.3).
+/// Window of the minimum filter of round trips (§4.1.2.3).
 const RTT_WINDOW: Duration = Duration::from_secs(10);
-/// The pipe is full when so many rounds in a row do not add a quarter to the rate (§4.3.2.2).
+/// The pipe is full after this many rounds in a row whose rate grew by less than a quarter
+/// (§4.3.2.2).
 const FULL_ROUNDS: u32 = 3;
 
-/// Bottleneck bandwidth and round-trip propagation time, with what it takes to estimate them.
+/// Estimators of bottleneck bandwidth and round-trip propagation time.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// Bytes per second, by round trips.
+    /// Delivery rate in bytes per second, per round trip.
     rate: WindowedMax<u64>,
     least: Option<(Duration, Instant)>,
     rounds: u64,
-    /// A round trip ends when a segment is acknowledged that was sent after so much was delivered (§4.1.1.2).
+    /// A round trip ends when a segment is acknowledged that was sent after this many bytes were
+    /// delivered (§4.1.1.2).
     round_ends: u64,
-    /// This ACK ended a round trip.
+    /// The latest ACK ended a round trip.
     round_start: bool,
-    /// The rate that growth is measured by, and rounds without.
+    /// The rate that growth is measured against, and the number of rounds without growth.
     plateau: (u64, u32),
 }
 
@@ -41,7 +43,8 @@ impl Path {
         }
     }
 
-    /// Takes in what an ACK says. True if the least round trip had grown too old, and was not seen again (§4.1.2.3).
+    /// Updates the model by an ACK. Returns true if the minimum round trip has expired and was not
+    /// measured again (§4.1.2.3).
     pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
         self.round_start = false;
         if let Some(sample) = &acked.rate {
@@ -59,7 +62,7 @@ impl Path {
         }
     }
 
-    /// A rate for want of data says how slow the application is, unless it is the greatest of all the same (§4.1.1.4).
+    /// A sample limited by the application counts only if it raises the maximum (§4.1.1.4).
     fn note_rate(&mut self, sample: &RateSample) {
         let rate = sample.per_second();
         if !sample.app_limited || self.rate.best().is_some_and(|best| rate >= best) {
@@ -95,24 +98,24 @@ impl Path {
         false
     }
 
-    /// The least round trip was just as good as seen: what was in flight was too little to make it longer.
+    /// Confirms the minimum round trip: too little was in flight to lengthen it.
     pub(super) fn confirm_rtt(&mut self, now: Instant) {
         if let Some((_, seen)) = &mut self.least {
             *seen = now;
         }
     }
 
-    /// Bytes per second that the path carries.
+    /// Bandwidth of the path in bytes per second.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate.best().filter(|rate| *rate > 0)
     }
 
-    /// The round trip without a queue.
+    /// Round trip without a queue.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.least.map(|(least, _)| least)
     }
 
-    /// Bytes that the path holds, times `gain` thousandths.
+    /// Bandwidth-delay product in bytes, times `gain` thousandths.
     pub(super) fn product(&self, gain: u64) -> Option<usize> {
         let (rate, rtt) = (self.rate()?, self.rtt()?);
         let product = u128::from(rate).saturating_mul(rtt.as_nanos()) / 1_000_000_000;
@@ -124,12 +127,12 @@ impl Path {
         self.rounds
     }
 
-    /// The ACK at hand ended a round trip.
+    /// True if the latest ACK ended a round trip.
     pub(super) fn round_start(&self) -> bool {
         self.round_start
     }
 
-    /// A round trip begins with what is sent from now on.
+    /// Begins a round trip with the segments that are sent from now on.
     pub(super) fn begin_round(&mut self, delivered: u64) {
         self.round_ends = delivered;
     }

@@ -1,4 +1,4 @@
-//! BBR on a path whose rate and round trip are known.
+//! BBR on a path with a fixed rate and round trip.
 
 use super::super::testing::at;
 use super::*;
@@ -26,7 +26,7 @@ impl Flow {
         }
     }
 
-    /// A round trip, in which the path delivers what was in flight, at this rate.
+    /// One round trip, in which the path delivers what was in flight, at this rate.
     fn round_at(&mut self, rate: u64, rtt: Duration, in_flight: usize, app_limited: bool) {
         self.now = self.now + rtt;
         let bytes = usize::try_from(u128::from(rate) * rtt.as_nanos() / 1_000_000_000).unwrap();
@@ -54,7 +54,7 @@ impl Flow {
         self.round_at(RATE, RTT, in_flight, false);
     }
 
-    /// In `ProbeBw`, whose phases are passed one per round trip.
+    /// A flow in `ProbeBw`, with one phase per round trip.
     fn steady() -> Self {
         let mut flow = Self::new();
         for _ in 0..6 {
@@ -71,7 +71,7 @@ impl Flow {
         }
     }
 
-    /// Goes on to the beginning of a phase.
+    /// Advances to the beginning of a phase.
     fn until_phase(&mut self, phase: usize) {
         while self.phase() != Some(phase) {
             self.round_at(RATE, RTT + Duration::from_micros(1), 2 * PRODUCT, false);

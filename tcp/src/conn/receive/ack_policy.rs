@@ -1,4 +1,8 @@
-//! Acknowledgment policy: when to acknowledge, and which SACK blocks to report (RFC 2018 §4, RFC 2883 §4).
+//! Acknowledgment policy: when to acknowledge, and which SACK blocks to report (RFC 2018 §4, RFC
+//! 2883 §4).
+//!
+//! TCP acknowledges the end of a burst at the end of the turn. Where the application answers, one
+//! segment waits for the answer, and its ACK rides on it: decision record tcp/0004.
 
 use std::time::Duration;
 
@@ -8,32 +12,32 @@ use super::reassembly::Reassembly;
 use crate::time::Instant;
 use crate::wire::seq::{Seq, raw};
 
-/// Blocks that an ACK has room for beside a timestamp.
+/// Maximum number of SACK blocks in an ACK with a timestamp.
 pub(super) const MAX_BLOCKS: usize = 3;
 
-/// What the peer is to be told.
+/// Pending acknowledgments and SACK blocks.
 #[derive(Debug, Default)]
 pub(crate) struct AckPolicy {
-    /// How long an acknowledgment may wait for an answer to go with.
+    /// Maximum delay of an ACK that waits for an answer to ride on.
     delay: Duration,
-    /// Something is to be acknowledged by the end of the turn; any segment will do.
+    /// An acknowledgment is due by the end of the turn, in any segment.
     due: bool,
-    /// One segment was received that is to be acknowledged by then; any segment will do.
+    /// An acknowledgment of one segment is due by this time, in any segment.
     later: Option<Instant>,
-    /// Until when bytes that are sent are an answer to those received last.
+    /// Data sent until this time counts as an answer to the data received last.
     response_until: Option<Instant>,
-    /// What was received lately has been answered, so that waiting for it pays.
+    /// Recent data was answered, so waiting for an answer pays.
     interactive: bool,
-    /// An ACK is to be sent that is nothing else: it says what segments with data have no room for.
+    /// A pure ACK is due: its blocks have no room in segments with data.
     explicit: bool,
-    /// What came twice last.
+    /// Last bytes that arrived twice.
     duplicate: Option<(Seq, Seq)>,
-    /// Where segments came out of order lately, the newest first.
+    /// Start of recent out-of-order segments, newest first.
     recent: ArrayVec<Seq, MAX_BLOCKS>,
 }
 
 impl AckPolicy {
-    /// A policy that delays acknowledgments by `delay` at most.
+    /// A policy that delays ACKs by at most `delay`.
     pub(crate) fn new(delay: Duration) -> Self {
         Self {
             delay,
@@ -41,13 +45,13 @@ impl AckPolicy {
         }
     }
 
-    /// Something was received.
+    /// Records that data was received.
     pub(crate) fn owe(&mut self) {
         self.due = true;
     }
 
-    /// A segment was received in order. Where answers come soon, it may wait for one a while, a second one does not (RFC 9293
-    /// §3.8.6.3).
+    /// Records a segment received in order. Where answers come soon, one may wait for an answer; a
+    /// second one does not (RFC 9293 §3.8.6.3).
     pub(crate) fn owe_soon(&mut self, now: Instant) {
         self.response_until = Some(now + self.delay);
         if self.interactive && self.later.is_none() {
@@ -57,13 +61,13 @@ impl AckPolicy {
         }
     }
 
-    /// No answer has come.
+    /// Records that no answer has come.
     pub(crate) fn give_up(&mut self) {
         self.interactive = false;
         self.due = true;
     }
 
-    /// Bytes were sent for the first time, in a segment that acknowledges.
+    /// Records that new data was sent, in a segment that acknowledges.
     pub(crate) fn answered(&mut self, now: Instant) {
         self.interactive |= self
             .response_until
@@ -72,17 +76,17 @@ impl AckPolicy {
         self.piggybacked();
     }
 
-    /// When something is to be acknowledged at the latest.
+    /// Latest time of the next acknowledgment.
     pub(crate) fn latest(&self) -> Option<Instant> {
         self.later
     }
 
-    /// Something was received of which the peer must know at once.
+    /// Requests an ACK at once.
     pub(crate) fn demand(&mut self) {
         self.explicit = true;
     }
 
-    /// A segment came out of order at `seq`.
+    /// Records a segment that arrived out of order at `seq`.
     pub(crate) fn out_of_order(&mut self, seq: Seq) {
         if self.recent.is_full() {
             self.recent.pop();
@@ -91,36 +95,37 @@ impl AckPolicy {
         self.explicit = true;
     }
 
-    /// These bytes came twice.
+    /// Records bytes that arrived twice.
     pub(crate) fn duplicate(&mut self, block: Option<(Seq, Seq)>) {
         self.duplicate = block;
         self.explicit = true;
     }
 
-    /// True if an ACK is to be sent.
+    /// True if an ACK is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due || self.explicit
     }
 
-    /// True if something was received that is not acknowledged.
+    /// True if received data is not acknowledged.
     pub(crate) fn is_owed(&self) -> bool {
         self.is_due() || self.later.is_some()
     }
 
-    /// A segment with data was sent that acknowledges.
+    /// Records that a segment with data has acknowledged.
     pub(crate) fn piggybacked(&mut self) {
         self.due = false;
         self.later = None;
     }
 
-    /// An ACK was sent, with all that there was to say.
+    /// Records that a pure ACK with all blocks was sent.
     pub(crate) fn sent(&mut self) {
         self.piggybacked();
         self.explicit = false;
         self.duplicate = None;
     }
 
-    /// The SACK option's blocks: a duplicate first, then the block of the newest segment, then others of late.
+    /// Blocks of the SACK option: a duplicate first, then the block of the newest segment, then
+    /// other recent ones.
     #[inline]
     pub(super) fn blocks(&mut self, parts: &Reassembly) -> [Option<(u32, u32)>; MAX_BLOCKS] {
         if self.duplicate.is_none() && self.recent.is_empty() {

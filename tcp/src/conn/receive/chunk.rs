@@ -1,4 +1,5 @@
-//! Chunk of received bytes: part of a frame, or a copy if the frame is not worth keeping.
+//! Chunk of received bytes: a range of a frame, or a copy if the bytes are too few to keep the
+//! frame.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,22 +8,24 @@ use xwarp_driver::RxFrame;
 
 use crate::device::Device;
 
-/// Payloads up to this many bytes are copied where they have to wait: a frame of 4096 bytes is too much for them.
+/// Payloads of up to this many bytes are copied if they must wait: they do not justify a frame of
+/// 4096 bytes.
 const SMALL: usize = 256;
-/// A copy takes further bytes behind it up to so many.
+/// Maximum size in bytes to which a copy grows by following bytes.
 const COMPACT: usize = 4096;
 
 /// Bytes of the stream.
 #[derive(Debug)]
 pub(crate) enum Chunk {
-    /// In the frame that brought them.
+    /// In the received frame.
     Frame { frame: RxFrame, range: Range<usize> },
-    /// Copied, from `begin` on.
+    /// In a copy, from `begin` on.
     Copied { bytes: Vec<u8>, begin: usize },
 }
 
 impl Chunk {
-    /// The bytes of `frame` in `range`, kept there however few, as those are that are read soon; copied if frames are short.
+    /// The bytes of `frame` in `range`, which will be read soon. They stay in the frame even if
+    /// few, and are copied only if frames are scarce.
     pub(crate) fn keep(frame: RxFrame, range: Range<usize>, device: &mut Device) -> Self {
         if device.hold() {
             return Self::Frame { frame, range };
@@ -30,7 +33,8 @@ impl Chunk {
         Self::copied(frame, range, device)
     }
 
-    /// The bytes of `frame` in `range`, kept there if they are many and frames are not short, or if their times of arrival are wanted.
+    /// The bytes of `frame` in `range`. They stay in the frame if they are many and frames are not
+    /// scarce, or if receive timestamps are wanted.
     pub(crate) fn new(frame: RxFrame, range: Range<usize>, device: &mut Device) -> Self {
         if range.len() > SMALL || device.keeps_small_segments() {
             return Self::keep(frame, range, device);
@@ -51,7 +55,7 @@ impl Chunk {
         }
     }
 
-    /// When its frame arrived, by the NIC's clock. A copy has no time.
+    /// Receive time of the frame, by the NIC's clock. A copy has none.
     pub(crate) fn arrival(&self) -> Option<Duration> {
         match self {
             Self::Frame { frame, .. } => frame.arrival(),
@@ -59,7 +63,7 @@ impl Chunk {
         }
     }
 
-    /// True for a copy, which may be joined with others.
+    /// True for a copy, which may be joined with other copies.
     pub(crate) fn is_copied(&self) -> bool {
         matches!(self, Self::Copied { .. })
     }
@@ -71,7 +75,7 @@ impl Chunk {
         }
     }
 
-    /// Takes the first `n` bytes away.
+    /// Removes the first `n` bytes.
     pub(crate) fn trim_front(&mut self, n: usize) {
         match self {
             Self::Frame { range, .. } => range.start = (range.start + n).min(range.end),
@@ -79,7 +83,7 @@ impl Chunk {
         }
     }
 
-    /// Takes all but the first `n` bytes away.
+    /// Removes all bytes after the first `n`.
     pub(crate) fn truncate(&mut self, n: usize) {
         match self {
             Self::Frame { range, .. } => range.end = range.end.min(range.start + n),
@@ -87,7 +91,7 @@ impl Chunk {
         }
     }
 
-    /// The same bytes without the memory around them, where that is most of it.
+    /// The same bytes without surrounding memory, if that is most of the chunk.
     pub(crate) fn compact(self, device: &mut Device) -> Self {
         let few = match &self {
             Self::Frame { range, .. } => range.len() <= SMALL,
@@ -101,7 +105,7 @@ impl Chunk {
         Self::Copied { bytes, begin: 0 }
     }
 
-    /// Appends `next` to this copy if it is a copy itself and there is room; gives it back if not.
+    /// Appends `next` to this copy if both are copies and there is room. Returns it otherwise.
     pub(crate) fn absorb(&mut self, next: Self) -> Option<Self> {
         match (self, next) {
             (Self::Copied { bytes, .. }, next @ Self::Copied { .. })
@@ -114,7 +118,7 @@ impl Chunk {
         }
     }
 
-    /// Gives the frame back.
+    /// Frees the frame.
     pub(crate) fn free(self, device: &mut Device) {
         if let Self::Frame { frame, .. } = self {
             device.unhold(frame);

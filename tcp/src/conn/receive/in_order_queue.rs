@@ -1,4 +1,4 @@
-//! In-order queue: received bytes that were not consumed yet.
+//! In-order queue: received bytes that are not consumed yet.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,7 @@ impl fmt::Debug for InOrderQueue {
 }
 
 impl InOrderQueue {
-    /// An empty queue, with room for one chunk: most connections are idle, and have never had more to read.
+    /// An empty queue with room for one chunk. Most connections are idle, and never have more.
     pub(crate) fn new() -> Self {
         Self {
             chunks: VecDeque::with_capacity(1),
@@ -46,8 +46,8 @@ impl InOrderQueue {
         self.chunks.extend(rest);
     }
 
-    /// At least `want` bytes in one slice if so many are there, else those of the first chunk. They are copied into `joined`
-    /// only if the first chunk has too few.
+    /// At least `want` bytes in one slice if there are as many, otherwise the bytes of the first
+    /// chunk. They are copied to `joined` only if the first chunk has too few.
     pub(crate) fn readable<'a>(&'a self, want: usize, joined: &'a mut Vec<u8>) -> &'a [u8] {
         let first = self.chunks.front().map_or(&[][..], Chunk::bytes);
         if first.len() >= want || self.len < want {
@@ -65,7 +65,7 @@ impl InOrderQueue {
         joined
     }
 
-    /// When the frame arrived that has the `count`-th byte, by the NIC's clock.
+    /// Receive time of the frame with the `count`-th byte, by the NIC's clock.
     pub(crate) fn arrival(&self, count: usize) -> Option<Duration> {
         let mut end = 0;
         let its = self.chunks.iter().find(|chunk| {
@@ -75,7 +75,7 @@ impl InOrderQueue {
         its?.arrival()
     }
 
-    /// Takes the first `n` bytes away; the frames go back.
+    /// Removes the first `n` bytes, and frees their frames.
     pub(crate) fn consume(&mut self, n: usize, device: &mut Device) {
         let mut left = n.min(self.len);
         self.len -= left;

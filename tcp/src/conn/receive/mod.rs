@@ -1,4 +1,5 @@
-//! Receive side: RCV.NXT, the window, bytes in order and out of order, the peer's FIN (RFC 9293 §3.3.1).
+//! Receive side: RCV.NXT, the window, bytes in order and out of order, the peer's FIN (RFC 9293
+//! §3.3.1).
 
 mod ack_policy;
 mod chunk;
@@ -21,41 +22,41 @@ use chunk::Chunk;
 use in_order_queue::InOrderQueue;
 use reassembly::Reassembly;
 
-/// The receiving half of a connection.
+/// Receiving half of a connection.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide {
     /// RCV.NXT.
     next: Seq,
-    /// Up to where the peer was told that it may send: never taken back (RFC 9293 §3.8.6.2.1).
+    /// Right edge of the window announced to the peer, never taken back (RFC 9293 §3.8.6.2.1).
     edge: Seq,
-    /// What was acknowledged last (Last.ACK.sent, RFC 7323 §4.3).
+    /// The number acknowledged last (Last.ACK.sent, RFC 7323 §4.3).
     acked: Seq,
-    /// Bytes that may be held.
+    /// Capacity in bytes.
     capacity: usize,
     queue: InOrderQueue,
     parts: Reassembly,
-    /// The sequence number of the peer's FIN, once seen.
+    /// Sequence number of the peer's FIN, once received.
     fin: Option<Seq>,
-    /// The peer is to be told that packets with data meet congestion.
+    /// The peer is to be informed of congestion marks.
     met_congestion: bool,
-    /// When what arrives is acknowledged.
+    /// Acknowledgment policy.
     acks: AckPolicy,
     load: ConnLoad,
 }
 
-/// What an acceptable segment's payload came to.
+/// Result of taking an acceptable segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// There was nothing new in it.
+    /// It contained nothing new.
     Nothing,
-    /// RCV.NXT has advanced; `filled`: with bytes that were waiting for these.
+    /// RCV.NXT has advanced. `filled`: by bytes that had waited, too.
     InOrder { filled: bool },
-    /// It waits for what is in front of it.
+    /// It waits for the bytes before it.
     OutOfOrder,
 }
 
 impl ReceiveSide {
-    /// A side that holds `capacity` bytes, and delays acknowledgments by `ack_delay` at most.
+    /// A receive side with `capacity` bytes that delays ACKs by at most `ack_delay`.
     pub(crate) fn new(capacity: usize, ack_delay: Duration) -> Self {
         Self {
             next: Seq::default(),
@@ -71,7 +72,8 @@ impl ReceiveSide {
         }
     }
 
-    /// The peer's SYN has the sequence number `irs`. A SYN of ours has announced `announced` bytes to it already, or none.
+    /// Begins with the peer's SYN, whose sequence number is `irs`. `announced`: the window in bytes
+    /// that a SYN of ours has announced, or 0.
     pub(crate) fn begin(&mut self, irs: Seq, announced: usize) {
         self.next = irs + 1;
         self.acked = self.next;
@@ -95,17 +97,17 @@ impl ReceiveSide {
         &self.acks
     }
 
-    /// The ACK policy, which counts what is received and sent.
+    /// The acknowledgment policy, to record received and sent segments.
     pub(crate) fn acks_mut(&mut self) -> &mut AckPolicy {
         &mut self.acks
     }
 
-    /// The blocks of a SACK option, to be sent now.
+    /// Blocks of the SACK option to send now.
     pub(crate) fn sack_blocks(&mut self) -> [Option<(u32, u32)>; ack_policy::MAX_BLOCKS] {
         self.acks.blocks(&self.parts)
     }
 
-    /// True if the peer is to be told that packets with data meet congestion.
+    /// True if the peer is to be informed of congestion marks.
     pub(crate) fn met_congestion(&self) -> bool {
         self.met_congestion
     }
@@ -114,12 +116,12 @@ impl ReceiveSide {
         self.met_congestion = met;
     }
 
-    /// What the peer has had the connection do.
+    /// Load that the peer has caused.
     pub(crate) fn load(&self) -> ConnLoad {
         self.load
     }
 
-    /// Counts a segment that has brought `taken` bytes in order.
+    /// Counts a segment with `taken` bytes in order.
     pub(crate) fn count_segment(&mut self, taken: usize) {
         self.load.segments += 1;
         self.load.bytes += taken as u64;
@@ -152,10 +154,10 @@ impl ReceiveSide {
         u16::try_from(self.free()).unwrap_or(u16::MAX)
     }
 
-    /// Acknowledges RCV.NXT and announces what is free; the window field.
+    /// Acknowledges RCV.NXT, announces the free space, and returns the window field.
     pub(crate) fn announce(&mut self, shift: u8) -> u16 {
         let window = self.window().max(self.free() >> shift << shift);
-        // Rounded up, as an edge that was announced stays.
+        // Rounded up, as an announced edge must stay.
         let field = (window + (1 << shift) - 1) >> shift;
         let field = u16::try_from(field).unwrap_or(u16::MAX);
         self.edge = self.next + (usize::from(field) << shift);
@@ -163,19 +165,20 @@ impl ReceiveSide {
         field
     }
 
-    /// True if the window has grown by so much that the peer should know (RFC 9293 §3.8.6.2.2): by a segment or half the buffer. Where
-    /// plenty is left, it must also have doubled.
-    pub(crate) fn has_news(&self, mss: usize, shift: u8) -> bool {
+    /// True if the window has grown enough to send an update (RFC 9293 §3.8.6.2.2): by a segment or
+    /// half the buffer. If much is left, it must also have doubled.
+    pub(crate) fn owes_window_update(&self, mss: usize, shift: u8) -> bool {
         let most = usize::from(u16::MAX) << shift;
-        let (now, told) = (self.free().min(most), self.window());
-        let grown = now.saturating_sub(told);
+        let (now, announced) = (self.free().min(most), self.window());
+        let grown = now.saturating_sub(announced);
         grown > 0
             && grown >= mss.min(self.capacity / 2)
-            && (told < (2 * mss).max(self.capacity / 4) || now >= 2 * told)
+            && (announced < (2 * mss).max(self.capacity / 4) || now >= 2 * announced)
     }
 
-    /// The acceptability test of RFC 9293 §3.10.7.4, first. Segment and window have a number in common if one of them begins in the other.
-    /// So does a segment that is larger than the window and begins before it.
+    /// The acceptability test of RFC 9293 §3.10.7.4, first. Segment and window overlap if one of
+    /// them begins within the other. So a segment that is larger than the window and begins before
+    /// it is acceptable, too.
     pub(crate) fn is_acceptable(&self, segment: &Segment) -> bool {
         let (len, window) = (segment.len(), self.window());
         let ahead = segment.seq.offset(self.next);
@@ -185,20 +188,19 @@ impl ReceiveSide {
         ahead < window || self.behind(segment) < len
     }
 
-    /// How far before RCV.NXT a segment begins, 0 to 2^32 - 1.
+    /// Distance of the segment's start before RCV.NXT, 0 to 2^32 - 1.
     fn behind(&self, segment: &Segment) -> usize {
         self.next.offset(segment.seq)
     }
 
-    /// True for a segment that lies beyond the window, so that nothing of it was ever asked for. It is nearer to what comes than to what
-    /// was.
+    /// True for a segment beyond the window: it is closer to future data than to past data.
     pub(crate) fn is_beyond(&self, segment: &Segment) -> bool {
         let least = self.window() + usize::from(segment.len() == 0);
         usize::try_from(distance(self.next, segment.seq)).is_ok_and(|ahead| ahead >= least)
     }
 
-    /// True for a segment that may have been sent twice: a peer never had more than a window, and a FIN, in flight. What begins
-    /// further back than that can be a stranger's.
+    /// True for a segment that may be a retransmission: a peer never has more than a window and a
+    /// FIN in flight. A segment that begins further back may be forged.
     pub(crate) fn may_be_repeated(&self, segment: &Segment) -> bool {
         segment.len() > 0 && (1..=self.capacity + 1).contains(&self.behind(segment))
     }
@@ -220,7 +222,8 @@ impl ReceiveSide {
         Some((seq, seq + len.min(right.offset(seq))))
     }
 
-    /// True for a segment of which nothing is known, behind which nothing is known, and all of whose bytes have room: as nearly all are.
+    /// True for a new segment that is next in order, fits, and has no data waiting behind it, as
+    /// nearly all segments.
     pub(crate) fn is_next(&self, segment: &Segment) -> bool {
         segment.seq == self.next
             && segment.payload.len() <= self.window()
@@ -229,13 +232,14 @@ impl ReceiveSide {
             && !segment.has_fin()
     }
 
-    /// Takes the payload of such a segment. The frame is kept or given back.
+    /// Takes the payload of a segment for which [`is_next`](Self::is_next) holds. Keeps or frees
+    /// the frame.
     pub(crate) fn take_next(&mut self, segment: &Segment, frame: RxFrame, device: &mut Device) {
         let chunk = self.in_order(frame, segment.payload.clone(), device);
         self.append(chunk);
     }
 
-    /// Takes the payload and the FIN of an acceptable segment. The frame is kept or given back.
+    /// Takes payload and FIN of an acceptable segment. Keeps or frees the frame.
     pub(crate) fn accept(
         &mut self,
         segment: &Segment,
@@ -262,7 +266,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Takes the bytes in `range` of a frame, which begin at `begin`, and those that have waited for them. True if they wait themselves.
+    /// Takes the bytes in `range` of a frame, which begin at `begin`, and queued bytes behind them.
+    /// Returns true if these bytes must wait themselves.
     fn take_bytes(
         &mut self,
         begin: Seq,
@@ -286,7 +291,7 @@ impl ReceiveSide {
         false
     }
 
-    /// Bytes that come next.
+    /// A chunk of bytes that are next in order.
     fn in_order(&self, frame: RxFrame, range: Range<usize>, device: &mut Device) -> Chunk {
         if self.queue.len() == 0 {
             Chunk::keep(frame, range, device)
@@ -300,7 +305,8 @@ impl ReceiveSide {
         self.queue.push(chunk);
     }
 
-    /// What of the payload lies in the window and before the FIN: where it begins, and its place in the frame.
+    /// The part of the payload in the window and before the FIN: its start, and its range in the
+    /// frame.
     fn clip(&self, segment: &Segment) -> (Seq, Range<usize>) {
         let Range { start, end } = segment.payload;
         let old = bytes(segment.seq, self.next).min(segment.payload.len());
@@ -313,7 +319,7 @@ impl ReceiveSide {
         (begin, start..end.min(start + room))
     }
 
-    /// Notes the FIN, unless it lies beyond the window, or where bytes were received already.
+    /// Records the FIN, unless it lies beyond the window or before received bytes.
     fn note_fin(&mut self, segment: &Segment) {
         let at = segment.seq + segment.payload.len();
         if segment.has_fin() && self.fin.is_none() && at.offset(self.next) <= self.window() {
@@ -321,13 +327,13 @@ impl ReceiveSide {
         }
     }
 
-    /// Gives all frames back.
+    /// Frees all frames.
     pub(crate) fn clear(&mut self, device: &mut Device) {
         self.queue.clear(device);
         self.parts.clear(device);
     }
 
-    /// Gives those back that wait for others, when nothing will come any more.
+    /// Frees the out-of-order frames: no more data will come.
     pub(crate) fn clear_parts(&mut self, device: &mut Device) {
         self.parts.clear(device);
     }

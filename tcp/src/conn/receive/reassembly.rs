@@ -1,4 +1,4 @@
-//! Reassembly queue: bytes that came before those in front of them.
+//! Reassembly queue: out-of-order bytes, in bounded memory (decision record tcp/0014).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,16 +7,16 @@ use super::chunk::Chunk;
 use crate::device::Device;
 use crate::wire::seq::{Seq, bytes};
 
-/// Parts at most: with more the memory for them, not the bytes, would be the limit.
+/// Maximum number of parts: with more, their overhead would be the limit.
 const MAX_PARTS: usize = 512;
-/// Bytes that a part takes beside its payload, roughly: its entry, and what the allocator adds.
+/// Overhead of a part in bytes, roughly: its entry, and what the allocator adds.
 const PART_COST: usize = 128;
 
-/// A list of parts in the order of the stream; they do not overlap.
+/// Parts in stream order, without overlap.
 #[derive(Default)]
 pub(crate) struct Reassembly {
     parts: VecDeque<Part>,
-    /// Bytes of memory that the parts take.
+    /// Bytes of memory in use.
     taken: usize,
 }
 
@@ -34,7 +34,7 @@ impl Part {
         PART_COST + self.chunk.len()
     }
 
-    /// Takes away what `other`, which begins no later, has.
+    /// Removes the bytes that `other`, which begins no later, already has.
     fn trim_known(&mut self, other: Option<&Self>) {
         if let Some(other) = other {
             let known = bytes(self.begin, other.end()).min(self.chunk.len());
@@ -56,8 +56,8 @@ impl Reassembly {
         self.parts.is_empty()
     }
 
-    /// Puts a chunk that begins at `begin` in its place. False if all of it was there already, or if there are too many parts, or too
-    /// little memory for them. The frame is given back then.
+    /// Inserts a chunk that begins at `begin`. Returns false, and frees its frame, if it has no new
+    /// bytes, or if parts or memory are exhausted.
     pub(crate) fn insert(&mut self, begin: Seq, chunk: Chunk, device: &mut Device) -> bool {
         let mut part = Part { begin, chunk };
         let at = self.find_place(&mut part);
@@ -80,7 +80,7 @@ impl Reassembly {
         true
     }
 
-    /// The place of a new part, without its front as far as the parts before it have that.
+    /// Index of a new part, whose front is trimmed by the parts before it.
     fn find_place(&self, part: &mut Part) -> usize {
         let begin = part.begin;
         let mut at = self
@@ -89,7 +89,7 @@ impl Reassembly {
         if let Some(before) = at.checked_sub(1) {
             part.trim_known(self.parts.get(before));
         }
-        // With its front trimmed, it may begin in the next one.
+        // After trimming, it may begin in the next part.
         while let Some(next) = self.parts.get(at)
             && !part.begin.is_before(next.begin)
         {
@@ -99,7 +99,7 @@ impl Reassembly {
         at
     }
 
-    /// Removes those parts from place `at` on that a new one covers wholly: they add nothing any more.
+    /// Removes the parts from index `at` on that a new one covers completely.
     fn remove_covered(&mut self, at: usize, part: &Part, device: &mut Device) {
         while let Some(next) = self.parts.get(at)
             && !part.end().is_before(next.end())
@@ -117,7 +117,8 @@ impl Reassembly {
         device.give_memory(part.cost());
     }
 
-    /// Takes the first part if it begins at or before `next`, with what lies from there on.
+    /// Removes and returns the first part if it begins at or before `next`, without the bytes
+    /// before `next`.
     pub(crate) fn take(&mut self, next: Seq, device: &mut Device) -> Option<Chunk> {
         loop {
             let first = self.parts.front()?;
@@ -134,7 +135,7 @@ impl Reassembly {
         }
     }
 
-    /// The contiguous block that holds `seq` (RFC 2018 §3).
+    /// The contiguous block that contains `seq` (RFC 2018 §3).
     pub(crate) fn block(&self, seq: Seq) -> Option<(Seq, Seq)> {
         let at = self
             .parts
@@ -180,7 +181,7 @@ mod tests {
         Device::new(Box::new(io), 1500)
     }
 
-    /// The bytes of a stream in which byte n is n modulo 251, from `begin` on.
+    /// Bytes from `begin` on of a stream in which byte n is n modulo 251.
     fn chunk(begin: usize, len: usize) -> Chunk {
         let bytes = (begin..begin + len).map(|n| u8::try_from(n % 251).unwrap());
         Chunk::Copied {
@@ -204,7 +205,7 @@ mod tests {
         assert!(parts.take(base + 99, &mut device).is_none());
     }
 
-    /// Who sends every other byte takes no more memory than that of so many parts, and no more time.
+    /// A peer that sends every other byte takes no more memory and time than the maximum of parts.
     #[test]
     fn parts_are_so_many_at_most() {
         let mut device = device();
@@ -218,13 +219,14 @@ mod tests {
         assert!(!parts.insert(base + 1, chunk(1, 1), &mut device));
         assert_eq!(parts.parts.len(), 512);
         assert_eq!(parts.block(base + beyond), None);
-        // What takes the place of several is taken.
+        // A part that replaces several is accepted.
         assert!(parts.insert(base + 1, chunk(1, 7), &mut device));
         assert!(parts.insert(base + beyond, chunk(beyond, 1), &mut device));
         assert_eq!(parts.block(base + 3), Some((base, base + 9)));
     }
 
-    /// A peer may send each byte as the last one of a whole segment. It has no more memory of ours for that than for the byte.
+    /// A peer may send each byte as the last one of a whole segment. It takes no more of our memory
+    /// than the byte itself.
     #[test]
     fn part_keeps_no_memory_of_what_was_known() {
         const LEN: usize = if cfg!(miri) { 90 } else { 8948 };

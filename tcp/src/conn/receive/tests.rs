@@ -11,13 +11,13 @@ use crate::wire::flow::Flow;
 use crate::wire::inbound::{Ecn, Options};
 use crate::wire::seq::testing::{alike, at, near};
 
-/// Where payloads begin in their frames.
+/// Offset of payloads in their frames.
 const HEADERS: usize = 54;
 /// The largest window that can be announced (RFC 7323 §2.3).
 const LARGEST: usize = (u16::MAX as usize) << 14;
 const WINDOWS: [usize; 7] = [0, 1, 2, 1000, 65_535, 1 << 20, LARGEST];
 
-/// A side that expects the byte at `next`, with this window open.
+/// A receive side that expects the byte at `next` and has announced this window.
 fn side(next: i64, window: usize) -> ReceiveSide {
     let mut side = ReceiveSide::new(window.max(1024), Duration::ZERO);
     side.begin(at(next - 1), window);
@@ -41,7 +41,7 @@ fn segment(place: i64, len: usize, control: TcpControl) -> Segment {
     }
 }
 
-/// Two frames of `len` bytes that were received, and where they go back to.
+/// Two received frames of `len` bytes, and the device that owns them.
 fn received(len: usize) -> (Device, [RxFrame; 2]) {
     let (io, wire) = MemoryIo::new(4).unwrap();
     let mut device = Device::new(Box::new(io), 1500);
@@ -58,7 +58,8 @@ fn wide(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-/// What is expected, the window, and a segment: where it begins, its payload and whether it has a FIN.
+/// The expected number, the window, and a segment: its start, its payload, and whether it has a
+/// FIN.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     next: i64,
@@ -109,7 +110,7 @@ fn case() -> impl Strategy<Value = Case> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 4096 }))]
 
-    /// RFC 9293 §3.10.7.4, and of a segment that is larger than the window, what is in the middle.
+    /// RFC 9293 §3.10.7.4; for a segment larger than the window, also the middle of the segment.
     #[test]
     fn what_meets_the_window_is_acceptable(case in case()) {
         let len = wide(case.segment().len());
@@ -134,7 +135,7 @@ proptest! {
         prop_assert_eq!(got, taken);
     }
 
-    /// What comes next and is nothing unusual is taken by a path of its own, and comes to the same.
+    /// The shortcut for ordinary segments has the same result as the general path.
     #[test]
     fn next_segment_is_taken_as_any_other(case in case(), comes_next: bool) {
         let place = if comes_next { case.next } else { case.place };
@@ -163,7 +164,7 @@ proptest! {
         prop_assert_eq!(side.fin, (noted && case.control == TcpControl::Fin).then(|| at(end)));
     }
 
-    /// No further back than the buffer is large, and never what was not received.
+    /// No further back than the buffer size, and never bytes that were not received.
     #[test]
     fn what_came_lately_is_a_duplicate(case in case(), held in 1..3000_usize) {
         let (mut side, segment) = (case.side(), case.segment());
@@ -192,7 +193,8 @@ proptest! {
         prop_assert_eq!(case.side().is_beyond(&case.segment()), beyond);
     }
 
-    /// An edge that was announced stays, whatever is read, and however coarse the field is (RFC 9293 §3.8.6.2.1).
+    /// An announced edge stays, whatever is read, and however coarse the field is (RFC 9293
+    /// §3.8.6.2.1).
     #[test]
     fn announced_edge_is_never_taken_back(shift in 0..15_u8, steps in prop::collection::vec((0..3000_usize, 0..3000_usize), 1..40)) {
         let mut side = ReceiveSide::new(60_000 << shift, Duration::ZERO);
@@ -211,7 +213,7 @@ proptest! {
     }
 }
 
-/// What a report of an attack has found: neither is anywhere near.
+/// A report of an attack found this: neither number is anywhere near the window.
 #[test]
 fn half_the_space_behind_is_not_in_the_window() {
     let side = side(7, 256 << 10);

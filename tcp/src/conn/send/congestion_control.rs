@@ -1,4 +1,5 @@
-//! Congestion control of one connection: its algorithm, the delivery rate that feeds it, pacing, and the answer to ECN echoes.
+//! Congestion controller of one connection: its algorithm, delivery rate samples, pacing, and
+//! answers to ECN echoes.
 
 use std::time::Duration;
 
@@ -8,25 +9,26 @@ use crate::delivery_rate::{RateSampler, SentRate};
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 
-/// How much a connection may have in flight, how fast it may send, and what limits it.
+/// Limits of sending: window and rate, and whether they were the limit.
 #[derive(Debug)]
 pub(crate) struct CongestionController {
     algorithm: CongestionControl,
     state: Box<dyn Congestion>,
-    /// Bytes delivered in all.
+    /// Bytes delivered so far.
     delivered: u64,
-    /// Only an algorithm that goes by the rate pays for its measurement.
+    /// Only for an algorithm that uses the delivery rate.
     rate: Option<Box<RateSampler>>,
     pacer: Pacer,
-    /// The congestion window was what refused the last write.
+    /// The congestion window refused the last write.
     window_limited: bool,
-    /// Up to where congestion that the peer reported has been answered (RFC 3168 §6.1.2), until more is acknowledged.
+    /// Reported congestion up to here is answered (RFC 3168 §6.1.2). `None` once more is
+    /// acknowledged.
     echo_until: Option<Seq>,
-    /// New data is to tell the peer that the window was reduced (CWR).
+    /// New data must report a reduced window (CWR).
     reduced: bool,
 }
 
-/// What one ACK has taken out of flight.
+/// Delivery that one ACK reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     pub(crate) now: Instant,
@@ -34,17 +36,17 @@ pub(crate) struct Delivery {
     pub(crate) bytes: usize,
     /// Bytes in flight after this ACK.
     pub(crate) in_flight: usize,
-    /// A valid round-trip sample of this ACK.
+    /// A valid round-trip sample from this ACK.
     pub(crate) rtt: Option<Duration>,
     pub(crate) min_rtt: Option<Duration>,
     /// The ACK has ECE set.
     pub(crate) ece: bool,
-    /// Losses found otherwise than by a timeout are being repaired.
+    /// Losses found by ACKs, not by a timeout, are being repaired.
     pub(crate) in_recovery: bool,
 }
 
 impl CongestionController {
-    /// The state of a new connection that sends segments of at most `mss` bytes.
+    /// State of a new connection whose segments have at most `mss` bytes.
     pub(crate) fn new(algorithm: CongestionControl, mss: usize, now: Instant) -> Self {
         Self {
             algorithm,
@@ -60,12 +62,12 @@ impl CongestionController {
         }
     }
 
-    /// Begins anew with segments of `mss` bytes, which the handshake has agreed upon.
+    /// Starts again with segments of `mss` bytes, which the handshake has agreed on.
     pub(crate) fn establish(&mut self, mss: usize, now: Instant) {
         self.state = self.algorithm.start(mss, now);
     }
 
-    /// What marks on packets mean to the algorithm.
+    /// Meaning of ECN marks to the algorithm.
     pub(crate) fn marks(&self) -> Marks {
         self.state.marks()
     }
@@ -75,28 +77,29 @@ impl CongestionController {
         self.state.window()
     }
 
-    /// True if pacing lets a segment leave.
+    /// True if pacing allows a segment now.
     pub(crate) fn paces_out(&self, now: Instant) -> bool {
         self.pacer.is_open(now)
     }
 
-    /// When pacing lets segments leave, if it lets none leave `now`.
+    /// When pacing allows the next segments, if it allows none `now`.
     pub(crate) fn pacing_wake(&self, now: Instant) -> Option<Instant> {
         self.pacer.wake(now)
     }
 
-    /// A segment with `len` bytes of payload was sent: the next one is spaced from it.
+    /// Records that a segment with `len` bytes of payload was sent: the next one is spaced from it.
     pub(crate) fn pace(&mut self, len: usize, now: Instant) {
         self.pacer.sent(len, self.state.pacing_rate(), now);
     }
 
-    /// What to keep with a segment that is sent while `in_flight` bytes are in flight.
+    /// Rate state to keep with a segment that is sent while `in_flight` bytes are in flight.
     pub(crate) fn on_sent(&mut self, now: Instant, in_flight: usize) -> Option<SentRate> {
         let rate = self.rate.as_mut()?;
         Some(rate.on_sent(now, in_flight, self.delivered))
     }
 
-    /// A segment of `bytes` is acknowledged for the first time, cumulatively or selectively. [`on_ack`](Self::on_ack) follows.
+    /// Records that a segment of `bytes` was acknowledged for the first time, cumulatively or
+    /// selectively. [`on_ack`](Self::on_ack) follows.
     pub(crate) fn on_delivered(&mut self, segment: Option<&SentRate>, bytes: usize, now: Instant) {
         self.delivered = self.delivered.saturating_add(bytes as u64);
         if let (Some(rate), Some(segment)) = (&mut self.rate, segment) {
@@ -104,7 +107,7 @@ impl CongestionController {
         }
     }
 
-    /// Tells the algorithm what an ACK has brought.
+    /// Passes the delivery of an ACK to the algorithm.
     pub(crate) fn on_ack(&mut self, delivery: &Delivery) {
         let rate = self.rate.as_mut();
         let rate = rate.and_then(|rate| rate.sample(self.delivered, delivery.min_rtt));
@@ -136,7 +139,7 @@ impl CongestionController {
         self.state.on_timeout(now, in_flight);
     }
 
-    /// The last reduction was for nothing, and no answer to marks either.
+    /// Undoes the last reduction, which was spurious and no answer to marks.
     pub(crate) fn on_undo(&mut self, now: Instant) {
         self.state.on_undo(now);
         self.echo_until = None;
@@ -158,17 +161,18 @@ impl CongestionController {
         self.state.on_mss(mss);
     }
 
-    /// True if the congestion window was what refused the last write.
+    /// True if the congestion window refused the last write.
     pub(crate) fn is_window_limited(&self) -> bool {
         self.window_limited
     }
 
-    /// Notes whether the congestion window was what refused the last write.
+    /// Records whether the congestion window refused the last write.
     pub(crate) fn set_window_limited(&mut self, limited: bool) {
         self.window_limited = limited;
     }
 
-    /// Notes that there is nothing more to send, with `in_flight` bytes in flight and room for more in a window of `window`.
+    /// Records that no more data waits, with `in_flight` bytes in flight and room in a window of
+    /// `window` bytes.
     pub(crate) fn on_app_limited(&mut self, in_flight: usize, window: usize) {
         self.window_limited = false;
         if let Some(rate) = &mut self.rate
@@ -178,24 +182,26 @@ impl CongestionController {
         }
     }
 
-    /// The window was reduced, for whatever reason, when all before `nxt` was sent. The peer is told by the next new bytes, and marks on
-    /// what was sent before need no answer of their own (RFC 3168 §6.1.2).
+    /// Records a reduction of the window for any reason, when data up to `nxt` was sent. The next
+    /// new data reports it to the peer, and marks on earlier data need no answer of their own (RFC
+    /// 3168 §6.1.2).
     pub(crate) fn note_reduction(&mut self, nxt: Seq) {
         self.echo_until = Some(nxt);
         self.reduced = true;
     }
 
-    /// True, once, if new data is to say that the window was reduced.
+    /// Returns true once if new data must report a reduced window.
     pub(crate) fn take_reduced(&mut self) -> bool {
         std::mem::take(&mut self.reduced)
     }
 
-    /// True if an echo of congestion is one that was answered before.
+    /// True if this echo of congestion was answered before.
     pub(crate) fn has_answered(&self) -> bool {
         self.echo_until.is_some()
     }
 
-    /// What is acknowledged up to `una` was sent after the last answer to congestion: a further echo is news.
+    /// Forgets the last answer once data sent after it, up to `una`, is acknowledged. A later echo
+    /// is a new one.
     pub(crate) fn forget_echo(&mut self, una: Seq) {
         self.echo_until.take_if(|until| until.is_before(una));
     }
@@ -211,7 +217,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-        /// RFC 3168 §6.1.2: until something is acknowledged that was sent after the answer, and no longer, however far the stream goes on.
+        /// RFC 3168 §6.1.2: until data is acknowledged that was sent after the answer, and no
+        /// longer, however far the stream goes on.
         #[test]
         fn echo_is_answered_once_a_flight(
             begin in start(),

@@ -1,35 +1,40 @@
-//! Pacing: spaces segments where congestion control asks for a rate.
+//! Pacing: spaces segments where congestion control sets a rate.
 //!
-//! Segments leave by a schedule, one after the other at the rate. A timer for each would cost more than the segment at some Gb/s, so
-//! whoever has to wait is woken for a batch. And who comes late sends what the schedule is behind, but never more than a burst.
+//! Segments leave by a schedule, one after the other at the rate. At some Gb/s a timer for each
+//! would cost more than the segment, so a waiting sender is woken for a batch. A sender that is
+//! woken late catches up with the schedule, but sends at most a burst.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// How long a batch takes at the rate, less a segment. That is a few segments at 1 Gb/s, and little of the round trip of one rack.
+/// Duration of a batch at the rate, less one segment: a few segments at 1 Gb/s, and a small part of
+/// the round trip within a rack.
 const BATCH: Duration = Duration::from_micros(32);
-/// The longest that the schedule may be behind, of which much is made up for at once only by slow connections.
+/// Maximum delay that the schedule makes up for. Only slow connections make up for much of it at
+/// once.
 const BEHIND: Duration = Duration::from_millis(1);
-/// The bytes of a burst that makes up for it are those of so long, which covers a timer's resolution and a thread's waking up,
+/// Bytes of a catch-up burst, as time at the rate: covers a timer's resolution and the wake-up of a
+/// thread.
 const BURST: Duration = Duration::from_micros(128);
-/// within these limits: at most 45 full segments at an MTU of 1500, a small part of a peer's ring.
+/// Bounds of a burst in bytes: at most 45 full segments at an MTU of 1500, a small part of a peer's
+/// ring.
 const BURST_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 
-/// When the next segment may be sent.
+/// Schedule of a connection's segments.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     next: Option<Instant>,
-    /// How long a batch takes, less a segment.
+    /// Duration of a batch, less one segment.
     batch: Duration,
 }
 
-/// How long `bytes` take at `rate` bytes per second.
+/// Time for `bytes` at `rate` bytes per second.
 fn time(bytes: u64, rate: u64) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1))
 }
 
-/// How far behind a schedule at this rate may be.
+/// Maximum delay that a schedule at this rate makes up for.
 fn behind(rate: u64) -> Duration {
     let bytes = u128::from(rate) * BURST.as_nanos() / 1_000_000_000;
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -37,24 +42,24 @@ fn behind(rate: u64) -> Duration {
 }
 
 impl Pacer {
-    /// A segment of `len` bytes is sent at `rate` bytes per second.
+    /// Records that a segment of `len` bytes was sent at `rate` bytes per second.
     pub(crate) fn sent(&mut self, len: usize, rate: Option<u64>, now: Instant) {
         let Some(rate) = rate else {
             self.next = None;
             return;
         };
         let behind = behind(rate);
-        self.batch = BATCH.min(behind / 2); // the other half is for those who are woken late
+        self.batch = BATCH.min(behind / 2); // the other half is for a late wake-up
         let from = self.next.map_or(now, |next| next.max(now - behind));
         self.next = Some(from + time(len as u64, rate));
     }
 
-    /// True if a segment may be sent.
+    /// True if a segment may be sent now.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| next <= now)
     }
 
-    /// When a batch may be sent, if nothing may be sent `now`.
+    /// When a batch may be sent, if no segment may be sent `now`.
     pub(crate) fn wake(&self, now: Instant) -> Option<Instant> {
         let next = self.next.filter(|next| *next > now)?;
         Some(next + self.batch)
@@ -73,7 +78,7 @@ mod tests {
         Instant::from_micros(1_000_000)
     }
 
-    /// Sends as long as it may; how many segments that were.
+    /// Sends as long as pacing allows, and returns the number of segments.
     fn burst(pacer: &mut Pacer, rate: u64, now: Instant) -> u64 {
         let mut sent = 0;
         while pacer.is_open(now) {

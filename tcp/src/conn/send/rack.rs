@@ -1,4 +1,4 @@
-//! RACK: which segments are lost, judged by when they were sent (RFC 8985 §6).
+//! RACK: detects lost segments by their send times (RFC 8985 §6).
 
 use std::time::Duration;
 
@@ -6,29 +6,30 @@ use super::send_queue::{Piece, SendQueue};
 use crate::time::Instant;
 use crate::wire::seq::Seq;
 
-/// Recoveries for which a widened window is kept (RFC 8985 §6.2, step 4).
+/// Recoveries for which a widened reordering window is kept (RFC 8985 §6.2, step 4).
 const KEEP_WIDE: u32 = 16;
-/// Segments that must have overtaken one for it to be lost at once, as long as no reordering was seen (`DupThresh`).
+/// Segments that must overtake a segment for it to be lost at once, while no reordering was seen
+/// (`DupThresh`).
 const DUPLICATE_THRESHOLD: usize = 3;
 
-/// What RACK knows of a connection.
+/// RACK state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Rack {
-    /// When the most recently sent of the delivered segments was sent, and its end.
+    /// Send time and end of the most recently sent delivered segment.
     newest: Option<(Instant, Seq)>,
-    /// Its round trip.
+    /// Round trip of that segment.
     rtt: Duration,
-    /// The highest sequence number delivered.
+    /// Highest delivered sequence number.
     highest: Option<Seq>,
     reordering_seen: bool,
-    /// The reordering window is this many quarters of the least round trip, and one.
+    /// The reordering window is one more than this many quarters of the minimum round trip.
     widened: u32,
     keep: u32,
-    /// The window was widened for this flight already.
+    /// The window was already widened for the flight up to here.
     round: Option<Seq>,
 }
 
-/// What is known of the path.
+/// Times of the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathTimes {
     pub(crate) srtt: Option<Duration>,
@@ -36,7 +37,8 @@ pub(crate) struct PathTimes {
 }
 
 impl Rack {
-    /// A piece was delivered `rtt` after it was last sent; `ambiguous` if that may have been an earlier transmission.
+    /// Records a piece delivered `rtt` after its last transmission. `ambiguous`: an earlier
+    /// transmission may have been delivered.
     pub(crate) fn delivered(&mut self, piece: &Piece, rtt: Duration, ambiguous: bool) {
         let end = piece.end();
         if self.highest.is_none_or(|highest| highest.is_before(end)) {
@@ -54,7 +56,7 @@ impl Rack {
         }
     }
 
-    /// The peer says that something came twice: segments were taken for lost too early (§6.2, step 4).
+    /// Records a reported duplicate: segments were declared lost too early (§6.2, step 4).
     pub(crate) fn on_duplicate(&mut self, una: Seq, nxt: Seq) {
         self.forget(una);
         if self.round.is_some() {
@@ -65,12 +67,12 @@ impl Rack {
         self.keep = KEEP_WIDE;
     }
 
-    /// All before `una` is acknowledged: what was in flight when the window was widened may be gone, and is not looked back to.
+    /// Forgets the flight for which the window was widened, once it is acknowledged up to `una`.
     pub(crate) fn forget(&mut self, una: Seq) {
         self.round.take_if(|round| !una.is_before(*round));
     }
 
-    /// A recovery is over.
+    /// Records that a recovery is over.
     pub(crate) fn on_recovered(&mut self) {
         self.keep = self.keep.saturating_sub(1);
         if self.keep == 0 {
@@ -78,7 +80,7 @@ impl Rack {
         }
     }
 
-    /// How long a segment may be late.
+    /// Time by which a segment may be late.
     fn reordering_window(&self, queue: &SendQueue, repairing: bool, path: PathTimes) -> Duration {
         if !self.reordering_seen && (repairing || queue.sacked() >= DUPLICATE_THRESHOLD) {
             return Duration::ZERO;
@@ -88,7 +90,8 @@ impl Rack {
         wide.min(path.srtt.unwrap_or(wide))
     }
 
-    /// Marks the segments that are lost by now. Whether there are any, and when more may be.
+    /// Marks the segments that are lost by now. Returns whether there are any, and when more may
+    /// be.
     pub(crate) fn detect(
         &self,
         queue: &mut SendQueue,
@@ -116,13 +119,14 @@ impl Rack {
         (found, later)
     }
 
-    /// True if a piece should have been delivered by now, whatever was delivered (§6.3).
+    /// True if a piece should have been delivered by now, regardless of other deliveries (§6.3).
     pub(crate) fn is_overdue(&self, piece: &Piece, now: Instant) -> bool {
         piece.sent_at + self.rtt <= now
     }
 }
 
-/// True if what was sent at `a` was sent after what was sent at `b`; of segments of one instant, the later in the stream.
+/// True if `a` was sent after `b`. Of segments sent at one instant, the later in the stream counts
+/// as the later.
 fn after(a: (Instant, Seq), b: (Instant, Seq)) -> bool {
     a.0 > b.0 || a.0 == b.0 && b.1.is_before(a.1)
 }
@@ -135,7 +139,7 @@ mod tests {
     use crate::conn::send::send_queue::testing;
     use crate::wire::seq::testing::{LARGEST, at, start};
 
-    /// A piece of one byte, whose end is at `end` in the stream.
+    /// A piece of one byte that ends at `end` in the stream.
     fn piece(end: i64, sent_at: Instant, transmits: u32) -> Piece {
         Piece {
             sent_at,
@@ -144,12 +148,13 @@ mod tests {
         }
     }
 
-    /// A distance in a flight: almost none, almost a window, or any.
+    /// A distance within a flight: almost zero, almost a window, or any.
     fn in_flight() -> impl Strategy<Value = i64> {
         prop_oneof![0..3_i64, LARGEST - 3..=LARGEST, 0..=LARGEST]
     }
 
-    /// A piece that is delivered: how far behind SND.UNA, how many steps ago it was sent last, how often, and whether that is ambiguous.
+    /// A delivered piece: its distance behind SND.UNA, steps since its last transmission, number of
+    /// transmissions, and whether that is ambiguous.
     fn delivery() -> impl Strategy<Value = (i64, u64, u32, bool)> {
         (in_flight(), 0..2_u64, 1..3_u32, any::<bool>())
     }
@@ -157,7 +162,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-        /// RFC 8985 §6.2, steps 2 and 3, along a stream that goes on for longer than the space is large.
+        /// RFC 8985 §6.2, steps 2 and 3, along a stream longer than the sequence number space.
         #[test]
         fn newest_and_highest_are_those_of_a_stream_that_does_not_wrap(
             begin in start(),
@@ -167,7 +172,7 @@ mod tests {
             let (mut una, mut highest) = (begin, None);
             let (mut newest, mut reordered): (Option<(Instant, i64)>, _) = (None, false);
             for (now, (acked, (ahead, age, transmits, ambiguous))) in (1..).zip(steps) {
-                // What is acknowledged was delivered.
+                // Acknowledged data was delivered.
                 una = highest.map_or(una, |highest: i64| highest.min(una + acked));
                 let end = una + ahead + 1;
                 let sent_at = Instant::from_micros(now - age);
@@ -183,7 +188,8 @@ mod tests {
             }
         }
 
-        /// Lost is what was sent before the newest that was delivered; of segments of one instant, what lies before it.
+        /// Lost segments are those sent before the newest delivered one; of segments sent at one
+        /// instant, those before it in the stream.
         #[test]
         fn lost_is_what_was_sent_before_the_newest(begin in start(), ahead in in_flight(), times in [0..3_u64, 0..3_u64], later: bool) {
             let [first, second] = times.map(Instant::from_micros);
@@ -197,7 +203,7 @@ mod tests {
             prop_assert_eq!(found, (second, ends[1]) < (first, ends[0]));
         }
 
-        /// RFC 8985 §6.2, step 4: once a flight, however far the stream has gone on since.
+        /// RFC 8985 §6.2, step 4: once per flight, however far the stream has gone on since.
         #[test]
         fn window_is_widened_once_a_flight(begin in start(), steps in prop::collection::vec((in_flight(), in_flight(), any::<bool>()), 1..30)) {
             let mut rack = Rack::default();

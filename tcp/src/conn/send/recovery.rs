@@ -1,24 +1,25 @@
-//! Loss recovery: how much may be sent in it (RFC 6937), when it ends, and whether it was needless (RFC 3522, RFC 3708).
+//! Recovery: how much may be sent in it (RFC 6937), when it ends, and whether it was needless (RFC
+//! 3522, RFC 3708).
 
 use crate::conn::timestamps::older;
 use crate::wire::seq::Seq;
 
-/// Whether losses are being repaired.
+/// Kind of repair in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     #[default]
     Open,
-    /// Losses that ACKs told of.
+    /// Repair of losses that ACKs reported.
     Repair,
-    /// Losses that a timeout assumes.
+    /// Repair of losses that a timeout assumes.
     Timeout,
 }
 
-/// A recovery, or none.
+/// State of a recovery.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     phase: Phase,
-    /// What was sent when it began (`RecoveryPoint`).
+    /// SND.NXT when it began (`RecoveryPoint`).
     point: Seq,
     rate: Rate,
     doubt: Option<Doubt>,
@@ -27,25 +28,25 @@ pub(crate) struct Recovery {
 /// Proportional rate reduction (RFC 6937 §3).
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    /// In flight when the recovery began (`RecoverFS`).
+    /// Bytes in flight when the recovery began (`RecoverFS`).
     flight: usize,
-    /// The window to come to (ssthresh).
+    /// Window to reach (ssthresh).
     target: usize,
     delivered: usize,
     sent: usize,
     window: usize,
 }
 
-/// What would show that nothing was lost.
+/// Evidence that would show the recovery to be needless.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     /// SND.UNA when the recovery began.
     una: Seq,
-    /// SND.NXT when it ended: what is acknowledged beyond was sent after all retransmissions.
+    /// SND.NXT when it ended. Data acknowledged beyond was sent after all retransmissions.
     end: Option<Seq>,
     /// Our timestamp in the first retransmission.
     first_stamp: Option<u32>,
-    /// Retransmissions that the peer has not called duplicates.
+    /// Retransmissions that the peer has not reported as duplicates.
     repeats: usize,
     any: bool,
 }
@@ -59,12 +60,13 @@ impl Recovery {
         self.phase == Phase::Open
     }
 
-    /// What must be acknowledged for the recovery to end.
+    /// Sequence number that must be acknowledged to end the recovery.
     pub(crate) fn point(&self) -> Seq {
         self.point
     }
 
-    /// Begins to repair what ACKs told to be lost, with `flight` bytes in flight before and a window of `target` after it.
+    /// Begins to repair losses that ACKs reported, from `flight` bytes in flight to a window of
+    /// `target` bytes.
     pub(crate) fn begin(&mut self, una: Seq, nxt: Seq, flight: usize, target: usize, mss: usize) {
         self.phase = Phase::Repair;
         self.point = nxt;
@@ -77,7 +79,7 @@ impl Recovery {
         };
     }
 
-    /// The retransmission timer has expired.
+    /// Handles an expiry of the retransmission timer.
     pub(crate) fn time_out(&mut self, una: Seq, nxt: Seq) {
         if self.phase != Phase::Timeout {
             self.doubt = Some(Doubt::new(una));
@@ -86,8 +88,9 @@ impl Recovery {
         self.point = nxt;
     }
 
-    /// True if all that was sent before the recovery is acknowledged; the recovery is over then. Once more is acknowledged than was sent
-    /// up to then, nothing will show any more that it was for nothing.
+    /// Returns true, and ends the recovery, if all data sent before it is acknowledged. Once more
+    /// is acknowledged than was sent until its end, the recovery can no longer prove to be
+    /// needless.
     pub(crate) fn ends(&mut self, una: Seq, nxt: Seq) -> bool {
         if self.is_open() {
             let over = |doubt: &mut Doubt| doubt.end.is_some_and(|end| end.is_before(una));
@@ -104,13 +107,13 @@ impl Recovery {
         ends
     }
 
-    /// Ends the recovery: it was for nothing.
+    /// Ends a spurious recovery.
     pub(crate) fn cancel(&mut self) {
         self.phase = Phase::Open;
         self.doubt = None;
     }
 
-    /// An ACK has told of `delivered` bytes, and `pipe` are in flight now.
+    /// Records that an ACK reported `delivered` bytes, and that `pipe` bytes are in flight now.
     pub(crate) fn delivered(&mut self, delivered: usize, pipe: usize, mss: usize) {
         if self.phase != Phase::Repair {
             return;
@@ -134,14 +137,14 @@ impl Recovery {
         (self.phase == Phase::Repair).then_some(self.rate.window)
     }
 
-    /// `bytes` were sent.
+    /// Records that `bytes` were sent.
     pub(crate) fn sent(&mut self, bytes: usize) {
         if self.phase == Phase::Repair {
             self.rate.sent += bytes;
         }
     }
 
-    /// A segment was sent again, with this timestamp.
+    /// Records a retransmission with this timestamp.
     pub(crate) fn repeated(&mut self, stamp: u32) {
         if let Some(doubt) = &mut self.doubt {
             doubt.first_stamp.get_or_insert(stamp);
@@ -150,7 +153,8 @@ impl Recovery {
         }
     }
 
-    /// The peer calls a segment at `begin` a duplicate. True if with it all retransmissions were needless (RFC 3708 §2).
+    /// Records that the peer reported a segment at `begin` as a duplicate. Returns true if all
+    /// retransmissions have thus proved needless (RFC 3708 §2).
     pub(crate) fn called_duplicate(&mut self, begin: Seq) -> bool {
         let Some(doubt) = &mut self.doubt else {
             return false;
@@ -162,7 +166,8 @@ impl Recovery {
         doubt.any && doubt.repeats == 0
     }
 
-    /// True if an ACK that echoes `echoed` answers an original although there was a retransmission (Eifel, RFC 3522 §3.2).
+    /// True if an ACK that echoes `echoed` answers an original although there was a retransmission
+    /// (Eifel, RFC 3522 §3.2).
     pub(crate) fn answers_original(&self, echoed: u32) -> bool {
         let first = self.doubt.and_then(|doubt| doubt.first_stamp);
         !self.is_open() && first.is_some_and(|first| older(echoed, first))
@@ -197,7 +202,7 @@ mod tests {
         recovery.sent(1000);
         let mut pipe = 19_000;
         for _ in 0..8 {
-            pipe -= 1000; // one more is delivered
+            pipe -= 1000; // one more segment is delivered
             recovery.delivered(1000, pipe, 1000);
             let allowed = recovery.window().unwrap() - pipe;
             let send = allowed / 1000 * 1000;
@@ -244,12 +249,12 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// So much is acknowledged, and so much in flight then.
+        /// An ACK: bytes acknowledged, and bytes in flight afterwards.
         Ack(i64, i64),
-        /// Something is lost, and sent again.
+        /// A segment is lost and retransmitted.
         Loss,
         Timeout,
-        /// Something so far before SND.UNA is called a duplicate.
+        /// A segment at this distance before SND.UNA is reported as a duplicate.
         Duplicate(i64),
     }
 
@@ -263,7 +268,7 @@ mod tests {
         ]
     }
 
-    /// A recovery in numbers that do not wrap.
+    /// Model of a recovery, with numbers that do not wrap.
     #[derive(Debug, Default)]
     struct Model {
         una: i64,
@@ -271,7 +276,7 @@ mod tests {
         open: bool,
         repairs: bool,
         point: i64,
-        /// SND.UNA when the recovery began that may have been for nothing, and SND.NXT when it ended.
+        /// SND.UNA at the start of a recovery that may have been needless, and SND.NXT at its end.
         doubt: Option<(i64, Option<i64>)>,
         repeats: usize,
     }
@@ -286,7 +291,7 @@ mod tests {
             self.repeats += 1;
         }
 
-        /// True if a recovery is over.
+        /// Returns true if the recovery is over.
         fn acknowledge(&mut self, acked: i64, flight: i64) -> bool {
             self.una = self.nxt.min(self.una + acked);
             self.nxt = self.nxt.max(self.una + flight);
@@ -303,7 +308,7 @@ mod tests {
             ends
         }
 
-        /// True if all that was sent again was needless.
+        /// Returns true if all retransmissions were needless.
         fn duplicate(&mut self, begin: i64) -> bool {
             if self.doubt.is_none_or(|(una, _)| begin < una) {
                 return false;
@@ -338,8 +343,9 @@ mod tests {
             assert_eq!(recovery.is_open(), self.open);
         }
 
-        /// True if a recovery has gone on for so long that what is sent now is no longer compared with where it began. Timeout has
-        /// followed upon timeout then, for a thousand flights; that some are needless is not seen, which costs time only.
+        /// True if a recovery has gone on for so long that its start is no longer compared with
+        /// current data. That takes a timeout after each other for a thousand flights. Needless
+        /// ones are then not detected, which costs only time.
         fn is_endless(&self) -> bool {
             self.doubt.is_some_and(|(una, _)| self.una - una > LARGEST)
         }
@@ -348,7 +354,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-        /// Recovery points, and what is in doubt: one recovery after the other, while the stream goes on for longer than the space is large.
+        /// Recovery points and evidence over consecutive recoveries, in a stream longer than the
+        /// sequence number space.
         #[test]
         fn recovery_ends_as_in_a_stream_that_does_not_wrap(begin in start(), steps in prop::collection::vec(step(), 1..60)) {
             let mut recovery = Recovery::default();

@@ -1,5 +1,5 @@
-//! Retransmission queue: the segments that are not acknowledged, each in the frame that it was sent in. Each has the marks of the
-//! scoreboard (RFC 6675 §3, RFC 8985 §5.2).
+//! Retransmission queue: the unacknowledged segments, each in the frame that it was sent in
+//! (decision record tcp/0001), with the marks of the scoreboard (RFC 6675 §3, RFC 8985 §5.2).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,24 +19,25 @@ pub(crate) struct Piece {
     pub(crate) len: usize,
     /// SYN, FIN, or PSH for data.
     pub(crate) control: TcpControl,
-    /// Where the payload is; SYN and FIN have none.
+    /// Place of the payload; SYN and FIN have none.
     pub(crate) frame: Option<Held>,
-    /// When it was sent last.
+    /// Time of the last transmission.
     pub(crate) sent_at: Instant,
-    /// How often it was sent; a piece that the peer's window has no room for yet is lost before it is sent.
+    /// Number of transmissions. A piece that the peer's window has no room for yet counts as lost
+    /// before it is sent.
     pub(crate) transmits: u32,
-    /// Our timestamp when it was sent last.
+    /// Our timestamp in the last transmission.
     pub(crate) stamp: u32,
-    /// For an algorithm that goes by the rate.
+    /// Only for an algorithm that uses the delivery rate.
     pub(crate) rate: Option<SentRate>,
-    /// The peer has it, out of order.
+    /// The peer has received it out of order.
     pub(crate) sacked: bool,
-    /// It has to be sent again.
+    /// It must be retransmitted.
     pub(crate) lost: bool,
 }
 
 impl fmt::Debug for Piece {
-    /// State of its transmission, without its bytes.
+    /// Prints the state of the transmission, without the bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Piece")
             .field("begin", &self.begin)
@@ -51,18 +52,18 @@ impl fmt::Debug for Piece {
     }
 }
 
-/// The frame of a piece.
+/// Payload of a piece.
 pub(crate) enum Held {
-    /// It was sent, and may be with the kernel.
+    /// In a sent frame, which the kernel may still have.
     Sent(SentFrame),
-    /// It waits to be sent.
+    /// In a frame that is ready to be sent.
     Ready(TxFrame),
-    /// The payload alone: the peer has been silent for so long that others have the frame.
+    /// In memory alone: other connections needed the frame while the peer was silent.
     Parked(Box<[u8]>),
 }
 
 impl Held {
-    /// Gives the frame back.
+    /// Frees the frame.
     pub(crate) fn free(self, device: &mut Device) {
         match self {
             Self::Sent(sent) => device.release(sent),
@@ -83,7 +84,8 @@ impl Held {
         }
     }
 
-    /// Moves the payload out of the frame, which has `head` bytes of headers, unless the frame is still with the kernel.
+    /// Moves the payload out of the frame, behind `head` bytes of headers, unless the kernel still
+    /// has the frame.
     pub(crate) fn park(self, head: usize, device: &mut Device) -> Self {
         let frame = match self {
             Self::Sent(sent) => match device.reclaim(sent) {
@@ -98,17 +100,17 @@ impl Held {
 }
 
 impl Piece {
-    /// The sequence number behind it.
+    /// Sequence number after the piece.
     pub(crate) fn end(&self) -> Seq {
         self.begin + self.seq_len()
     }
 
-    /// Sequence numbers that it takes.
+    /// Length in sequence numbers.
     pub(crate) fn seq_len(&self) -> usize {
         self.len + usize::from(self.control != TcpControl::Psh)
     }
 
-    /// True for one that was sent once, and of which nothing else is known: it counts by its length only.
+    /// True for a piece that was sent once and has no marks: only its length counts.
     fn is_plain(&self) -> bool {
         self.transmits == 1 && !self.sacked && !self.lost
     }
@@ -128,13 +130,13 @@ impl Piece {
     }
 }
 
-/// The pieces in the order of the stream.
+/// Pieces in stream order.
 pub(crate) struct SendQueue {
     pieces: VecDeque<Piece>,
     sums: Sums,
 }
 
-/// What a piece counts for, or all of them together.
+/// Share of a piece in the sums, or the sums themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     /// Bytes believed to be in the network (RFC 6675 §4).
@@ -148,7 +150,7 @@ struct Sums {
 }
 
 impl fmt::Debug for SendQueue {
-    /// Number of pieces, and the first one, which the rest wait for.
+    /// Prints the number of pieces, and the first one, which the rest waits for.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendQueue")
             .field("pieces", &self.pieces.len())
@@ -159,7 +161,8 @@ impl fmt::Debug for SendQueue {
 }
 
 impl SendQueue {
-    /// An empty queue, with room for one piece: most connections are idle, and have never had more in flight.
+    /// An empty queue with room for one piece. Most connections are idle, and never have more in
+    /// flight.
     pub(crate) fn new() -> Self {
         Self {
             pieces: VecDeque::with_capacity(1),
@@ -188,7 +191,7 @@ impl SendQueue {
         self.sums.sacked
     }
 
-    /// True if pieces may have been sent in another order than that of the stream, or have arrived so.
+    /// True if pieces may have been sent or received in another order than the stream's.
     pub(crate) fn is_disordered(&self) -> bool {
         self.sums.sacked + self.sums.lost + self.sums.repeated > 0
     }
@@ -219,7 +222,7 @@ impl SendQueue {
         (!ack.is_before(first.end())).then_some(first)
     }
 
-    /// Takes the first piece.
+    /// Removes and returns the first piece.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Piece> {
         let piece = self.pieces.pop_front()?;
@@ -232,7 +235,7 @@ impl SendQueue {
         Some(piece)
     }
 
-    /// Takes the first piece if all of it is before `ack`.
+    /// Removes and returns the first piece if all of it is before `ack`.
     pub(super) fn pop_acked(&mut self, ack: Seq) -> Option<Piece> {
         self.first_acked(ack)?;
         self.pop()
@@ -254,7 +257,7 @@ impl SendQueue {
         self.sums.repeated += piece.repeated;
     }
 
-    /// Changes a piece, and keeps the sums right.
+    /// Changes a piece, and updates the sums.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Piece)) {
         let Some(piece) = self.pieces.get_mut(at) else {
             return;
@@ -266,7 +269,7 @@ impl SendQueue {
         self.count(after);
     }
 
-    /// Notes that the peer has a piece; false if that was known.
+    /// Marks a piece as received by the peer. Returns false if it was marked already.
     pub(crate) fn mark_sacked(&mut self, at: usize) -> bool {
         if self.pieces.get(at).is_none_or(|piece| piece.sacked) {
             return false;
@@ -278,7 +281,8 @@ impl SendQueue {
         true
     }
 
-    /// Notes that a piece must be sent again; false if that was known, or need not be.
+    /// Marks a piece for retransmission. Returns false if it was marked already, or need not be
+    /// sent.
     pub(crate) fn mark_lost(&mut self, at: usize) -> bool {
         if self.pieces.get(at).is_none_or(|piece| !piece.in_flight()) {
             return false;
@@ -287,21 +291,22 @@ impl SendQueue {
         true
     }
 
-    /// Nothing was lost after all; what was never sent still has to be.
+    /// Clears all marks of lost pieces, except pieces that were never sent.
     pub(crate) fn forgive(&mut self) {
         for at in 0..self.pieces.len() {
             self.change(at, |piece| piece.lost &= piece.transmits == 0);
         }
     }
 
-    /// The peer may have dropped what it said it has (RFC 2018 §8): everything counts as not received.
+    /// Treats all pieces as not received, as the peer may have dropped data that it has reported by
+    /// SACK (RFC 2018 §8).
     pub(crate) fn distrust(&mut self) {
         for at in 0..self.pieces.len() {
             self.change(at, |piece| piece.sacked = false);
         }
     }
 
-    /// Places of the pieces that lie wholly between two edges.
+    /// Indices of the pieces that lie completely between two edges.
     pub(crate) fn within(&self, left: Seq, right: Seq) -> std::ops::Range<usize> {
         let begin = self
             .pieces
@@ -312,7 +317,7 @@ impl SendQueue {
         begin..end.max(begin)
     }
 
-    /// The place of the first lost piece.
+    /// Index of the first lost piece.
     pub(crate) fn first_lost(&self) -> Option<usize> {
         if !self.has_lost() {
             return None;
@@ -320,7 +325,7 @@ impl SendQueue {
         self.pieces.iter().position(|piece| piece.lost)
     }
 
-    /// Takes a piece's frame to send it again.
+    /// Takes a piece's frame to retransmit it.
     pub(crate) fn take_frame(&mut self, at: usize) -> Option<Held> {
         self.pieces.get_mut(at)?.frame.take()
     }
@@ -331,7 +336,7 @@ impl SendQueue {
         }
     }
 
-    /// A piece has been sent again.
+    /// Records a retransmission of a piece.
     pub(super) fn resent(&mut self, at: usize, now: Instant, stamp: u32, rate: Option<SentRate>) {
         self.change(at, |piece| {
             piece.sent_at = now;
@@ -342,7 +347,7 @@ impl SendQueue {
         });
     }
 
-    /// Cuts a piece in two behind `len` bytes of payload; the second has no frame yet.
+    /// Splits a piece after `len` bytes of payload. The second part has no frame yet.
     pub(crate) fn split(&mut self, at: usize, len: usize) {
         let Some(piece) = self.pieces.get(at).filter(|piece| piece.len > len) else {
             return;
@@ -364,7 +369,8 @@ impl SendQueue {
         held.into_iter().any(|held| !held.is_parked())
     }
 
-    /// Moves the payload of `idle` pieces out of the frames, which have `head` bytes of headers; how many frames that were.
+    /// Moves the payload of `idle` pieces out of their frames, behind `head` bytes of headers.
+    /// Returns the number of frames freed.
     pub(crate) fn park(
         &mut self,
         head: usize,
@@ -383,7 +389,7 @@ impl SendQueue {
         parked
     }
 
-    /// Gives all frames back.
+    /// Frees all frames.
     pub(crate) fn clear(&mut self, device: &mut Device) {
         self.sums = Sums::default();
         for piece in std::mem::take(&mut self.pieces) {
@@ -393,7 +399,7 @@ impl SendQueue {
         }
     }
 
-    /// Bytes of payload from `una` on.
+    /// Payload bytes from `una` on.
     pub(crate) fn payload_from(&self, una: Seq) -> usize {
         let Some(first) = self.pieces.front() else {
             return 0;
@@ -491,13 +497,13 @@ mod tests {
         assert_eq!(queue.sums.payload, 300);
     }
 
-    /// Pieces of a flight that is no larger than a window: where it begins, and their lengths.
+    /// Pieces of a flight of at most a window: its start, and their lengths.
     fn flight() -> impl Strategy<Value = (i64, Vec<usize>)> {
         let len = prop_oneof![1..70_000_usize, Just(1), Just(1 << 26)];
         (start(), prop::collection::vec(len, 0..16))
     }
 
-    /// A place of the flight or just behind it: at the edge of a piece, or next to one.
+    /// A place in the flight or just behind it, at or next to the edge of a piece.
     fn place(edges: &[i64], at: prop::sample::Index, off: i64) -> i64 {
         let (first, last) = (edges[0], edges[edges.len() - 1]);
         (edges[at.index(edges.len())] + off).clamp(first, last)
@@ -506,7 +512,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-        /// What SACK and ACK say, of a flight that lies anywhere in the space: of edges that are in it, as is checked before.
+        /// Effect of SACK and ACK on a flight anywhere in the space. Their edges lie in the flight,
+        /// which the caller checks before.
         #[test]
         fn pieces_are_found_by_edges_as_in_a_stream_that_does_not_wrap(
             (begin, lens) in flight(),

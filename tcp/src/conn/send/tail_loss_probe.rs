@@ -2,21 +2,22 @@
 
 use crate::wire::seq::Seq;
 
-/// A probe that is not answered, or none.
+/// State of the tail loss probe.
 #[derive(Debug, Default)]
 pub(crate) struct TailLossProbe {
-    /// SND.NXT when the probe was sent: `TLP.end_seq`. Every probe repeats a segment, as there is never anything unsent.
+    /// SND.NXT when the probe was sent: `TLP.end_seq`. Every probe repeats a segment, as no data is
+    /// ever unsent.
     end: Option<Seq>,
 }
 
-/// What an ACK says of the probe.
+/// What an ACK says about the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing yet.
     Unknown,
-    /// What it repeated had arrived.
+    /// The segment that it repeated had arrived.
     Needless,
-    /// It repaired a loss.
+    /// The probe repaired a loss.
     Repaired,
 }
 
@@ -33,7 +34,8 @@ impl TailLossProbe {
         self.end = None;
     }
 
-    /// Judges an ACK (§7.4.2). `duplicate`: it calls the probe a duplicate; `bare`: it says nothing new at all.
+    /// Judges an ACK (§7.4.2). `duplicate`: it reports the probe as a duplicate. `bare`: it reports
+    /// nothing new at all.
     pub(crate) fn judge(&mut self, ack: Seq, duplicate: bool, bare: bool) -> Verdict {
         let Some(end) = self.end.filter(|end| !ack.is_before(*end)) else {
             return Verdict::Unknown;
@@ -77,7 +79,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2048 }))]
 
-        /// RFC 8985 §7.4.2, of an ACK that is plausible: no further than a window away.
+        /// RFC 8985 §7.4.2, for a plausible ACK: at most a window away.
         #[test]
         fn probe_is_judged_as_in_a_stream_that_does_not_wrap(
             end in start(),

@@ -10,10 +10,10 @@ use crate::wire::flow::Flow;
 use crate::wire::inbound::{Ecn, Options};
 use crate::wire::seq::testing::{HALF, LARGEST, alike, at, near, start};
 
-/// The most that is ever in flight.
+/// Maximum of bytes in flight.
 const FLIGHTS: i64 = 256 * 65_535;
 
-/// SND.UNA, what is in flight behind it, and the largest window so far.
+/// SND.UNA, the bytes in flight behind it, and the largest window so far.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     una: i64,
@@ -46,7 +46,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     })
 }
 
-/// What was sent, and two numbers of the peer's.
+/// Sent data, and two numbers from the peer.
 fn case() -> impl Strategy<Value = (Sent, i64, i64)> {
     sent().prop_flat_map(|sent| {
         let edges = vec![0, sent.flight, -sent.largest, sent.flight / 2];
@@ -82,10 +82,10 @@ proptest! {
         let within = |from: i64, to: i64| alike(ack).any(|ack| ack >= from && ack <= to);
         prop_assert_eq!(side.is_plausible(at(ack)), within(sent.una - sent.largest, sent.nxt()));
         prop_assert_eq!(side.is_forward(at(ack)), within(sent.una, sent.nxt()));
-        prop_assert_eq!(side.is_news(at(ack)), within(sent.una + 1, sent.nxt()));
+        prop_assert_eq!(side.acks_new_data(at(ack)), within(sent.una + 1, sent.nxt()));
         if side.is_plausible(at(ack)) {
-            // So may a deferred ACK be told.
-            prop_assert_eq!(side.una.is_before(at(ack)), side.is_news(at(ack)));
+            // A deferred ACK may be judged so.
+            prop_assert_eq!(side.una.is_before(at(ack)), side.acks_new_data(at(ack)));
         }
     }
 
@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!(sent.side().may_repeat((at(left), at(right)), at(ack)), lately);
     }
 
-    /// SND.WL1 and SND.WL2 (RFC 9293 §3.10.7.4): of segments that are acceptable, in whatever order they come.
+    /// SND.WL1 and SND.WL2 (RFC 9293 §3.10.7.4), for acceptable segments in any order.
     #[test]
     fn window_is_that_of_the_segment_sent_last(
         first in start(),
@@ -128,7 +128,8 @@ proptest! {
         }
     }
 
-    /// The peer's window may have been taken back: its edge is anywhere less than a window away (RFC 9293 §3.8.6).
+    /// The peer may have shrunk its window: the edge is anywhere less than a window away (RFC 9293
+    /// §3.8.6).
     #[test]
     fn room_is_from_what_is_queued_to_the_edge(sent in sent(), waiting in 0..FLIGHTS, from_una in prop_oneof![-3..3_i64, -LARGEST..=LARGEST]) {
         let mut side = sent.side();

@@ -1,35 +1,35 @@
-//! Timing wheel: timers of any number of connections, at a cost that does not grow with their number.
+//! Timing wheel: timers of any number of connections, at a cost independent of their number.
 
 use crate::time::Instant;
 
-/// Nanoseconds of a tick: what two deadlines near by can differ in and still fire together.
+/// Nanoseconds per tick. Deadlines less than a tick apart may fire together.
 const TICK: u64 = 16_000;
-/// Slots of a level.
+/// Slots per level.
 const SLOTS: usize = 256;
 /// Words of a level's bitmap.
 const WORDS: usize = SLOTS / 64;
-/// A level's slots are so many bits coarser than those of the level below.
+/// Each level's slots are this many bits coarser than those of the level below.
 const LEVEL_BITS: usize = 3;
-/// The slots of the last level are 2^39 ticks, or 102 days, long: it reaches 70 years ahead.
+/// The last level's slots are 2^39 ticks, or 102 days, long: it reaches 70 years ahead.
 const LEVELS: usize = 14;
-/// Nodes that begin the slots' rings.
+/// Nodes that are the heads of the slots' rings.
 const RINGS: usize = LEVELS * SLOTS;
-/// The tick of the latest instant, 584 years: none is later.
+/// Tick of the latest instant, 584 years.
 const MAX_TICK: u64 = u64::MAX / TICK;
 
-/// A timer, or the beginning of a slot's ring.
+/// A timer, or the head of a slot's ring.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Neighbours in the ring; both itself if it is in none.
+    /// Neighbours in the ring; the node itself if it is in none.
     next: usize,
     prev: usize,
     at: Instant,
-    /// The ring that it is in.
+    /// The ring that holds the node.
     ring: Option<u16>,
 }
 
 impl Node {
-    /// In no ring.
+    /// A node in no ring.
     fn alone(index: usize) -> Self {
         Self {
             next: index,
@@ -40,19 +40,21 @@ impl Node {
     }
 }
 
-/// A wheel of fourteen levels. A timer is put once into the finest level that reaches its deadline, and stays there. Far deadlines are kept
-/// coarsely instead of being sorted again and again. So setting, cancelling and firing cost the same however many there are.
+/// A wheel of fourteen levels. A timer is put once into the finest level that reaches its deadline,
+/// and stays there. Far deadlines are kept coarsely, and are never sorted again. So setting,
+/// cancelling and firing cost the same for any number of timers.
 ///
-/// No timer fires early. It fires late by less than a tick of 16 µs, and by less than 1/31 of the time that it was set ahead.
-/// Keys are small numbers, such as places in a slab: memory grows with the greatest. A key has one deadline.
+/// No timer fires early. It fires late by less than a tick of 16 µs, and by less than 1/31 of the
+/// time that it was set ahead. Keys are small numbers, such as slots of a slab: memory grows with
+/// the greatest. A key has one deadline.
 #[derive(Debug)]
 pub(super) struct Wheel {
     nodes: Vec<Node>,
-    /// Slots with timers.
+    /// Bitmaps of slots with timers.
     used: [[u64; WORDS]; LEVELS],
-    /// Levels with timers, a bit each.
+    /// Bitmap of levels with timers.
     levels: u16,
-    /// Ticks: no timer is in a slot before it.
+    /// Current tick: no timer is in a slot before it.
     clock: u64,
     #[cfg(test)]
     len: usize,
@@ -81,7 +83,7 @@ fn units(tick: u64, level: usize) -> u64 {
 impl Wheel {
     pub(super) fn new(now: Instant) -> Self {
         let mut nodes = Vec::with_capacity(RINGS);
-        // A loop: for an iterator Miri needs longer, in each test of a stack.
+        // A loop, as an iterator takes longer in Miri, in each test of a stack.
         while nodes.len() < RINGS {
             nodes.push(Node::alone(nodes.len()));
         }
@@ -97,7 +99,7 @@ impl Wheel {
         }
     }
 
-    /// Timers that are set.
+    /// Number of timers.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
@@ -108,8 +110,9 @@ impl Wheel {
         self.levels == 0
     }
 
-    /// Sets when `key` is to fire, instead of any earlier setting. Tell the wheel the time first, by [`advance`](Self::advance) or
-    /// [`pop`](Self::pop): how coarsely a deadline is kept depends on its distance from the last time told.
+    /// Sets when `key` fires, in place of any earlier setting. Call [`advance`](Self::advance) or
+    /// [`pop`](Self::pop) first: how coarsely a deadline is kept depends on its distance from the
+    /// wheel's time.
     pub(super) fn set(&mut self, key: u32, at: Instant) {
         self.cancel(key);
         let node = key as usize + RINGS;
@@ -120,7 +123,7 @@ impl Wheel {
         self.put(node);
     }
 
-    /// `key` is not to fire.
+    /// Cancels the timer of `key`.
     pub(super) fn cancel(&mut self, key: u32) {
         let node = key as usize + RINGS;
         if self.nodes.get(node).is_some_and(|node| node.ring.is_some()) {
@@ -128,14 +131,14 @@ impl Wheel {
         }
     }
 
-    /// When `key` is to fire.
+    /// When `key` fires.
     #[cfg(test)]
     pub(super) fn deadline(&self, key: u32) -> Option<Instant> {
         let node = self.nodes.get(key as usize + RINGS)?;
         node.ring.map(|_| node.at)
     }
 
-    /// Takes a timer that is due at `now`: one of those that share the earliest slot, the first that was set.
+    /// Removes a timer that is due at `now`: of those in the earliest slot, the first that was set.
     pub(super) fn pop(&mut self, now: Instant) -> Option<u32> {
         let present = floor(now);
         loop {
@@ -147,21 +150,22 @@ impl Wheel {
             if ceil(self.nodes[node].at) <= tick {
                 return u32::try_from(node - RINGS).ok();
             }
-            self.put(node); // it lies beyond the last level, and is now nearer
+            self.put(node); // it lies beyond the last level, and is nearer now
         }
     }
 
-    /// Tells the time. Timers that are due stay, to be taken by [`pop`](Self::pop).
+    /// Advances the time. Due timers stay, to be removed by [`pop`](Self::pop).
     pub(super) fn advance(&mut self, now: Instant) {
         self.clock = self.clock.max(floor(now).min(until(self.earliest())));
     }
 
-    /// When to call [`pop`](Self::pop) next: at or after the earliest deadline, by as much as that may be late.
+    /// When to call [`pop`](Self::pop) next: at or after the earliest deadline, by at most its
+    /// lateness.
     pub(super) fn next(&self) -> Option<Instant> {
         self.earliest().map(|(tick, _)| instant(tick))
     }
 
-    /// The earliest slot that has timers: its tick and its ring.
+    /// Tick and ring of the earliest slot that has timers.
     fn earliest(&self) -> Option<(u64, usize)> {
         let mut levels = self.levels;
         let next_level = || {
@@ -180,7 +184,7 @@ impl Wheel {
             .min()
     }
 
-    /// Puts a node into the slot at or after its deadline, or as far ahead as there is one.
+    /// Puts a node into the slot at or after its deadline, or into the furthest slot.
     fn put(&mut self, node: usize) {
         let tick = ceil(self.nodes[node].at).max(self.clock);
         let reach = |level: usize| (SLOTS as u64 - 2) << (LEVEL_BITS * level);
@@ -204,7 +208,7 @@ impl Wheel {
         self.count(1);
     }
 
-    /// Takes a node out of its ring.
+    /// Removes a node from its ring.
     fn take(&mut self, node: usize) {
         let Node {
             next, prev, ring, ..
@@ -233,7 +237,7 @@ impl Wheel {
     }
 }
 
-/// How far the clock may go while this slot is the earliest.
+/// Maximum tick of the clock while this slot is the earliest.
 fn until(earliest: Option<(u64, usize)>) -> u64 {
     earliest.map_or(MAX_TICK, |(tick, _)| tick)
 }
@@ -242,7 +246,7 @@ fn slot_of(unit: u64) -> usize {
     usize::try_from(unit % SLOTS as u64).unwrap_or(0)
 }
 
-/// How many slots after `first`, going round, the next used slot lies.
+/// Number of slots after `first`, cyclically, to the next used slot.
 fn ahead(used: &[u64; WORDS], first: usize) -> Option<u64> {
     let (word, bit) = (first / 64, first % 64);
     let found = |slot: usize| Some(((slot + SLOTS - first) % SLOTS) as u64);

@@ -1,4 +1,4 @@
-//! The wheel against a sorted map, and how much it does when idle timers are many.
+//! The wheel against a sorted map, and its work when many timers are idle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ fn at(micros: u64) -> Instant {
     Instant::from_micros(micros)
 }
 
-/// By how much a deadline `ahead` may be late.
+/// Maximum lateness of a deadline `ahead`.
 fn late(ahead: Duration) -> Duration {
     Duration::from_micros(16) + ahead / 31
 }
@@ -120,7 +120,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 500 }))]
 
-    /// The model knows for each key its deadline and when it must have fired.
+    /// The model knows each key's deadline, and when it must have fired.
     #[test]
     fn wheel_fires_what_the_model_fires(ops in prop::collection::vec(op(), 1..100)) {
         let mut wheel = Wheel::new(at(0));
