@@ -1,11 +1,13 @@
-//! CRC-32C as MPA uses it (RFC 5044 §4.4, R5044-4.4-8).
+//! CRC-32C as MPA uses it (RFC 5044 §4.4, R5044-4.4-8). Decision record iwarp/0005 says which code
+//! computes it.
 
-/// What computes CRC-32C, as [`crc32c`] does.
+/// A function that computes CRC-32C, as [`crc32c`] does.
 pub type Crc32c = fn(&[u8]) -> u32;
 
-/// CRC-32C of `bytes`. On the wire its least significant byte goes first: `to_le_bytes`.
+/// CRC-32C of `bytes`. Its least significant byte is sent first: `to_le_bytes`.
 ///
-/// `crc-fast` is about three times as fast as the `crc32c` crate on blocks of one MTU; the latter is the tests' oracle.
+/// `crc-fast` is about three times as fast as the `crc32c` crate on blocks of one MTU. The latter
+/// is the tests' oracle.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -55,10 +57,11 @@ mod tests {
     fn rfc_5044_figures_5_and_6_carry_this_crc() {
         // Figure 5: marker 0 in front, then a Send of 24 zero bytes, MSN 1. 48 bytes are covered.
         let mut figure5 = [0; 48];
-        figure5[4..8].copy_from_slice(&[0x00, 0x2a, 0x41, 0x43]); // ULPDU length 42, DDP and RDMAP control
+        // ULPDU length 42, DDP and RDMAP control
+        figure5[4..8].copy_from_slice(&[0x00, 0x2a, 0x41, 0x43]);
         figure5[19] = 1; // MSN
         assert_eq!(wire(&figure5), [0x52, 0x23, 0x99, 0x83]);
-        // Figure 6: the same with MSN 2 at stream offset 0x1ec, so a marker of FPDUPTR 0x14 at 0x200.
+        // Figure 6: MSN 2 at stream offset 0x1ec, so a marker of FPDUPTR 0x14 at 0x200.
         let mut figure6 = [0; 48];
         figure6[..4].copy_from_slice(&[0x00, 0x2a, 0x41, 0x43]);
         figure6[15] = 2;
@@ -66,7 +69,7 @@ mod tests {
         assert_eq!(wire(&figure6), [0x84, 0x92, 0x58, 0x98]);
     }
 
-    /// Bytes that are summed at most.
+    /// Maximum number of bytes to sum.
     const LONGEST: usize = if cfg!(miri) { 100 } else { 3000 };
 
     proptest! {

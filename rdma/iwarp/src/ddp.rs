@@ -1,9 +1,9 @@
-//! DDP segments as they are on the wire (RFC 5041 §4). What they mean is RDMAP's business: see [`crate::rdmap`].
+//! DDP segments on the wire (RFC 5041 §4). RDMAP gives them meaning: see [`crate::rdmap`].
 
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Tagged DDP segment header as it is on the wire: 14 bytes (RFC 5041 §4.2).
+/// Tagged DDP segment header on the wire: 14 bytes (RFC 5041 §4.2).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct TaggedHeader {
     /// T, L, reserved and DV bits (§4.1): see [`Control`].
     pub control: u8,
-    /// RDMAP's byte; DDP carries it unread.
+    /// RDMAP's control byte, which DDP does not interpret.
     pub rsvd_ulp: u8,
     /// Steering Tag of the sink region.
     pub stag: U32,
@@ -20,7 +20,7 @@ pub struct TaggedHeader {
 }
 const _: () = assert!(size_of::<TaggedHeader>() == TAGGED_HEADER_BYTES);
 
-/// Untagged DDP segment header as it is on the wire: 18 bytes (RFC 5041 §4.3).
+/// Untagged DDP segment header on the wire: 18 bytes (RFC 5041 §4.3).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -28,31 +28,34 @@ const _: () = assert!(size_of::<TaggedHeader>() == TAGGED_HEADER_BYTES);
 pub struct UntaggedHeader {
     /// T, L, reserved and DV bits (§4.1): see [`Control`].
     pub control: u8,
-    /// `RsvdULP` byte 0: RDMAP's control byte; DDP carries it unread.
+    /// `RsvdULP` byte 0: RDMAP's control byte, which DDP does not interpret.
     pub rsvd_ulp: u8,
     /// `RsvdULP` bytes 1 to 4: RDMAP's Invalidate `STag`, or 0.
     pub rsvd_ulp_stag: U32,
     /// Queue Number.
     pub qn: U32,
-    /// Message Sequence Number: 1 for a queue's first message, then one more each, modulo 2^32.
+    /// Message Sequence Number: 1 for a queue's first message, incremented for each one modulo
+    /// 2^32.
     pub msn: U32,
     /// Message Offset of the first payload byte.
     pub mo: U32,
 }
 const _: () = assert!(size_of::<UntaggedHeader>() == UNTAGGED_HEADER_BYTES);
 
-/// Bytes of a tagged header.
+/// Length in bytes of a tagged header.
 pub const TAGGED_HEADER_BYTES: usize = 14;
-/// Bytes of an untagged header.
+/// Length in bytes of an untagged header.
 pub const UNTAGGED_HEADER_BYTES: usize = 18;
-/// DDP and RDMAP version of the IETF (RFC 5041 §4.1, RFC 5040 §4.1).
+/// The IETF's DDP and RDMAP version (RFC 5041 §4.1, RFC 5040 §4.1).
 pub const VERSION_IETF: u8 = 1;
-/// DDP and RDMAP version of the RDMA Consortium: only on a stream whose start-up settled on it (RFC 5044, appendix C).
+/// The RDMA Consortium's DDP and RDMAP version, used only on a stream whose start-up agreed on it
+/// (RFC 5044, appendix C).
 pub const VERSION_RDMAC: u8 = 0;
 /// MSN of the first message on every queue (RFC 5041 §4.3, R5041-4.3-4).
 pub const FIRST_MSN: u32 = 1;
 
-/// The control byte that begins both headers (RFC 5041 §4.1). Its reserved bits are sent 0 and not read.
+/// The control byte that begins both headers (RFC 5041 §4.1). Reserved bits are sent as 0 and
+/// ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control(pub u8);
 
@@ -62,24 +65,24 @@ impl Control {
     const T: u8 = 0x80;
     const DV: u8 = 0x03;
 
-    /// The byte for a segment of ours.
+    /// The control byte of a segment to send.
     pub const fn new(tagged: bool, last: bool, version: u8) -> Self {
         let t = if tagged { Self::T } else { 0 };
         let l = if last { Self::LAST } else { 0 };
         Self(t | l | (version & Self::DV))
     }
 
-    /// T: the payload belongs into a Tagged Buffer.
+    /// T bit: the payload goes to a Tagged Buffer.
     pub const fn is_tagged(self) -> bool {
         self.0 & Self::T != 0
     }
 
-    /// L: last segment of its message.
+    /// L bit: last segment of its message.
     pub const fn is_last(self) -> bool {
         self.0 & Self::LAST != 0
     }
 
-    /// DV: the sender's DDP version.
+    /// DV field: the sender's DDP version.
     pub const fn version(self) -> u8 {
         self.0 & Self::DV
     }
@@ -100,7 +103,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// The queue of this Queue Number, if there is one.
+    /// The queue with this Queue Number, if it exists.
     pub const fn from_qn(qn: u32) -> Option<Self> {
         match qn {
             0 => Some(Self::Send),
@@ -111,13 +114,13 @@ impl Queue {
         }
     }
 
-    /// Its number on the wire.
+    /// Queue Number on the wire.
     pub const fn qn(self) -> u32 {
         self as u32
     }
 }
 
-/// A ULPDU, cut into header and payload.
+/// A ULPDU, split into header and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DdpSegment<'a> {
     /// T=1.
@@ -127,7 +130,8 @@ pub enum DdpSegment<'a> {
 }
 
 impl<'a> DdpSegment<'a> {
-    /// Reads the header that the T bit announces; `None` if the ULPDU is shorter than it (R5041-4.4-2).
+    /// Parses the header that the T bit announces. Returns `None` if the ULPDU is too short for it
+    /// (R5041-4.4-2).
     pub fn parse(ulpdu: &'a [u8]) -> Option<Self> {
         let control = Control(*ulpdu.first()?);
         if control.is_tagged() {
@@ -155,7 +159,7 @@ impl<'a> DdpSegment<'a> {
         }
     }
 
-    /// The header's bytes, as a Terminate returns them.
+    /// The bytes of the header, as a Terminate returns them.
     pub fn header_bytes(&self) -> &'a [u8] {
         match self {
             Self::Tagged(header, _) => header.as_bytes(),

@@ -1,9 +1,17 @@
 //! MPA, DDP and RDMAP as pure state machines: every byte and rule of iWARP, and nothing else.
 //!
-//! Slices go in, slices and decisions come out. There is no socket, clock, thread, lock, log line or
-//! region memory here, and no allocation after a stream's construction. Names are the RFCs' names; ids such as
-//! R5044-4.4-10 name requirements (`tests/conformance/requirements.tsv`). D1 to D23 are decisions where the RFCs are
-//! silent (`protocol/wire.md` §10, wire.md in comments); `protocol/vectors.md` has byte-exact examples.
+//! Slices go in, slices and decisions come out (decision record iwarp/0001). There is no socket,
+//! clock, thread, lock, log line or region memory here, and no allocation after a stream's
+//! construction.
+//!
+//! Of the two iWARPs, this is the IETF's: DDP and RDMAP version 1 (RFC 5040, RFC 5041). MPA begins
+//! with revision 2 (RFC 6581), and falls back to revision 1 for a peer without it. The CRC is on
+//! unless both sides turn it off, and markers are sent if the peer requests them (RFC 5044). A
+//! permissive mode accepts peers of the RDMA Consortium: MPA revision 0, DDP and RDMAP version 0.
+//!
+//! Names are the RFCs' names. Identifiers such as R5044-4.4-10 name requirements
+//! (`tests/conformance/requirements.tsv`). D1 to D23 are decisions where the RFCs are silent
+//! (`protocol/wire.md` §10, wire.md in comments); `protocol/vectors.md` has byte-exact examples.
 //!
 //! | layer | module | RFC |
 //! |---|---|---|
@@ -11,8 +19,8 @@
 //! | tagged and untagged segments | [`ddp`] | 5041 |
 //! | operations, their checks, Terminate | [`rdmap`] | 5040, 7306 |
 //!
-//! A received byte travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request travels
-//! `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
+//! A received byte travels [`Deframer`] -> `Receiver::on_ulpdu` -> [`Inbound`]; a work request
+//! travels `Sender` -> [`Message`] -> [`Segment`] -> [`Framer`].
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

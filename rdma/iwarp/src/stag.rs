@@ -2,20 +2,22 @@
 
 use core::fmt;
 
-/// Steering Tag: names a region to a peer (RFC 5040 §2.1). Opaque on the wire; for us index (24 bits) and key (8 bits).
+/// Steering Tag: names a region to a peer (RFC 5040 §2.1). Opaque on the wire; locally an index (24
+/// bits) and a key (8 bits).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Stag(pub u32);
 
 impl Stag {
-    /// Goes into our own messages that reference no memory, RTR included: some hardware refuses `STag` 0 there (D19).
+    /// `STag` of outbound messages that access no memory, including the RTR: some hardware refuses
+    /// `STag` 0 there (D19).
     pub const PLACEHOLDER: Self = Self(1);
 
-    /// Which entry of the region table: 24 bits.
+    /// Index into the region table: 24 bits.
     pub const fn index(self) -> u32 {
         self.0 >> 8
     }
 
-    /// Low byte: tells successive uses of one index apart.
+    /// Key in the low byte: distinguishes successive uses of one index.
     pub const fn key(self) -> u8 {
         self.0.to_be_bytes()[3]
     }

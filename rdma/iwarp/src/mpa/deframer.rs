@@ -1,4 +1,4 @@
-//! The receive direction of one connection in Full Operation (RFC 5044 §4, §6).
+//! Receive direction of one connection in Full Operation (RFC 5044 §4, §6).
 
 use super::fpdu::{CRC_BYTES, LENGTH_BYTES, MAX_ULPDU, MpaError, Step, crc_matches, find_fpdu};
 use super::marker::{Layout, MARKER_BYTES, MARKER_INTERVAL, Marker, Phase};
@@ -8,10 +8,11 @@ use zerocopy::network_endian::U16;
 
 /// Finds FPDUs in the peer's bytes, from the first byte of Full Operation on.
 ///
-/// Without markers a ULPDU is borrowed from the stream. With them it is borrowed if no marker cuts it, and joined in a buffer of
-/// this deframer otherwise.
+/// Without markers a ULPDU is borrowed from the stream. With markers it is borrowed if no marker
+/// cuts it, and joined in a buffer of the deframer otherwise.
 ///
-/// The default checks no CRC and knows no markers: it stands in while the real one is taken out of its place.
+/// The default checks no CRC and expects no markers. It is a placeholder while the real one is
+/// moved out.
 #[derive(Debug, Default)]
 pub struct Deframer {
     crc: Option<Crc32c>,
@@ -19,7 +20,8 @@ pub struct Deframer {
     failed: Option<MpaError>,
 }
 
-/// An FPDU whose CRC was not looked at: before it [is right](Self::is_right), nothing of it may be used.
+/// An FPDU whose CRC was not checked. Its bytes may be used only after [`is_right`](Self::is_right)
+/// has returned true.
 #[derive(Clone, Copy, Debug)]
 pub struct Unverified<'a> {
     fpdu: &'a [u8],
@@ -28,19 +30,19 @@ pub struct Unverified<'a> {
 }
 
 impl<'a> Unverified<'a> {
-    /// What is the ULPDU if the CRC is right.
+    /// The ULPDU, valid if the CRC is right.
     #[inline]
     pub const fn ulpdu(&self) -> &'a [u8] {
         self.ulpdu
     }
 
-    /// Bytes of the stream that the FPDU takes, markers included.
+    /// Length in bytes of the FPDU in the stream, including markers.
     #[inline]
     pub const fn wire_len(&self) -> usize {
         self.fpdu.len()
     }
 
-    /// Is the CRC right? Where none is checked it always is.
+    /// Checks the CRC. Always true on a stream without CRCs.
     #[inline]
     pub fn is_right(&self) -> bool {
         crc_matches(self.fpdu, self.crc)
@@ -50,15 +52,17 @@ impl<'a> Unverified<'a> {
 #[derive(Debug)]
 struct Markers {
     phase: Phase,
-    /// The ULPDU that markers cut; allocated once, for the longest ULPDU with its length field and pad.
+    /// Buffer for a ULPDU that markers cut. Allocated once, for the longest ULPDU with its length
+    /// field and pad.
     joined: Vec<u8>,
 }
 
-/// Most bytes that are joined: length field, ULPDU, pad.
+/// Maximum number of bytes to join: length field, ULPDU, pad.
 const JOINED_BYTES: usize = (LENGTH_BYTES + MAX_ULPDU).next_multiple_of(4);
 
 impl Deframer {
-    /// `crc`: the CRC field is checked (R5044-4.1-5). `markers`: the peer sends them, as our M bit asked.
+    /// `crc`: the CRC field is checked (R5044-4.1-5). `markers`: the peer sends them, as our M bit
+    /// requested.
     pub fn new(crc: bool, markers: bool) -> Self {
         let markers = markers.then(|| Markers {
             phase: Phase::default(),
@@ -71,7 +75,7 @@ impl Deframer {
         }
     }
 
-    /// Has CRCs, where they are checked, computed by another function.
+    /// Sets the function that computes CRCs.
     #[must_use]
     pub fn with_crc32c(self, crc32c: Crc32c) -> Self {
         Self {
@@ -80,18 +84,19 @@ impl Deframer {
         }
     }
 
-    /// The peer sends markers.
+    /// True if the peer sends markers.
     #[inline]
     pub const fn has_markers(&self) -> bool {
         self.markers.is_some()
     }
 
-    /// The FPDU that begins `at` bytes behind the head of `stream`, if it is there whole and FPDUs fill all bytes before it. Nothing is found
-    /// where [`next`](Self::next) would find an error, but for one of the CRC: see [`Unverified::is_right`]. Nothing is consumed: see
+    /// Finds the FPDU that begins `at` bytes behind the head of `stream`, if it is complete and
+    /// FPDUs fill all bytes before it. Returns `None` where [`next`](Self::next) would find an
+    /// error other than a wrong CRC, which [`Unverified::is_right`] checks. Consumes nothing: see
     /// [`pass`](Self::pass).
     ///
-    /// `MARKED` is what [`has_markers`](Self::has_markers) says, or nothing is found. Whoever calls is compiled for both, so that streams
-    /// without markers do not pay for them.
+    /// `MARKED` must equal [`has_markers`](Self::has_markers); otherwise the result is `None`. The
+    /// caller is compiled for both values, so that streams without markers do not pay for them.
     #[inline]
     pub fn predict<'a, const MARKED: bool>(
         &'a mut self,
@@ -115,7 +120,8 @@ impl Deframer {
         Some(Unverified { fpdu, ulpdu, crc })
     }
 
-    /// FPDUs of so many bytes, which were [predicted](Self::predict) and found right, are consumed.
+    /// Consumes `consumed` bytes of FPDUs that were [predicted](Self::predict) and whose CRCs are
+    /// right.
     #[inline]
     pub fn pass(&mut self, len: usize) {
         if let Some(markers) = &mut self.markers {
@@ -123,8 +129,8 @@ impl Deframer {
         }
     }
 
-    /// The next FPDU at the head of the in-order `stream`. One that is returned counts as consumed: the next call's stream begins
-    /// `consumed` bytes later.
+    /// Finds the next FPDU at the head of the in-order `stream`. A returned FPDU is consumed: the
+    /// next call's stream begins `consumed` bytes later.
     ///
     /// The first error ends this direction: every later call returns it again (R5044-8-7).
     #[inline]
@@ -149,7 +155,8 @@ impl Deframer {
     }
 }
 
-/// The FPDU at the head of `stream`, which begins at `phase`. A ULPDU that markers cut is joined.
+/// Finds the FPDU at the head of `stream`, which begins at `phase`. A ULPDU that markers cut is
+/// joined.
 #[inline(never)]
 fn find_marked<'a>(
     stream: &'a [u8],
@@ -173,11 +180,12 @@ fn find_marked<'a>(
     let Some(fpdu) = stream.get(..consumed) else {
         return Ok(Step::NeedBytes(consumed));
     };
-    // Markers are among the covered bytes, also one in front and one right before the CRC (R5044-4.3-6, -8).
+    // The CRC covers markers, including one in front and one right before the CRC (R5044-4.3-6,
+    // -8).
     if !crc_matches(fpdu, crc) {
         return Err(MpaError::Crc);
     }
-    // Most short FPDUs have none.
+    // Most short FPDUs contain none.
     let whole = rest.get(..ulpdu_len).filter(|_| layout.is_unmarked());
     let ulpdu = match whole {
         Some(ulpdu) => ulpdu,
@@ -186,7 +194,7 @@ fn find_marked<'a>(
     Ok(Step::Fpdu { ulpdu, consumed })
 }
 
-/// Checks the markers of a whole FPDU. Its ULPDU, which is joined if a marker cuts it.
+/// Checks the markers of a complete FPDU. Returns its ULPDU, joined if a marker cuts it.
 fn unmarked<'a>(
     fpdu: &'a [u8],
     layout: Layout,
@@ -218,7 +226,8 @@ fn unmarked<'a>(
     Ok(whole.unwrap_or(joined))
 }
 
-/// `bytes` are a marker, or none where none is due. Its FPDUPTR must name the FPDU's known begin (R5044-8-3, -4).
+/// Checks `bytes`: a marker, or none where none is due. Its FPDUPTR must point to the known start
+/// of the FPDU (R5044-8-3, -4).
 fn check_marker(bytes: &[u8], distance: usize) -> Result<(), MpaError> {
     match Marker::ref_from_bytes(bytes) {
         Ok(marker) if !marker.points_back(distance) => Err(MpaError::Marker {

@@ -1,27 +1,32 @@
-//! Read depths and RTR types: what both ends make of each other's (RFC 6581 §9.1, §9.2; wire.md §3.4).
+//! Read depths and RTR types: what each side derives from the other's (RFC 6581 §9.1, §9.2; wire.md
+//! §3.4).
 
 use super::enhanced::{Depth, EnhancedData, Rtr, RtrTypes};
 use super::startup_error::StartupError;
 
-/// What this side brings to enhanced start-up.
+/// Parameters of enhanced start-up on this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enhanced {
-    /// IRD. An initiator offers it; to a responder only matters whether it is left to the ULP.
+    /// IRD. An initiator offers it. For a responder it only matters whether it is left to the ULP.
     pub ird: Depth,
-    /// Most IRD that there are resources for: a responder's limit, and how far an initiator may be raised (R6581-9.1-8).
+    /// Maximum IRD by available resources: a responder's limit, and how far an initiator's IRD may
+    /// be raised (R6581-9.1-8).
     pub max_ird: u16,
-    /// ORD that is wished for.
+    /// Requested ORD.
     pub ord: Depth,
-    /// The initiator's A: it will send an RTR, so that the responder may then send first. A responder copies the Request's.
+    /// The initiator's A bit: it will send an RTR, after which the responder may send first. A
+    /// responder copies the Request's.
     pub peer_to_peer: bool,
-    /// RTR types that are offered. None at all counts as all (R6581-9.2-4).
+    /// Offered RTR types. An empty set counts as all types (R6581-9.2-4).
     pub rtr: RtrTypes,
-    /// An initiator does not go on with a responder that ignores what was asked of it (D10; wire.md rows 16 and 17).
+    /// The initiator fails if the responder ignores what it requested (D10; wire.md rows 16 and
+    /// 17).
     pub required: bool,
 }
 
 impl Enhanced {
-    /// Depths are the ULP's business, every RTR is taken: what a responder without wishes answers.
+    /// Depths are left to the ULP, and every RTR is accepted: the answer of a responder without
+    /// requirements.
     pub const LEFT_TO_ULP: Self = Self {
         ird: Depth::LeftToUlp,
         max_ird: Depth::MAX,
@@ -31,7 +36,7 @@ impl Enhanced {
         required: true,
     };
 
-    /// These depths, client-server model.
+    /// These depths, in the client-server model.
     pub const fn with_depths(ird: u16, ord: u16) -> Self {
         Self {
             ird: Depth::Count(ird),
@@ -49,7 +54,7 @@ impl Enhanced {
         }
     }
 
-    /// What the Request says.
+    /// Contents of the Request.
     pub(super) fn offer(self) -> EnhancedData {
         EnhancedData {
             ird: self.ird,
@@ -58,7 +63,7 @@ impl Enhanced {
         }
     }
 
-    /// What the Reply to `request` says, and its effect on the responder.
+    /// Contents of the Reply to `request`, and the result for the responder.
     pub(super) fn answer(self, request: EnhancedData) -> (EnhancedData, NegotiatedEnhanced) {
         let ord = match (self.ord, request.ird) {
             (Depth::LeftToUlp, _) | (_, Depth::LeftToUlp) => Depth::LeftToUlp,
@@ -90,7 +95,7 @@ impl Enhanced {
         u16::from(common == RtrTypes::only(Rtr::Read))
     }
 
-    /// What an accepting Reply means to the initiator.
+    /// Result of an accepting Reply for the initiator.
     pub(super) fn settle(self, reply: EnhancedData) -> Result<NegotiatedEnhanced, StartupError> {
         let send_rtr = self.choose_rtr(reply)?;
         let ord = match (self.ord, reply.ird) {
@@ -124,13 +129,14 @@ impl Enhanced {
         }
     }
 
-    /// Of the types that both can: a Write costs neither a credit nor a buffer, a Read a credit, a Send a buffer.
+    /// Chooses among the types that both sides support. A Write costs no credit and no buffer, a
+    /// Read costs a credit, a Send a buffer.
     fn choose_rtr(self, reply: EnhancedData) -> Result<Option<Rtr>, StartupError> {
         if !self.peer_to_peer {
             return Ok(None);
         }
         let Some(theirs) = reply.rtr else {
-            // R6581-9.2-5 is broken.
+            // The peer breaks R6581-9.2-5.
             return if self.required {
                 Err(StartupError::NoCommonRtr)
             } else {
@@ -154,17 +160,18 @@ const fn settled(depth: Depth) -> Option<u16> {
     }
 }
 
-/// What enhanced start-up has settled, as this side sees it.
+/// Result of enhanced start-up for this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedEnhanced {
-    /// IRD from now on; `None` leaves it as the ULP has it.
+    /// IRD from now on, or `None` to leave it to the ULP.
     pub ird: Option<u16>,
-    /// ORD from now on; `None` leaves it as the ULP has it.
+    /// ORD from now on, or `None` to leave it to the ULP.
     pub ord: Option<u16>,
-    /// What the peer's frame says, for the ULP (R6581-9.1-2, -9).
+    /// Contents of the peer's frame, for the ULP (R6581-9.1-2, -9).
     pub peer: EnhancedData,
-    /// The initiator's very first FPDU, ahead of all work (R6581-5-1): see `Sender::ready_to_receive`.
+    /// RTR that the initiator sends as its first FPDU, before all work (R6581-5-1): see
+    /// `Sender::ready_to_receive`.
     pub send_rtr: Option<Rtr>,
-    /// The responder's first FPDU received is the RTR: see `StreamConfig::await_rtr`.
+    /// The responder's first received FPDU is the RTR: see `StreamConfig::await_rtr`.
     pub await_rtr: bool,
 }

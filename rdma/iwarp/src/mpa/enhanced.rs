@@ -1,12 +1,13 @@
-//! Enhanced start-up data as bytes: read depths and the RTR types (RFC 6581 §9).
+//! Enhanced start-up data on the wire: read depths and RTR types (RFC 6581 §9).
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes that enhanced data takes of the private data (R6581-6-7).
+/// Length in bytes of enhanced data within the private data (R6581-6-7).
 pub(super) const ENHANCED_BYTES: usize = size_of::<EnhancedHeader>();
 
-/// Enhanced data as it is on the wire: the first 4 bytes of the private data if S=1 (RFC 6581 §9, R6581-9-1).
+/// Enhanced data on the wire: the first 4 bytes of the private data if S=1 (RFC 6581 §9,
+/// R6581-9-1).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -23,20 +24,20 @@ const _: () = assert!(size_of::<EnhancedHeader>() == 4);
 const HIGH: u16 = 0x8000;
 /// B (with IRD) and D (with ORD).
 const LOW: u16 = 0x4000;
-/// The depth in each half.
+/// Mask of the depth in each half.
 const DEPTH: u16 = 0x3FFF;
 
 /// IRD or ORD: how many Reads and Atomics may be outstanding in one direction. 14 bits on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// So many, [`Depth::MAX`] at most: more counts as that.
+    /// A number of at most [`Depth::MAX`]. A larger one counts as the maximum.
     Count(u16),
-    /// 0x3FFF: start-up does not settle it, the ULPs do (R6581-9.1-10 to -13).
+    /// 0x3FFF: the ULPs agree on the depth, not start-up (R6581-9.1-10 to -13).
     LeftToUlp,
 }
 
 impl Depth {
-    /// Largest count.
+    /// Largest number.
     pub const MAX: u16 = DEPTH - 1;
 
     const fn from_bits(bits: u16) -> Self {
@@ -55,7 +56,7 @@ impl Depth {
     }
 }
 
-/// Ready To Receive: what an initiator of the peer-to-peer model sends as its first FPDU (RFC 6581 §9.2).
+/// Ready To Receive: the first FPDU of an initiator in the peer-to-peer model (RFC 6581 §9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rtr {
     /// B: a zero-length Send.
@@ -75,20 +76,20 @@ pub struct RtrTypes {
 }
 
 impl RtrTypes {
-    /// Every type; this crate can send and take them all.
+    /// All types; this crate can send and accept each.
     pub const ALL: Self = Self {
         send: true,
         write: true,
         read: true,
     };
-    /// No type: only a peer that breaks R6581-9.2-1 offers that.
+    /// The empty set: only a peer that breaks R6581-9.2-1 offers it.
     pub const NONE: Self = Self {
         send: false,
         write: false,
         read: false,
     };
 
-    /// This set and `rtr`.
+    /// This set with `rtr` added.
     #[must_use]
     pub const fn with(self, rtr: Rtr) -> Self {
         match rtr {
@@ -101,12 +102,12 @@ impl RtrTypes {
         }
     }
 
-    /// Only `rtr`.
+    /// The set of `rtr` alone.
     pub const fn only(rtr: Rtr) -> Self {
         Self::NONE.with(rtr)
     }
 
-    /// Is `rtr` in the set?
+    /// True if the set contains `rtr`.
     pub const fn contains(self, rtr: Rtr) -> bool {
         match rtr {
             Rtr::Send => self.send,
@@ -115,7 +116,7 @@ impl RtrTypes {
         }
     }
 
-    /// The types in both sets.
+    /// Intersection of both sets.
     #[must_use]
     pub const fn common(self, other: Self) -> Self {
         Self {
@@ -125,25 +126,26 @@ impl RtrTypes {
         }
     }
 
-    /// No type at all.
+    /// True for the empty set.
     pub const fn is_empty(self) -> bool {
         !(self.send || self.write || self.read)
     }
 }
 
-/// What the enhanced data of a frame says.
+/// Enhanced data of a start-up frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnhancedData {
-    /// Depth of Reads that the frame's sender serves.
+    /// Number of Reads that the frame's sender serves at once.
     pub ird: Depth,
-    /// Depth of Reads that the frame's sender issues.
+    /// Number of Reads that the frame's sender issues at once.
     pub ord: Depth,
-    /// Peer-to-peer model (A=1): an RTR of one of these types follows. `None` is the client-server model.
+    /// Peer-to-peer model (A=1): an RTR of one of these types follows. `None` is the client-server
+    /// model.
     pub rtr: Option<RtrTypes>,
 }
 
 impl From<&EnhancedHeader> for EnhancedData {
-    /// B, C and D are not read without A (R6581-9.2-3).
+    /// B, C and D are ignored without A (R6581-9.2-3).
     fn from(header: &EnhancedHeader) -> Self {
         let (a_b_ird, c_d_ord) = (header.a_b_ird.get(), header.c_d_ord.get());
         let rtr = RtrTypes {

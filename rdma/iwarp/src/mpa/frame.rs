@@ -1,17 +1,18 @@
-//! The Request and Reply Frames of MPA start-up as bytes (RFC 5044 §7.1.1, RFC 6581 §6).
+//! Request and Reply Frames of MPA start-up on the wire (RFC 5044 §7.1.1, RFC 6581 §6).
 
 use super::enhanced::{ENHANCED_BYTES, EnhancedData, EnhancedHeader};
 use arrayvec::ArrayVec;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most private data a start-up frame carries, in bytes, enhanced data included (R5044-7.1.1-15, R6581-6-7).
+/// Maximum length in bytes of a start-up frame's private data, including enhanced data
+/// (R5044-7.1.1-15, R6581-6-7).
 pub const MAX_PRIVATE_DATA: usize = 512;
-/// Bytes before the private data.
+/// Length in bytes of the part before the private data.
 pub(super) const HEADER_BYTES: usize = 20;
-/// Longest start-up frame in bytes.
+/// Maximum length in bytes of a start-up frame.
 pub const MAX_STARTUP_FRAME: usize = HEADER_BYTES + MAX_PRIVATE_DATA;
-/// MPA revision of the RDMA Consortium: RFC 5044, appendix C.
+/// MPA revision of the RDMA Consortium (RFC 5044, appendix C).
 pub const REVISION_RDMAC: u8 = 0;
 /// MPA revision of RFC 5044 (R5044-7.1.1-12).
 pub const REVISION_1: u8 = 1;
@@ -23,49 +24,49 @@ pub(super) const REQUEST_KEY: [u8; 16] = *b"MPA ID Req Frame";
 /// Key of a Reply Frame (R5044-7.1.1-2).
 pub(super) const REPLY_KEY: [u8; 16] = *b"MPA ID Rep Frame";
 
-/// M: the frame's sender wants markers in what it receives.
+/// M bit: the frame's sender requests markers in what it receives.
 pub(super) const FLAG_MARKERS: u8 = 0x80;
-/// C: the frame's sender wants CRCs.
+/// C bit: the frame's sender requests CRCs.
 pub(super) const FLAG_CRC: u8 = 0x40;
-/// R: rejected by the ULP; only read in a Reply (R5044-7.1.1-8).
+/// R bit: rejected by the ULP. Read only in a Reply (R5044-7.1.1-8).
 pub(super) const FLAG_REJECTED: u8 = 0x20;
-/// S: the private data begins with enhanced data; only read from revision 2 on (R6581-6-10).
+/// S bit: the private data begins with enhanced data. Read only from revision 2 on (R6581-6-10).
 pub(super) const FLAG_ENHANCED: u8 = 0x10;
 
-/// Application bytes that travel in a start-up frame.
+/// Application data in a start-up frame.
 pub type PrivateData = ArrayVec<u8, MAX_PRIVATE_DATA>;
 
-/// A Request or Reply Frame of ours, ready for the stream.
+/// A Request or Reply Frame to send.
 pub type StartupFrame = ArrayVec<u8, MAX_STARTUP_FRAME>;
 
-/// Head of a Request or Reply Frame as it is on the wire: 20 bytes (RFC 5044 §7.1.1).
+/// Head of a Request or Reply Frame on the wire: 20 bytes (RFC 5044 §7.1.1).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct StartupHeader {
-    /// Tells Request from Reply, and both from anything else.
+    /// Distinguishes Requests and Replies from each other and from other data.
     pub key: [u8; 16],
-    /// M, C, R and reserved bits; the latter are sent 0 and not read (R5044-7.1.1-10, -11).
+    /// M, C, R and reserved bits, which are sent as 0 and ignored (R5044-7.1.1-10, -11).
     pub flags: u8,
     /// MPA revision.
     pub revision: u8,
-    /// Bytes of private data that follow.
+    /// Length in bytes of the private data that follows.
     pub pd_length: U16,
 }
 const _: () = assert!(size_of::<StartupHeader>() == HEADER_BYTES);
 
-/// More private data than a start-up frame can carry.
+/// Error: more private data than a start-up frame can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{len} bytes of private data, the limit is {limit}")]
 pub struct PrivateDataTooLong {
-    /// Bytes that were given.
+    /// Length in bytes of the private data given.
     pub len: usize,
-    /// Bytes that would fit: 512, or 508 besides enhanced data.
+    /// Maximum length in bytes: 512, or 508 beside enhanced data.
     pub limit: usize,
 }
 
-/// What a start-up frame of ours says, but for the ULP's private data.
+/// Contents of a start-up frame to send, except the ULP's private data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) key: [u8; 16],
@@ -76,7 +77,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Writes the frame.
+    /// Encodes the frame.
     pub(super) fn encode(&self, private_data: &[u8]) -> Result<StartupFrame, PrivateDataTooLong> {
         let enhanced = self.enhanced.as_ref().map(EnhancedHeader::from);
         let enhanced = enhanced.as_ref().map_or(&[][..], EnhancedHeader::as_bytes);

@@ -1,4 +1,4 @@
-//! The transmit direction of one connection in Full Operation (RFC 5044 §4).
+//! Transmit direction of one connection in Full Operation (RFC 5044 §4).
 
 use super::fpdu::{
     CRC_BYTES, LENGTH_BYTES, clamp_mulpdu, complete_fpdu, crc_field, enclose, fpdu_len, mulpdu,
@@ -9,19 +9,22 @@ use crate::crc::{Crc32c, crc32c};
 use core::ops::Range;
 use zerocopy::IntoBytes;
 
-/// Completes our FPDUs, from the first byte of Full Operation on, in the order in which they are sent.
+/// Completes outbound FPDUs in the order in which they are sent, from the first byte of Full
+/// Operation on.
 ///
-/// The caller takes a buffer of [`fpdu_len`](Self::fpdu_len) bytes, writes the ULPDU to [`ulpdu_at`](Self::ulpdu_at) and calls
-/// [`seal`](Self::seal). A sealed FPDU must be sent, and before the next one: markers count stream bytes.
+/// The caller takes a buffer of [`fpdu_len`](Self::fpdu_len) bytes, writes the ULPDU to
+/// [`ulpdu_at`](Self::ulpdu_at) and calls [`seal`](Self::seal). A sealed FPDU must be sent, and
+/// before the next one: markers count stream bytes.
 #[derive(Debug)]
 pub struct Framer {
     crc: Option<Crc32c>,
-    /// Where the next FPDU begins, if the peer asked for markers.
+    /// Position of the next FPDU, if the peer requested markers.
     markers: Option<Phase>,
 }
 
 impl Framer {
-    /// `crc`: CRCs are generated; otherwise the field is zero. `markers`: the peer's M bit (R5044-4.3-1, -11).
+    /// `crc`: CRCs are generated; otherwise the field is zero. `markers`: the peer's M bit
+    /// (R5044-4.3-1, -11).
     pub fn new(crc: bool, markers: bool) -> Self {
         Self {
             crc: crc.then_some(crc32c),
@@ -29,7 +32,7 @@ impl Framer {
         }
     }
 
-    /// Has CRCs, where they are generated, computed by another function.
+    /// Sets the function that computes CRCs.
     #[must_use]
     pub fn with_crc32c(self, crc32c: Crc32c) -> Self {
         Self {
@@ -38,7 +41,7 @@ impl Framer {
         }
     }
 
-    /// Bytes that the next FPDU takes with a ULPDU of this length, all its markers included.
+    /// Length in bytes of the next FPDU with a ULPDU of this length, including its markers.
     #[inline]
     pub const fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         match self.markers {
@@ -47,8 +50,8 @@ impl Framer {
         }
     }
 
-    /// Largest ULPDU in bytes whose FPDU fits a TCP segment of `emss` bytes, which excludes TCP options in use
-    /// (RFC 5044 §4.5).
+    /// Maximum length in bytes of a ULPDU whose FPDU fits a TCP segment of `emss` bytes, without
+    /// TCP options in use (RFC 5044 §4.5).
     pub const fn mulpdu(&self, emss: usize) -> usize {
         match self.markers {
             None => mulpdu(emss),
@@ -56,16 +59,18 @@ impl Framer {
         }
     }
 
-    /// Where in the FPDU's buffer the caller writes the ULPDU, in one piece.
+    /// Range of the ULPDU in the FPDU's buffer, where the caller writes it in one piece.
     pub const fn ulpdu_at(ulpdu_len: usize) -> Range<usize> {
         LENGTH_BYTES..LENGTH_BYTES + ulpdu_len
     }
 
-    /// Completes an FPDU in place: moves the ULPDU apart for the markers, writes them, the length field, the zero pad and
-    /// the CRC. A marker that is due behind the FPDU goes out with the next one (R5044-4.3-12).
+    /// Completes an FPDU in place: makes room for the markers, and writes them, the length field,
+    /// the zero pad and the CRC. A marker that is due right behind the FPDU goes out with the next
+    /// one (R5044-4.3-12).
     ///
     /// # Panics
-    /// If `ulpdu_len` is above the limit or `fpdu` has another length: both are the caller's own numbers.
+    /// If `ulpdu_len` is above the limit or `fpdu` has another length: both are the caller's own
+    /// numbers.
     #[inline]
     pub fn seal(&mut self, fpdu: &mut [u8], ulpdu_len: usize) {
         let Some(phase) = self.markers else {
@@ -92,14 +97,16 @@ impl Framer {
         self.markers = Some(phase.after(layout.wire_len()));
     }
 
-    /// True if the CRC is that of length field, ULPDU and pad as the caller has them: it is generated, and there are no markers. Then who
-    /// computes it while writing the ULPDU may do with [`enclose`](Self::enclose) and [`close`](Self::close) instead of [`seal`](Self::seal).
+    /// True if the CRC covers length field, ULPDU and pad as the caller writes them: CRCs are
+    /// generated, and there are no markers. A caller that computes the CRC while it copies the
+    /// ULPDU can then use [`enclose`](Self::enclose) and [`close`](Self::close) instead of
+    /// [`seal`](Self::seal) (decision record iwarp/0005).
     #[inline]
     pub const fn covers_in_order(&self) -> bool {
         self.crc.is_some() && self.markers.is_none()
     }
 
-    /// Writes what is around a ULPDU without markers, but the CRC; the length field.
+    /// Writes length field and pad around a ULPDU without markers. Returns the length field.
     ///
     /// # Panics
     /// As [`seal`](Self::seal).
@@ -109,16 +116,16 @@ impl Framer {
         &fpdu[..LENGTH_BYTES]
     }
 
-    /// The pad behind a ULPDU without markers.
+    /// The pad of a ULPDU without markers.
     #[inline]
     pub fn pad(fpdu: &[u8], ulpdu_len: usize) -> &[u8] {
         &fpdu[pad_at(ulpdu_len)]
     }
 
-    /// Writes the CRC of all that is ahead of it; its field.
+    /// Writes the CRC of all bytes before it. Returns its field.
     ///
     /// # Panics
-    /// If the buffer has no room for it, which [`enclose`](Self::enclose) has seen.
+    /// If the buffer has no room for it, which [`enclose`](Self::enclose) has checked.
     #[inline]
     pub fn close(fpdu: &mut [u8], crc: u32) -> [u8; CRC_BYTES] {
         let (covered, field) = fpdu

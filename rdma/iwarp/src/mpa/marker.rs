@@ -1,4 +1,4 @@
-//! Markers of MPA: their places in the stream, and what they say (RFC 5044 §4.3).
+//! Markers of MPA: their positions in the stream, and their values (RFC 5044 §4.3).
 
 use super::fpdu::{CRC_BYTES, LENGTH_BYTES, fpdu_len};
 use zerocopy::network_endian::U16;
@@ -6,42 +6,44 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of TCP stream from one marker to the next (R5044-4.3-2).
 pub const MARKER_INTERVAL: usize = 512;
-/// Bytes of a marker.
+/// Length in bytes of a marker.
 pub const MARKER_BYTES: usize = size_of::<Marker>();
 /// Bytes of FPDUs between two markers.
 const SPAN: usize = MARKER_INTERVAL - MARKER_BYTES;
 
-/// Marker as it is on the wire: 4 bytes (RFC 5044 §4.3, figure 4).
+/// Marker on the wire: 4 bytes (RFC 5044 §4.3, figure 4).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct Marker {
-    /// Sent 0, not read.
+    /// Sent as 0, ignored.
     pub reserved: U16,
-    /// Bytes of stream from the FPDU's length field to this marker; 0 in front of an FPDU. Low two bits are not read.
+    /// Distance in stream bytes from the FPDU's length field to this marker; 0 in front of an FPDU.
+    /// The low two bits are ignored.
     pub fpduptr: U16,
 }
 
 impl Marker {
-    /// The marker `distance` bytes behind the length field of the FPDU that it is in.
+    /// The marker `distance` bytes behind the length field of its FPDU.
     pub(super) fn new(distance: usize) -> Self {
-        let fpduptr = u16::try_from(distance).unwrap_or(u16::MAX); // 65,284 at most
+        let fpduptr = u16::try_from(distance).unwrap_or(u16::MAX); // at most 65,284
         Self {
             reserved: 0.into(),
             fpduptr: fpduptr.into(),
         }
     }
 
-    /// Does it point to a length field `distance` bytes before it?
+    /// True if it points to a length field `distance` bytes before it.
     pub(super) fn points_back(self, distance: usize) -> bool {
         usize::from(self.fpduptr.get() & !3) == distance
     }
 }
 
-/// Position in one direction's bytes of Full Operation, modulo the marker interval: that is all that markers depend on.
+/// Position in one direction's bytes of Full Operation, modulo the marker interval. Markers depend
+/// on nothing else.
 ///
-/// As 512 divides 2^32, the wrap of TCP's sequence numbers does not disturb it (R5044-4.3-4).
+/// As 512 divides 2^32, the wrap of TCP's sequence numbers has no effect (R5044-4.3-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Phase(usize);
 
@@ -51,33 +53,35 @@ impl Phase {
         Self((self.0 + bytes % MARKER_INTERVAL) % MARKER_INTERVAL)
     }
 
-    /// Bytes of the marker that the next FPDU begins with: it is due right here (R5044-4.3-6).
+    /// Length in bytes of a marker in front of the next FPDU, which is due at this position
+    /// (R5044-4.3-6).
     pub(super) const fn lead(self) -> usize {
         if self.0 == 0 { MARKER_BYTES } else { 0 }
     }
 }
 
-/// How one FPDU lies in the stream: its bytes of length field, ULPDU and pad, cut by markers.
+/// Layout of one FPDU in the stream: length field, ULPDU and pad, cut by markers. A marker right
+/// before the CRC belongs to this FPDU (wire.md §4.2).
 ///
 /// ```text
 /// [marker] length ULPDU.. | marker ..508 bytes.. | marker ..rest, pad [| marker] CRC
-///          <--- first ---> <----- interval -----> <-- a marker before the CRC is still this FPDU's (wire.md §4.2)
+///          <--- first ---> <----- interval ----->
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes of the marker before the length field: 0 or 4.
     pub(super) lead: usize,
-    /// Bytes from the length field to the next position where a marker is due.
+    /// Bytes from the length field to the next position of a marker.
     pub(super) first: usize,
-    /// Markers behind the length field.
+    /// Number of markers behind the length field.
     pub(super) markers: usize,
-    /// Bytes of length field, ULPDU and pad.
+    /// Length in bytes of length field, ULPDU and pad.
     pub(super) raw: usize,
 }
 
 impl Layout {
-    /// An FPDU with a ULPDU of this length that begins at `phase`. Positions and FPDUs are multiples of 4 bytes, so
-    /// markers never split the length field or the CRC (R5044-4.3-9).
+    /// Layout of an FPDU with a ULPDU of this length that begins at `phase`. Positions and FPDUs
+    /// are multiples of 4 bytes, so markers never split the length field or the CRC (R5044-4.3-9).
     pub(super) const fn new(phase: Phase, ulpdu_len: usize) -> Self {
         let lead = phase.lead();
         let first = MARKER_INTERVAL - phase.0 - lead;
@@ -95,18 +99,18 @@ impl Layout {
         }
     }
 
-    /// The FPDU has no markers.
+    /// True if the FPDU contains no markers.
     pub(super) const fn is_unmarked(self) -> bool {
         self.lead == 0 && self.markers == 0
     }
 
-    /// Bytes of the FPDU on the wire, all its markers included.
+    /// Length in bytes of the FPDU on the wire, including its markers.
     pub(super) const fn wire_len(self) -> usize {
         self.lead + self.raw + self.markers * MARKER_BYTES + CRC_BYTES
     }
 
-    /// The markers behind the length field, first to last. For each: bytes from the length field, and how many bytes of the FPDU follow
-    /// until the next marker or the CRC.
+    /// The markers behind the length field, in order, each with the bytes of the FPDU up to the
+    /// next marker or the CRC.
     pub(super) fn intervals(self) -> impl DoubleEndedIterator<Item = Interval> {
         (0..self.markers).map(move |n| Interval {
             distance: self.first + n * MARKER_INTERVAL,
@@ -116,19 +120,20 @@ impl Layout {
     }
 }
 
-/// A marker inside an FPDU and the bytes behind it.
+/// A marker inside an FPDU, and the bytes behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
-    /// Bytes of stream from the length field to the marker: its FPDUPTR.
+    /// Distance in stream bytes from the length field to the marker: its FPDUPTR.
     pub(super) distance: usize,
-    /// First byte behind it, counted without markers from the length field.
+    /// First byte behind it, counted from the length field without markers.
     pub(super) raw_start: usize,
-    /// End of the bytes behind it, likewise. Equal to `raw_start` if the CRC follows.
+    /// End of the bytes behind it, counted from the length field without markers. Equal to
+    /// `raw_start` if the CRC follows.
     pub(super) raw_end: usize,
 }
 
-/// Largest ULPDU in bytes whose FPDU fits a TCP segment of `emss` bytes, wherever its markers fall, before clamping
-/// (RFC 5044 §4.5, R5044-4.5-2).
+/// Maximum length in bytes of a ULPDU whose FPDU fits a TCP segment of `emss` bytes, wherever its
+/// markers fall, before clamping (RFC 5044 §4.5, R5044-4.5-2).
 pub(super) const fn unclamped_mulpdu(emss: usize) -> usize {
     let markers = emss.div_ceil(MARKER_INTERVAL) * MARKER_BYTES;
     emss.saturating_sub(LENGTH_BYTES + CRC_BYTES + markers + emss % 4)
@@ -138,7 +143,8 @@ pub(super) const fn unclamped_mulpdu(emss: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Where markers start, and the bytes in all: byte by byte, as wire.md §4.2 has it.
+    /// Positions of the markers, and the total length: computed byte by byte, as wire.md §4.2
+    /// describes.
     fn walk(start: usize, ulpdu_len: usize) -> (Vec<usize>, usize) {
         let (mut p, mut markers) = (start, Vec::new());
         let mut marker_if_due = |p: &mut usize| {
@@ -157,7 +163,7 @@ mod tests {
 
     #[test]
     fn layout_agrees_with_a_walk_over_every_byte() {
-        // Miri takes milliseconds for a short walk.
+        // In Miri each step takes milliseconds.
         let (starts, lens) = if cfg!(miri) { (50, 401) } else { (1, 7) };
         for start in (0..MARKER_INTERVAL).step_by(4).step_by(starts) {
             for ulpdu_len in (0..1600).step_by(lens).chain([506, 508, 8882]) {

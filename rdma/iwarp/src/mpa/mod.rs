@@ -1,7 +1,8 @@
 //! MPA: start-up frames and FPDUs over a TCP byte stream (RFC 5044, RFC 6581).
 //!
-//! Start-up: [`encode_request`] and [`Initiator`] on one side, [`Responder`] on the other.
-//! Full Operation: a [`Deframer`] and a [`Framer`] per connection; [`next_fpdu`] and [`seal_fpdu`] are their core without markers.
+//! Start-up: [`encode_request`] and [`Initiator`] on one side, [`Responder`] on the other. Full
+//! Operation: a [`Deframer`] and a [`Framer`] per connection; [`next_fpdu`] and [`seal_fpdu`] are
+//! their core without markers.
 
 mod deframer;
 mod depths;

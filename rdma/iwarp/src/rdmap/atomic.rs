@@ -1,30 +1,31 @@
-//! Atomic operations (RFC 7306 §5): their headers, what they ask for, and their arithmetic.
+//! Atomic operations (RFC 7306 §5): their headers, operands and arithmetic.
 
 use crate::Stag;
 use crate::ddp::UntaggedHeader;
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of an Atomic Request header: all of that message's DDP payload (R7306-4.2-1).
+/// Length in bytes of an Atomic Request header: the whole DDP payload of the message (R7306-4.2-1).
 pub const ATOMIC_REQUEST_BYTES: usize = 52;
-/// Bytes of an Atomic Response header, likewise.
+/// Length in bytes of an Atomic Response header: the whole DDP payload of the message.
 pub const ATOMIC_RESPONSE_BYTES: usize = 12;
-/// Bytes that an Atomic Operation works on, and their alignment in memory (R7306-5.1.1-1).
+/// Size in bytes of the operand of an Atomic Operation, and its alignment in memory
+/// (R7306-5.1.1-1).
 pub const ATOMIC_OPERAND_BYTES: u64 = 8;
 
-/// Atomic Request header as it is on the wire: 52 bytes (RFC 7306 §5.2.1).
+/// Atomic Request header on the wire: 52 bytes (RFC 7306 §5.2.1).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct AtomicRequestHeader {
-    /// 28 reserved bits, sent 0 and not read (R7306-5.2.1-2); `AOpCode` 0x0F.
+    /// 28 reserved bits, sent as 0 and ignored (R7306-5.2.1-2); `AOpCode` 0x0F.
     pub operation: U32,
-    /// Request Identifier: comes back in the response.
+    /// Request Identifier, which the response returns.
     pub id: U32,
-    /// The responder's `STag`.
+    /// Responder's `STag`.
     pub stag: U32,
-    /// Tagged Offset there of the 8 bytes.
+    /// Tagged Offset of the 8 bytes in the region.
     pub to: U64,
     /// Add Data or Swap Data.
     pub data: U64,
@@ -37,7 +38,7 @@ pub struct AtomicRequestHeader {
 }
 const _: () = assert!(size_of::<AtomicRequestHeader>() == ATOMIC_REQUEST_BYTES);
 
-/// Atomic Response header as it is on the wire: 12 bytes (RFC 7306 §5.2.2).
+/// Atomic Response header on the wire: 12 bytes (RFC 7306 §5.2.2).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -45,7 +46,7 @@ const _: () = assert!(size_of::<AtomicRequestHeader>() == ATOMIC_REQUEST_BYTES);
 pub struct AtomicResponseHeader {
     /// Request Identifier of the request.
     pub id: U32,
-    /// What was in memory before the operation.
+    /// Value in memory before the operation.
     pub original: U64,
 }
 const _: () = assert!(size_of::<AtomicResponseHeader>() == ATOMIC_RESPONSE_BYTES);
@@ -55,20 +56,21 @@ const _: () = assert!(size_of::<AtomicResponseHeader>() == ATOMIC_RESPONSE_BYTES
 pub enum AtomicOperation {
     /// Adds field by field.
     FetchAdd {
-        /// What is added.
+        /// Addend.
         add: u64,
-        /// Each set bit is the top bit of a field: its carry is dropped. 0 adds all 64 bits as one field.
+        /// Each set bit is the top bit of a field: its carry is dropped. 0 adds all 64 bits as one
+        /// field.
         mask: u64,
     },
     /// Swaps masked bits if other masked bits are equal.
     CompareSwap {
-        /// What memory is compared with.
+        /// Value to compare memory with.
         compare: u64,
-        /// Which bits are compared; 0 always matches.
+        /// Bits to compare; 0 always matches.
         compare_mask: u64,
-        /// What goes into memory.
+        /// Value to store.
         swap: u64,
-        /// Which bits of it do.
+        /// Bits to store.
         swap_mask: u64,
     },
 }
@@ -78,11 +80,12 @@ impl AtomicOperation {
     const COMPARE_SWAP: u32 = 2;
     const AOPCODE: u32 = 0x0F;
 
-    /// What memory holds after the operation, if it held `original` before. The caller makes the exchange atomic.
+    /// Value of memory after the operation, from `original` before. The caller makes the exchange
+    /// atomic.
     pub const fn apply(self, original: u64) -> u64 {
         match self {
             Self::FetchAdd { add, mask } => {
-                // Below their top bits fields add without leaving themselves; the top bits add without carry.
+                // Fields add below their top bits without overflow; top bits add without carry.
                 let low = (original & !mask).wrapping_add(add & !mask);
                 low ^ ((original ^ add) & mask)
             }
@@ -108,7 +111,7 @@ impl AtomicOperation {
         }
     }
 
-    /// `Err` is an `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
+    /// Returns in `Err` an `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
     fn read(header: &AtomicRequestHeader) -> Result<Self, u32> {
         let (data, mask) = (header.data.get(), header.mask.get());
         match header.operation.get() & Self::AOPCODE {
@@ -124,23 +127,23 @@ impl AtomicOperation {
     }
 }
 
-/// What an Atomic Request asks for.
+/// Contents of an Atomic Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// Request Identifier, the requester's choice; the response carries it.
+    /// Request Identifier, chosen by the requester; the response carries it.
     pub id: u32,
-    /// What to do.
+    /// The operation.
     pub operation: AtomicOperation,
-    /// The responder's region.
+    /// Responder's region.
     pub stag: Stag,
-    /// Tagged Offset there of the 8 bytes.
+    /// Tagged Offset of the 8 bytes in the region.
     pub to: u64,
 }
 
 impl TryFrom<&AtomicRequestHeader> for AtomicRequest {
     type Error = u32;
 
-    /// `Err` is an unknown `AOpCode`.
+    /// Returns an unknown `AOpCode` in `Err`.
     fn try_from(header: &AtomicRequestHeader) -> Result<Self, u32> {
         Ok(Self {
             id: header.id.get(),
@@ -175,12 +178,12 @@ impl From<&AtomicRequest> for AtomicRequestHeader {
     }
 }
 
-/// An Atomic Request of the peer's that is to be executed once, and answered after the requests before it.
+/// An Atomic Request of the peer, to be executed once, and answered after the requests before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundAtomic {
-    /// What it asks for.
+    /// Contents of the request.
     pub request: AtomicRequest,
-    /// For the Terminate, should the target be revoked before its turn.
+    /// For the Terminate, if the target is revoked before its turn.
     pub(super) header: UntaggedHeader,
 }
 

@@ -1,37 +1,37 @@
-//! RDMAP's own headers as they are on the wire (RFC 5040 §4.4, §4.8).
+//! RDMAP headers on the wire (RFC 5040 §4.4, §4.8).
 
 use crate::Stag;
 use arrayvec::ArrayVec;
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a Read Request header: all of that message's DDP payload (R5040-4.2-2).
+/// Length in bytes of a Read Request header: the whole DDP payload of the message (R5040-4.2-2).
 pub const READ_REQUEST_BYTES: usize = 28;
-/// Bytes of Immediate Data: all of that message's DDP payload (R7306-6.2-1).
+/// Length in bytes of Immediate Data: the whole DDP payload of the message (R7306-6.2-1).
 pub const IMMEDIATE_BYTES: usize = 8;
-/// Bytes of a Terminate before the captured headers.
+/// Length in bytes of a Terminate before the captured headers.
 pub const TERMINATE_CONTROL_BYTES: usize = 4;
 
-/// RDMA Read Request header as it is on the wire: 28 bytes (RFC 5040 §4.4).
+/// RDMA Read Request header on the wire: 28 bytes (RFC 5040 §4.4).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct ReadRequestHeader {
-    /// The requester's `STag` that the response is written to.
+    /// Requester's `STag` that the response is written to.
     pub sink_stag: U32,
-    /// Tagged Offset there.
+    /// Tagged Offset in the sink.
     pub sink_to: U64,
     /// RDMARDSZ: bytes to read.
     pub len: U32,
-    /// The responder's `STag` that is read.
+    /// Responder's `STag` that is read.
     pub source_stag: U32,
-    /// Tagged Offset there.
+    /// Tagged Offset in the source.
     pub source_to: U64,
 }
 const _: () = assert!(size_of::<ReadRequestHeader>() == READ_REQUEST_BYTES);
 
-/// Terminate Control as it is on the wire: 4 bytes (RFC 5040 §4.8).
+/// Terminate Control on the wire: 4 bytes (RFC 5040 §4.8).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -43,37 +43,38 @@ pub struct TerminateControl {
     pub code: u8,
     /// M, D, R and reserved bits.
     pub flags: u8,
-    /// Sent 0, not read.
+    /// Sent as 0, ignored.
     pub reserved: u8,
 }
 const _: () = assert!(size_of::<TerminateControl>() == TERMINATE_CONTROL_BYTES);
 
 impl TerminateControl {
-    /// M: the DDP Segment Length is valid.
+    /// M bit: the DDP Segment Length is valid.
     pub const M: u8 = 0x80;
-    /// D: a DDP header follows it.
+    /// D bit: a DDP header follows it.
     pub const D: u8 = 0x40;
-    /// R: a Read Request header follows that.
+    /// R bit: a Read Request header follows the DDP header.
     pub const R: u8 = 0x20;
 }
 
-/// What a Read Request asks for.
+/// Contents of a Read Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// The requester's region that the response goes to.
+    /// Requester's region that the response is written to.
     pub sink: Stag,
-    /// Tagged Offset there of the first byte.
+    /// Tagged Offset of the first byte in the sink.
     pub sink_to: u64,
-    /// Bytes to read; 0 is a barrier and names no memory (R5040-5.2.1-8).
+    /// Number of bytes to read. 0 is a barrier, and accesses no memory (R5040-5.2.1-8).
     pub len: u32,
-    /// The responder's region.
+    /// Responder's region.
     pub source: Stag,
-    /// Tagged Offset there of the first byte.
+    /// Tagged Offset of the first byte in the source.
     pub source_to: u64,
 }
 
 impl ReadRequest {
-    /// The zero-length Read of a peer-to-peer initiator: names no memory (RFC 6581 §9.2, D19).
+    /// The zero-length Read of a peer-to-peer initiator, which accesses no memory (RFC 6581 §9.2,
+    /// D19).
     pub const RTR: Self = Self {
         sink: Stag::PLACEHOLDER,
         sink_to: 0,
@@ -82,7 +83,7 @@ impl ReadRequest {
         source_to: 0,
     };
 
-    /// What is left of it after `sent` bytes of its response (R5040-4.8-13).
+    /// The rest of the request after `sent` bytes of its response (R5040-4.8-13).
     pub(super) fn after(self, sent: u32) -> Self {
         Self {
             sink_to: self.sink_to.wrapping_add(u64::from(sent)),
@@ -117,7 +118,7 @@ impl From<&ReadRequest> for ReadRequestHeader {
     }
 }
 
-/// Appends a header to a message of ours, whose capacity counts it.
+/// Appends a header to an outbound message, whose capacity includes it.
 pub(super) fn append<const N: usize>(message: &mut ArrayVec<u8, N>, header: &[u8]) {
     let appended = message.try_extend_from_slice(header);
     debug_assert!(

@@ -16,13 +16,13 @@ use arrayvec::ArrayVec;
 use core::ops::Range;
 use zerocopy::{Immutable, IntoBytes};
 
-/// Longest header of a [`Segment`] in bytes: untagged with an Atomic Request.
+/// Maximum length in bytes of a [`Segment`]'s header: untagged with an Atomic Request.
 pub const MAX_SEGMENT_HEADER: usize = UNTAGGED_HEADER_BYTES + ATOMIC_REQUEST_BYTES;
 
-/// Bytes of the ULPDU of a Read Request.
+/// Length in bytes of a Read Request's ULPDU.
 pub const READ_REQUEST_ULPDU: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES;
 
-/// A Read Request as it is on the wire.
+/// A Read Request on the wire.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct ReadRequestUlpdu {
@@ -30,20 +30,20 @@ struct ReadRequestUlpdu {
     rdmap: ReadRequestHeader,
 }
 
-/// Numbers the outbound messages of one stream, in the order in which they are asked for (R5040-5.5-8).
+/// Numbers the outbound messages of one stream, in the order of the calls (R5040-5.5-8).
 ///
-/// How many reads may be outstanding is the caller's to keep: it knows when they complete (R5040-6.1-2).
+/// The caller bounds the outstanding Reads, as it knows when they complete (R5040-6.1-2).
 #[derive(Clone, Debug)]
 pub struct Sender {
     version: u8,
     send_msn: u32,
-    /// Read and Atomic Requests share it (R7306-5.2-1).
+    /// Shared by Read and Atomic Requests (R7306-5.2-1).
     request_msn: u32,
     atomic_response_msn: u32,
 }
 
 impl Sender {
-    /// A stream that has sent nothing yet.
+    /// A stream that has sent no message yet.
     pub const fn new(config: StreamConfig) -> Self {
         Self {
             version: config.version,
@@ -53,7 +53,7 @@ impl Sender {
         }
     }
 
-    /// A Send of `len` bytes; takes the next MSN on QN 0, also with `len` 0.
+    /// A Send of `len` bytes. Takes the next MSN on QN 0, even if `len` is 0.
     pub const fn send(&mut self, kind: SendKind, len: u32) -> Message {
         let msn = take(&mut self.send_msn);
         let stag = match kind.invalidate {
@@ -76,7 +76,8 @@ impl Sender {
         self.message(Opcode::Write, Model::Tagged { stag, to }, len)
     }
 
-    /// DDP header of a Send that one segment carries; takes the next MSN on QN 0, as [`send`](Self::send) does.
+    /// DDP header of a Send in one segment. Takes the next MSN on QN 0, as [`send`](Self::send)
+    /// does.
     #[inline]
     pub fn whole_send(&mut self, kind: SendKind) -> [u8; UNTAGGED_HEADER_BYTES] {
         zerocopy::transmute!(UntaggedHeader {
@@ -89,13 +90,13 @@ impl Sender {
         })
     }
 
-    /// DDP header of an RDMA Write that one segment carries.
+    /// DDP header of an RDMA Write in one segment.
     #[inline]
     pub fn whole_write(&self, stag: Stag, to: u64) -> [u8; TAGGED_HEADER_BYTES] {
         self.whole_tagged(Opcode::Write, stag, to)
     }
 
-    /// DDP header of the answer to the peer's `request`, if one segment carries it.
+    /// DDP header of the answer to the peer's `request` in one segment.
     #[inline]
     pub fn whole_read_response(&self, request: &ReadRequest) -> [u8; TAGGED_HEADER_BYTES] {
         self.whole_tagged(Opcode::ReadResponse, request.sink, request.sink_to)
@@ -111,7 +112,8 @@ impl Sender {
         })
     }
 
-    /// ULPDU of a Read Request; takes the next MSN on QN 1, as [`read_request`](Self::read_request) does.
+    /// ULPDU of a Read Request. Takes the next MSN on QN 1, as [`read_request`](Self::read_request)
+    /// does.
     #[inline]
     pub fn whole_read_request(&mut self, request: &ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
         let ddp = UntaggedHeader {
@@ -126,28 +128,29 @@ impl Sender {
         zerocopy::transmute!(ReadRequestUlpdu { ddp, rdmap })
     }
 
-    /// An RDMA Read Request; takes the next MSN on QN 1.
+    /// An RDMA Read Request. Takes the next MSN on QN 1.
     pub fn read_request(&mut self, request: &ReadRequest) -> Message {
         let msn = take(&mut self.request_msn);
         let body = Body::ReadRequest(*request);
         self.header_only(Opcode::ReadRequest, Queue::Request, msn, body)
     }
 
-    /// An Atomic Request; takes the next MSN on QN 1, as a Read Request does (R7306-5.2-1).
+    /// An Atomic Request. Takes the next MSN on QN 1, as a Read Request does (R7306-5.2-1).
     pub fn atomic_request(&mut self, request: &AtomicRequest) -> Message {
         let msn = take(&mut self.request_msn);
         let body = Body::AtomicRequest(*request);
         self.header_only(Opcode::AtomicRequest, Queue::Request, msn, body)
     }
 
-    /// The answer to an executed Atomic Request: its identifier, and what was in memory before. Takes the next MSN on QN 3.
+    /// The answer to an executed Atomic Request: its identifier, and the value in memory before.
+    /// Takes the next MSN on QN 3.
     pub fn atomic_response(&mut self, id: u32, original: u64) -> Message {
         let msn = take(&mut self.atomic_response_msn);
         let body = Body::AtomicResponse { id, original };
         self.header_only(Opcode::AtomicResponse, Queue::AtomicResponse, msn, body)
     }
 
-    /// Immediate Data; takes the next MSN on QN 0, as a Send does (R7306-6.3-1).
+    /// Immediate Data. Takes the next MSN on QN 0, as a Send does (R7306-6.3-1).
     pub fn immediate(&mut self, data: [u8; IMMEDIATE_BYTES], solicited: bool) -> Message {
         let msn = take(&mut self.send_msn);
         let opcode = if solicited {
@@ -158,9 +161,11 @@ impl Sender {
         self.header_only(opcode, Queue::Send, msn, Body::Immediate(data))
     }
 
-    /// The initiator's first message in the peer-to-peer model (RFC 6581 §9.2). It names no memory, with `STag` 1 (D19).
+    /// The initiator's first message in the peer-to-peer model (RFC 6581 §9.2). It accesses no
+    /// memory, and has `STag` 1 (D19).
     ///
-    /// For [`Rtr::Read`] expect [`ReadRequest::RTR`] at the receiver: it is answered, and takes one ORD credit until then.
+    /// For [`Rtr::Read`] the caller registers [`ReadRequest::RTR`] with the receiver: it is
+    /// answered, and takes one ORD credit until then.
     pub fn ready_to_receive(&mut self, rtr: Rtr) -> Message {
         match rtr {
             Rtr::Send => self.send(SendKind::default(), 0),
@@ -169,7 +174,8 @@ impl Sender {
         }
     }
 
-    /// The answer to the peer's `request`: all its bytes, to the sink that it named, unread (R5040-4.4-2).
+    /// The answer to the peer's `request`: all its bytes, to the sink that it names, which this
+    /// side does not check (R5040-4.4-2).
     pub const fn read_response(&mut self, request: &ReadRequest) -> Message {
         let model = Model::Tagged {
             stag: request.sink,
@@ -188,8 +194,8 @@ impl Sender {
         }
     }
 
-    /// How many requests of the peer's answer were begun after the one with this MSN: 0 for the newest. Far more than there were for an MSN that is
-    /// still to come.
+    /// Number of answered requests that began after the one with this MSN: 0 for the newest. Very
+    /// large for an MSN that has not begun.
     pub const fn requests_since(&self, msn: u32) -> u32 {
         self.request_msn.wrapping_sub(msn).wrapping_sub(1)
     }
@@ -207,14 +213,14 @@ impl Sender {
     }
 }
 
-/// R5041-4.3-5: after 2^32 - 1 comes 0.
+/// R5041-4.3-5: 0 follows 2^32 - 1.
 const fn take(msn: &mut u32) -> u32 {
     let taken = *msn;
     *msn = taken.wrapping_add(1);
     taken
 }
 
-/// What names the place of the payload at the peer.
+/// Destination of the payload at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Model {
     Tagged { stag: Stag, to: u64 },
@@ -224,7 +230,7 @@ enum Model {
 /// What follows the DDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
-    /// The ULP's bytes.
+    /// Data of the ULP.
     Payload,
     ReadRequest(ReadRequest),
     AtomicRequest(AtomicRequest),
@@ -267,7 +273,7 @@ impl Body {
     }
 }
 
-/// One RDMAP message on its way out, cut into DDP segments as there is room.
+/// One outbound RDMAP message, cut into DDP segments as there is room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     version: u8,
@@ -279,19 +285,20 @@ pub struct Message {
     done: bool,
 }
 
-/// One DDP segment: the ULPDU is `header`, then the message's bytes `payload`.
+/// One DDP segment: the ULPDU is `header`, followed by the message's bytes `payload`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// DDP header, and RDMAP's if the message has one.
+    /// DDP header, followed by RDMAP's if the message has one.
     pub header: ArrayVec<u8, MAX_SEGMENT_HEADER>,
-    /// Which bytes of the message follow.
+    /// Range of the message's bytes that follow.
     pub payload: Range<u32>,
-    /// Nothing of the message is left.
+    /// True for the last segment of the message.
     pub last: bool,
 }
 
 impl Message {
-    /// The last segment was taken. A message without payload has one segment, too (R5041-5.2-8).
+    /// True if the last segment was taken. A message without payload has one segment, too
+    /// (R5041-5.2-8).
     pub const fn is_done(&self) -> bool {
         self.done
     }
@@ -301,7 +308,7 @@ impl Message {
         self.len
     }
 
-    /// The message carries no payload.
+    /// True if the message carries no payload.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -316,7 +323,7 @@ impl Message {
         self.opcode
     }
 
-    /// Is this header, which the peer has returned, that of one of its segments?
+    /// True if this header, which the peer has returned, belongs to one of the message's segments.
     pub fn is_named_by(&self, header: &CapturedHeader) -> bool {
         match (self.model, header) {
             (Model::Tagged { stag, to }, CapturedHeader::Tagged(header)) => {
@@ -331,9 +338,9 @@ impl Message {
         }
     }
 
-    /// ULPDU bytes of the next segment, header and payload; `None` when done.
+    /// Length in bytes of the next segment's ULPDU, or `None` if the message is done.
     ///
-    /// `mulpdu` is in bytes, 128 to 64768; a value outside counts as the nearer of the two.
+    /// `mulpdu` is in bytes, and is clamped to 128 to 64768.
     pub fn next_len(&self, mulpdu: usize) -> Option<usize> {
         (!self.done).then(|| self.header_len() + self.next_payload(mulpdu))
     }
@@ -343,14 +350,15 @@ impl Message {
         self.offset == 0 && usize::try_from(self.len) == Ok(self.next_payload(mulpdu))
     }
 
-    /// Takes the next segment: as large as `mulpdu` allows (R5044-4.5-4). A later one may use another `mulpdu`.
+    /// Takes the next segment, as large as `mulpdu` allows (R5044-4.5-4). A later one may use
+    /// another `mulpdu`.
     pub fn next_segment(&mut self, mulpdu: usize) -> Option<Segment> {
         let segment = self.peek_segment(mulpdu)?;
         self.advance(&segment);
         Some(segment)
     }
 
-    /// The next segment, which is not taken.
+    /// The next segment, without taking it.
     #[inline]
     pub(super) fn peek_segment(&self, mulpdu: usize) -> Option<Segment> {
         if self.done {
@@ -395,7 +403,8 @@ impl Message {
         match self.model {
             Model::Tagged { stag, to } => {
                 let control = Control::new(true, last, self.version).0;
-                let to = to.wrapping_add(u64::from(self.offset)); // R5041-5.2-7; a Read Request's sink may be nonsense
+                // R5041-5.2-7; a Read Request's sink may be invalid
+                let to = to.wrapping_add(u64::from(self.offset));
                 let tagged = TaggedHeader {
                     control,
                     rsvd_ulp,
@@ -447,7 +456,8 @@ mod tests {
             let mut fpdu = vec![0; fpdu_len(19)];
             fpdu[2..20].copy_from_slice(&segment.header);
             seal_fpdu(&mut fpdu, 19, true);
-            assert_eq!(fpdu[..4], [0x00, 0x13, 0x41, 0x43]); // ULPDU length 19, last untagged segment, Send
+            // ULPDU length 19, last untagged segment, Send
+            assert_eq!(fpdu[..4], [0x00, 0x13, 0x41, 0x43]);
             assert_eq!(fpdu[12..16], msn.to_be_bytes());
             assert_eq!(fpdu[24..], crc);
         }
@@ -499,7 +509,7 @@ mod tests {
         }
     }
 
-    /// Requests on QN 1, whichever they are, and Atomic Responses on QN 3.
+    /// Requests of both kinds on QN 1, and Atomic Responses on QN 3.
     #[test]
     fn request_and_response_numbers_go_from_all_ones_to_zero() {
         let mut sender = Sender {
@@ -517,7 +527,7 @@ mod tests {
         }
     }
 
-    /// By the count of what was begun, across the wrap: none for a number that is still to come.
+    /// Counts begun requests across the wrap: none for a number that has not begun.
     #[test]
     fn requests_are_counted_back_across_the_wrap() {
         for next in [5_u32, 1, 0, u32::MAX, 1 << 31] {

@@ -1,7 +1,8 @@
 //! RDMAP: operations and their checks, both directions of one stream (RFC 5040, RFC 7306).
 //!
-//! [`Receiver`] judges each inbound DDP segment and says what to do with it; [`Sender`] numbers outbound messages and
-//! cuts them into segments. Region and buffer knowledge is asked of the caller through [`Resources`].
+//! [`Receiver`] judges each inbound DDP segment, and returns what to do with it. [`Sender`] numbers
+//! outbound messages and cuts them into segments. Questions about regions and buffers go to the
+//! caller through [`Resources`].
 
 mod atomic;
 mod header;
@@ -39,18 +40,23 @@ pub use violation::{Violation, ViolationCause};
 
 use crate::ddp::VERSION_IETF;
 
-/// What both sides of one stream are set to.
+/// Configuration of both sides of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Inbound Read and Atomic Requests that may wait for their response; 0 refuses them all (R5040-6.1-3, R7306-5.2-1).
+    /// Maximum number of inbound Read and Atomic Requests that wait for their response; 0 refuses
+    /// all (R5040-6.1-3, R7306-5.2-1).
     pub ird: u16,
-    /// Read and Atomic Requests of ours that may be outstanding (R5040-6.1-2).
+    /// Maximum number of our outstanding Read and Atomic Requests (R5040-6.1-2).
     pub ord: u16,
-    /// DDP and RDMAP version, as start-up settled it: [`VERSION_IETF`], or the RDMA Consortium's (RFC 5041 §4.1, RFC 5040 §4.1).
+    /// DDP and RDMAP version that start-up agreed on: [`VERSION_IETF`], or the RDMA Consortium's
+    /// (RFC 5041 §4.1, RFC 5040 §4.1).
     pub version: u8,
-    /// RFC 7306: Immediate Data and Atomic Operations are known. Never so with the RDMA Consortium's version (R7306-4.1-2).
+    /// RFC 7306: enables Immediate Data and Atomic Operations. Never with the RDMA Consortium's
+    /// version (R7306-4.1-2). Start-up does not say whether the peer supports them (§1.1): decision
+    /// record iwarp/0004.
     pub extensions: bool,
-    /// The responder's side of the peer-to-peer model: a zero-length Send as first message is the RTR (R6581-9.2-11).
+    /// Responder in the peer-to-peer model: a zero-length Send as first message is the RTR
+    /// (R6581-9.2-11).
     pub await_rtr: bool,
 }
 

@@ -4,7 +4,7 @@ use super::{TermCode, Terminate};
 use crate::mpa::{MpaError, StartupError};
 
 impl MpaError {
-    /// What the peer is told: no captured header in any case.
+    /// Code of the Terminate, which never has a captured header.
     pub const fn term_code(self) -> TermCode {
         match self {
             Self::Crc => TermCode::mpa(0x02),
@@ -20,7 +20,8 @@ impl MpaError {
 }
 
 impl StartupError {
-    /// What an initiator enters Full Operation to tell, before it closes (RFC 6581 §8). `None`: it just closes.
+    /// Code of the Terminate that an initiator enters Full Operation to send before it closes (RFC
+    /// 6581 §8). `None`: it only closes.
     pub const fn term_code(&self) -> Option<TermCode> {
         match self {
             Self::InsufficientIrd { .. } => Some(TermCode::mpa(0x06)),

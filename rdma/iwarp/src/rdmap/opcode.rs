@@ -1,4 +1,4 @@
-//! Opcodes of RDMAP messages, and the queue that each goes to (RFC 5040 §4.1, RFC 7306 §3).
+//! Opcodes of RDMAP messages, and the queue of each (RFC 5040 §4.1, RFC 7306 §3).
 
 use crate::Stag;
 use crate::ddp::Queue;
@@ -10,27 +10,27 @@ use crate::ddp::Queue;
 pub enum Opcode {
     /// Tagged: payload for the peer's region.
     Write = 0x0,
-    /// Asks the peer to write to us.
+    /// Requests data from the peer.
     ReadRequest = 0x1,
-    /// Tagged: the answer.
+    /// Tagged: the requested data.
     ReadResponse = 0x2,
     /// Payload for the peer's next receive buffer.
     Send = 0x3,
-    /// A Send, and an `STag` of the peer to invalidate.
+    /// A Send that invalidates an `STag` of the peer.
     SendInvalidate = 0x4,
-    /// A Send, and an event wanted.
+    /// A Send that requests an event.
     SendSolicited = 0x5,
-    /// A Send, an `STag` of the peer to invalidate, and an event wanted.
+    /// A Send that invalidates an `STag` of the peer and requests an event.
     SendSolicitedInvalidate = 0x6,
-    /// The last message of a stream in error.
+    /// Last message of a stream in error.
     Terminate = 0x7,
     /// RFC 7306: eight bytes for the peer's next receive completion.
     ImmediateData = 0x8,
-    /// Immediate Data, and an event wanted.
+    /// Immediate Data that requests an event.
     ImmediateDataSolicited = 0x9,
-    /// RFC 7306: asks the peer to change eight bytes of its memory.
+    /// RFC 7306: requests a change of eight bytes of the peer's memory.
     AtomicRequest = 0xA,
-    /// RFC 7306: what was there before.
+    /// RFC 7306: the value before the change.
     AtomicResponse = 0xB,
 }
 
@@ -38,7 +38,8 @@ impl Opcode {
     const RV_SHIFT: u32 = 6;
     const MASK: u8 = 0x0F;
 
-    /// Reads RDMAP's control byte; `Err` is an opcode that nobody assigned. Its bits 0x30 are not read (R5040-4.1-5).
+    /// Parses RDMAP's control byte. Returns an unassigned opcode in `Err`. Bits 0x30 are ignored
+    /// (R5040-4.1-5).
     pub const fn from_control(control: u8) -> Result<Self, u8> {
         Ok(match control & Self::MASK {
             0x0 => Self::Write,
@@ -62,17 +63,17 @@ impl Opcode {
         (version << Self::RV_SHIFT) | self as u8
     }
 
-    /// RV of a control byte.
+    /// RV field of a control byte.
     pub const fn version_of(control: u8) -> u8 {
         control >> Self::RV_SHIFT
     }
 
-    /// Travels in tagged segments (R5040-4.1-8).
+    /// True for the opcodes of tagged segments (R5040-4.1-8).
     pub const fn is_tagged(self) -> bool {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
-    /// One of the four Sends, whose payload goes into a receive buffer.
+    /// True for the four Sends, whose payload goes into a receive buffer.
     pub const fn is_send(self) -> bool {
         matches!(
             self,
@@ -80,7 +81,7 @@ impl Opcode {
         )
     }
 
-    /// Known only where RFC 7306 is enabled (R7306-1.1-3).
+    /// True for opcodes that exist only with RFC 7306 (R7306-1.1-3).
     pub const fn is_extension(self) -> bool {
         matches!(
             self,
@@ -91,7 +92,7 @@ impl Opcode {
         )
     }
 
-    /// The queue of an untagged opcode; `None` for tagged ones (R5040-3.1-2, R7306-4.1-1).
+    /// Queue of an untagged opcode; `None` for tagged ones (R5040-3.1-2, R7306-4.1-1).
     pub const fn queue(self) -> Option<Queue> {
         match self {
             Self::Send
@@ -108,17 +109,17 @@ impl Opcode {
     }
 }
 
-/// Which of the four Sends (RFC 5040 §5.3).
+/// Kind of Send (RFC 5040 §5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SendKind {
-    /// The receiver is asked for an event when the Send completes there.
+    /// Requests an event from the receiver when the Send completes there.
     pub solicited: bool,
-    /// This `STag` of the receiver's becomes invalid when the Send is delivered.
+    /// `STag` of the receiver to invalidate when the Send is delivered.
     pub invalidate: Option<Stag>,
 }
 
 impl SendKind {
-    /// The opcode that says so.
+    /// Opcode of this kind.
     pub const fn opcode(self) -> Opcode {
         match (self.solicited, self.invalidate) {
             (false, None) => Opcode::Send,
@@ -128,7 +129,8 @@ impl SendKind {
         }
     }
 
-    /// The reverse; `None` for an opcode that is no Send. A plain Send's Invalidate `STag` is not read (R5040-4.1-7).
+    /// Kind of an opcode; `None` if it is no Send. A plain Send's Invalidate `STag` is ignored
+    /// (R5040-4.1-7).
     pub(super) const fn from_wire(opcode: Opcode, stag: Stag) -> Option<Self> {
         let (solicited, invalidate) = match opcode {
             Opcode::Send => (false, None),

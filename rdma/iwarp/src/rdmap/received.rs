@@ -1,4 +1,4 @@
-//! A Terminate of the peer's: read leniently, as nothing depends on it but what the ULP is told (RFC 5040 §5.4).
+//! Received Terminate: parsed leniently, as it only informs the ULP (RFC 5040 §5.4).
 
 use super::header::append;
 use super::{MAX_TERMINATE, ReadRequest, ReadRequestHeader, TermCode, TerminateControl};
@@ -9,25 +9,28 @@ use arrayvec::ArrayVec;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of the longest Terminate Message, without the DDP header in front of it.
+/// Maximum length in bytes of a Terminate Message without its DDP header.
 const MAX_MESSAGE: usize = MAX_TERMINATE - UNTAGGED_HEADER_BYTES;
 
-/// Why the peer ended the stream. Its codes are for people and logs: peers differ too much to act on them.
+/// Why the peer ended the stream. Its codes are for people and logs: peers differ too much to act
+/// on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedTerminate {
-    /// The reason; [`TermCode::UNSPECIFIED`] if the message is too short to hold one, see `fault`.
+    /// The reason. [`TermCode::UNSPECIFIED`] if the message is too short to hold one; see `fault`.
     ///
-    /// Linux siw on little-endian hosts swaps the halves of byte 0. Its reading is taken where the RFC's makes no sense.
+    /// Linux siw on little-endian hosts swaps the halves of byte 0. Its reading is used where the
+    /// RFC's is no known code.
     pub code: TermCode,
-    /// Bytes 0 to 3 as they came, for tools that show both readings.
+    /// Bytes 0 to 3 as received, for tools that show both readings.
     pub control: [u8; 4],
-    /// Length that the peer gives for the offending segment, in bytes. siw's is that of the payload.
+    /// Length in bytes that the peer reports for the offending segment. siw reports that of the
+    /// payload.
     pub segment_len: Option<u16>,
     /// DDP header of our segment that the peer refused.
     pub ddp_header: Option<CapturedHeader>,
-    /// Our Read Request that the peer refused, or what was left of it.
+    /// Our Read Request that the peer refused, or the unanswered rest of it.
     pub read_request: Option<ReadRequest>,
-    /// What is wrong with the message itself. It counts as a Terminate all the same.
+    /// Fault of the message itself, which still counts as a Terminate.
     pub fault: Option<TerminateFault>,
 }
 
@@ -58,7 +61,7 @@ pub enum TerminateFault {
 }
 
 impl ReceivedTerminate {
-    /// The message again, from its control field on, as far as it was understood.
+    /// The message encoded again, from its control field on, as far as it was understood.
     pub fn message(&self) -> ArrayVec<u8, MAX_MESSAGE> {
         let mut message = ArrayVec::new();
         append(&mut message, &self.control);
@@ -77,7 +80,8 @@ impl ReceivedTerminate {
         message
     }
 
-    /// Reads the `payload` behind an untagged `header` on QN 2. Never fails: what is not there is absent.
+    /// Parses the `payload` behind an untagged `header` on QN 2. Never fails: missing parts are
+    /// absent.
     pub(super) fn parse(header: &UntaggedHeader, payload: &[u8]) -> Self {
         let Ok((control, rest)) = TerminateControl::ref_from_prefix(payload) else {
             return Self::without_code(payload.len());
@@ -104,7 +108,8 @@ impl ReceivedTerminate {
         }
     }
 
-    /// Sizes follow from the captured T bit and the bytes left, never from the segment length (INT-siw-2).
+    /// Sizes follow from the captured T bit and the remaining bytes, never from the segment length
+    /// (INT-siw-2).
     fn read_captured(&mut self, flags: Flags, rest: &[u8]) {
         if !flags.length && !flags.ddp_header {
             return;
@@ -139,7 +144,7 @@ struct Flags {
     length: bool,
     ddp_header: bool,
     read_request: bool,
-    /// The bits are at the other end of the byte: so are the halves of byte 0 (INT-siw-1).
+    /// The bits are at the other end of the byte, and so are the halves of byte 0 (INT-siw-1).
     swapped: bool,
 }
 
@@ -158,7 +163,8 @@ impl Flags {
     }
 }
 
-/// The RFC's reading, unless only siw's makes sense: its bit order shows in the flags, or else in the code.
+/// The RFC's reading, unless only siw's is known: its bit order shows in the flags, or else in the
+/// code.
 fn best_reading(control: TerminateControl, flags: Flags) -> TermCode {
     let code = TermCode::from_wire(control.layer_etype, control.code);
     let swapped = code.swapped();

@@ -1,20 +1,25 @@
-//! Resources of the receive side: what a receiver asks about regions and buffers, and the reasons for a no (RFC 5041 §7.1).
+//! Resources of the receive side: a receiver's questions about regions and buffers, and the reasons
+//! for a refusal (RFC 5041 §7.1).
 
 use super::ATOMIC_OPERAND_BYTES;
 use crate::Stag;
 use core::fmt;
 
-/// What the receive side has to ask about regions and buffers. They may change between two calls.
+/// Regions and buffers of the receive side. They may change between two calls.
 pub trait Resources {
-    /// Memory that an access was admitted to. The payload of a tagged segment is copied there, without another look.
+    /// Memory of an admitted access. The payload of a tagged segment is copied there without
+    /// further checks.
     type Place;
 
-    /// Takes the next posted receive buffer for a new Send or Immediate Data; its length in bytes, `None` if none is posted.
+    /// Takes the next posted receive buffer for a new Send or Immediate Data. Returns its length in
+    /// bytes, or `None` if none is posted.
     fn take_receive(&mut self) -> Option<u64>;
 
-    /// Admits this stream to `[to, to + len)` of `stag`. Never called for `len == 0` (R5041-5.2-9, R5040-5.2.1-8).
+    /// Admits this stream to `[to, to + len)` of `stag`. Never called for `len == 0` (R5041-5.2-9,
+    /// R5040-5.2.1-8).
     ///
-    /// The checks come in the order of [`AccessError`]'s variants, so that wrap is seen before bounds (D15).
+    /// The order of the checks is that of [`AccessError`]'s variants, so that wrap comes before
+    /// bounds (D15).
     fn admit(
         &self,
         stag: Stag,
@@ -23,32 +28,33 @@ pub trait Resources {
         access: AccessKind,
     ) -> Result<Self::Place, AccessError>;
 
-    /// Does a place of 8 bytes, at Tagged Offset `to`, lie 8-aligned in memory (R7306-5.1.1-1)?
+    /// True if a place of 8 bytes at Tagged Offset `to` is 8-aligned in memory (R7306-5.1.1-1).
     ///
-    /// This default is right where the first byte of every region is 8-aligned both in memory and as a Tagged Offset.
+    /// The default is right if the first byte of every region is 8-aligned both in memory and as a
+    /// Tagged Offset.
     fn is_aligned(&self, _place: &Self::Place, to: u64) -> bool {
         to.is_multiple_of(ATOMIC_OPERAND_BYTES)
     }
 
-    /// May this stream's peer invalidate the `STag` (RFC 5040 §5.3)?
+    /// Checks whether this stream's peer may invalidate the `STag` (RFC 5040 §5.3).
     fn check_invalidate(&self, stag: Stag) -> Result<(), InvalidateError>;
 }
 
-/// What the peer is about to do to a region.
+/// Kind of access to a region by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// Place an RDMA Write: needs the remote write right.
+    /// Placing an RDMA Write: needs the remote write right.
     RemoteWrite,
-    /// Serve a Read Request: needs the remote read right.
+    /// Serving a Read Request: needs the remote read right.
     RemoteRead,
-    /// Execute an Atomic Request: needs the remote atomic right (R7306-8.2-3).
+    /// Executing an Atomic Request: needs the remote atomic right (R7306-8.2-3).
     RemoteAtomic,
-    /// Place a Read Response that we asked for (D20).
+    /// Placing a Read Response that this side requested (D20).
     ReadSink,
 }
 
 impl AccessKind {
-    /// Between its name and the region's.
+    /// Word between the names of access and region.
     pub(super) const fn preposition(self) -> &'static str {
         match self {
             Self::RemoteWrite | Self::ReadSink => "to",

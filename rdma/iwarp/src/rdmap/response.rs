@@ -12,35 +12,37 @@ use zerocopy::IntoBytes;
 
 /// The answer to one Read Request, cut into segments as there is room.
 ///
-/// For each segment: write what [`peek_segment`](Self::peek_segment) says, look at [`next_source`](Self::next_source) and check it anew,
-/// copy it, then [`advance`](Self::advance). If the check fails, [`aborted`](Self::aborted) is the stream's last message.
+/// For each segment the caller writes [`peek_segment`](Self::peek_segment), checks
+/// [`next_source`](Self::next_source) again, copies it, and calls [`advance`](Self::advance). So
+/// the header is written before the payload, and a source that fails still stops the response
+/// between two segments. [`aborted`](Self::aborted) is then the stream's last message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadResponse {
     read: InboundRead,
     message: Message,
 }
 
-/// Bytes of our memory that the next segment carries.
+/// Range of local memory that the next segment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRange {
     /// Region.
     pub stag: Stag,
     /// Tagged Offset of the first byte.
     pub to: u64,
-    /// Bytes; never 0.
+    /// Length in bytes; never 0.
     pub len: u64,
 }
 
 impl Sender {
-    /// The answer to a Read Request of the peer's, with what is needed to stop it half-way.
+    /// The answer to a Read Request of the peer, with the request's header for a Terminate.
     pub const fn respond(&mut self, read: InboundRead) -> ReadResponse {
         ReadResponse::new(read, self.read_response(&read.request))
     }
 }
 
 impl Terminate {
-    /// A Read Request whose source went away after `sent` bytes of its response: the returned header asks for the
-    /// rest (R5040-4.8-13).
+    /// Terminate for a Read Request whose source is gone after `sent` bytes of its response. The
+    /// returned header asks for the rest (R5040-4.8-13).
     pub fn read_aborted(read: &InboundRead, sent: u32, cause: AccessError) -> Self {
         let rest = ReadRequestHeader::from(&read.request.after(sent));
         let mut headers: ArrayVec<u8, { UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES }> =
@@ -56,7 +58,8 @@ impl Terminate {
         )
     }
 
-    /// An Atomic Request whose target went away before its turn: its DDP header without RDMAP's (R7306-8.1-2).
+    /// Terminate for an Atomic Request whose target is gone before its turn: its DDP header without
+    /// RDMAP's (R7306-8.1-2).
     pub fn atomic_refused(atomic: &InboundAtomic, cause: AccessError) -> Self {
         Self::captured(
             ViolationCause::source_code(cause),
@@ -73,7 +76,7 @@ impl ReadResponse {
         Self { read, message }
     }
 
-    /// The Read Request that is answered.
+    /// The Read Request to answer.
     pub const fn read(&self) -> &InboundRead {
         &self.read
     }
@@ -88,13 +91,14 @@ impl ReadResponse {
         self.message.offset()
     }
 
-    /// The last segment was taken: return the credit with `Receiver::response_sent` once it is handed to TCP.
+    /// True if the last segment was taken. Once it is handed to TCP, the caller returns the credit
+    /// by `Receiver::response_sent`.
     pub const fn is_done(&self) -> bool {
         self.message.is_done()
     }
 
-    /// What the next segment reads: it may have been revoked since the last. `None` when done, and for a Read of no bytes,
-    /// whose source is not looked at (R5040-5.2.1-8).
+    /// Source of the next segment, which may have been revoked since the last one. `None` if the
+    /// response is done, and for a Read of zero bytes, whose source is not checked (R5040-5.2.1-8).
     pub fn next_source(&self, mulpdu: usize) -> Option<SourceRange> {
         let len = u64::try_from(self.message.next_payload(mulpdu)).ok()?;
         let to = self
@@ -109,17 +113,19 @@ impl ReadResponse {
         })
     }
 
-    /// The next segment, as [`Message::next_segment`] has it. It is not taken: its source may fail.
+    /// The next segment, as [`Message::next_segment`] would return it, without taking it: its
+    /// source may fail.
     pub fn peek_segment(&self, mulpdu: usize) -> Option<Segment> {
         self.message.peek_segment(mulpdu)
     }
 
-    /// The segment that was looked at last was written, and is taken.
+    /// Takes the segment that [`peek_segment`](Self::peek_segment) returned, after it was written.
     pub const fn advance(&mut self, segment: &Segment) {
         self.message.advance(segment);
     }
 
-    /// The source can no longer be read: what the peer is told, with the request as far as it is not answered (R5040-4.8-13).
+    /// Terminate for a source that can no longer be read, with the unanswered rest of the request
+    /// (R5040-4.8-13).
     pub fn aborted(&self, cause: AccessError) -> Terminate {
         Terminate::read_aborted(&self.read, self.sent(), cause)
     }

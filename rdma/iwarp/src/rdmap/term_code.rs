@@ -1,8 +1,10 @@
-//! Terminate codes: layer, Error Type and Error Code (RFC 5040 §4.8, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §8).
+//! Terminate codes: layer, Error Type and Error Code (RFC 5040 §4.8, RFC 5041 §7.2, RFC 5044 §8,
+//! RFC 6581 §8).
 
 use core::fmt;
 
-/// Layer, Error Type and Error Code of a Terminate (RFC 5040 §4.8, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §8).
+/// Layer, Error Type and Error Code of a Terminate (RFC 5040 §4.8, RFC 5041 §7.2, RFC 5044 §8, RFC
+/// 6581 §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TermCode {
     layer: u8,
@@ -14,7 +16,7 @@ impl TermCode {
     /// RDMAP remote operation error without a further reason.
     pub const UNSPECIFIED: Self = Self::rdmap_operation(0xFF);
 
-    /// Any code as the wire has it: `layer` and `etype` are four bits each.
+    /// A code from the wire: `layer` and `etype` have four bits each.
     pub(super) const fn from_wire(layer_etype: u8, code: u8) -> Self {
         Self {
             layer: layer_etype >> 4,
@@ -50,7 +52,7 @@ impl TermCode {
         }
     }
 
-    /// 1/0/00: local catastrophic error of DDP; also a segment size that cannot be (D4, D13).
+    /// 1/0/00: local catastrophic error of DDP; also an impossible segment size (D4, D13).
     pub const fn ddp_local() -> Self {
         Self {
             layer: 1,
@@ -106,7 +108,7 @@ impl TermCode {
         (self.layer << 4) | self.etype
     }
 
-    /// The reading of a Terminate whose sender wrote the two halves of byte 0 the other way round.
+    /// The code if the sender swapped the two halves of byte 0.
     pub(super) const fn swapped(self) -> Self {
         Self {
             layer: self.etype,
@@ -115,12 +117,12 @@ impl TermCode {
         }
     }
 
-    /// The RFCs assign a meaning to this code.
+    /// True if the RFCs assign a meaning to this code.
     pub const fn is_known(self) -> bool {
         self.meaning().is_some()
     }
 
-    /// What went wrong, and where.
+    /// Meaning of the code, and the protocol that it concerns.
     const fn meaning(self) -> Option<(&'static str, &'static str)> {
         match (self.layer, self.etype) {
             (0, 0) => Some(("local catastrophic error", "RDMAP")), // any code (R5040-4.8-5)

@@ -1,4 +1,4 @@
-//! The Terminate Message that this side sends (RFC 5040 §4.8, §5.4).
+//! Outbound Terminate Message (RFC 5040 §4.8, §5.4).
 
 use super::header::append;
 use super::{Opcode, READ_REQUEST_BYTES, TERMINATE_CONTROL_BYTES, TermCode, TerminateControl};
@@ -7,14 +7,16 @@ use arrayvec::ArrayVec;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
 
-/// Longest Terminate ULPDU in bytes: DDP header, control, segment length, untagged header, Read Request header.
+/// Maximum length in bytes of a Terminate's ULPDU: DDP header, control, segment length, untagged
+/// header, Read Request header.
 pub const MAX_TERMINATE: usize =
     UNTAGGED_HEADER_BYTES + TERMINATE_CONTROL_BYTES + SEGMENT_LENGTH_BYTES + MAX_CAPTURED;
 
 const SEGMENT_LENGTH_BYTES: usize = size_of::<U16>();
 const MAX_CAPTURED: usize = UNTAGGED_HEADER_BYTES + READ_REQUEST_BYTES;
 
-/// The message that ends a stream in error and names the reason. The last one on its stream (R5040-5.4-6).
+/// Message that ends a stream in error, with the reason. It is the last message on its stream
+/// (R5040-5.4-6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminate {
     code: TermCode,
@@ -22,7 +24,7 @@ pub struct Terminate {
     captured: Option<Captured>,
 }
 
-/// What is returned of the offending segment.
+/// Returned headers of the offending segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Captured {
     segment_len: u16,
@@ -31,12 +33,13 @@ struct Captured {
 }
 
 impl Terminate {
-    /// An error that no inbound message caused: 0/0/00 without headers (RFC 5040 §7.1, case 1; D18).
+    /// Terminate for an error that no inbound message caused: 0/0/00 without headers (RFC 5040
+    /// §7.1, case 1; D18).
     pub const fn local() -> Self {
         Self::with_code(TermCode::rdmap_local())
     }
 
-    /// A code that comes without headers, such as MPA's.
+    /// Terminate with a code without headers, such as MPA's.
     pub const fn with_code(code: TermCode) -> Self {
         Self {
             code,
@@ -45,7 +48,8 @@ impl Terminate {
         }
     }
 
-    /// An offending segment: `headers` is its DDP header and, for a refused Read Request, RDMAP's.
+    /// Terminate for an offending segment. `headers` is its DDP header and, for a refused Read
+    /// Request, RDMAP's.
     pub(super) fn captured(
         code: TermCode,
         version: u8,
@@ -66,7 +70,7 @@ impl Terminate {
         }
     }
 
-    /// A Terminate without headers, on a stream of this DDP and RDMAP version.
+    /// Terminate without headers, on a stream of this DDP and RDMAP version.
     pub(super) const fn with_version(code: TermCode, version: u8) -> Self {
         Self {
             code,
@@ -81,7 +85,7 @@ impl Terminate {
         Self { version, ..self }
     }
 
-    /// What the peer is told.
+    /// The code.
     pub const fn code(&self) -> TermCode {
         self.code
     }
@@ -106,7 +110,7 @@ impl Terminate {
         ulpdu
     }
 
-    /// M, D and R say what follows (R5040-4.8-8); reserved bits are zero (R5040-4.8-3).
+    /// M, D and R describe the rest (R5040-4.8-8); reserved bits are zero (R5040-4.8-3).
     fn control(&self) -> TerminateControl {
         let flags = match &self.captured {
             None => 0,

@@ -1,4 +1,5 @@
-//! Violations: the causes for which an inbound segment is refused, each with its Terminate.
+//! Violations: the reasons to refuse an inbound segment, each with its Terminate (decision record
+//! iwarp/0003).
 
 use super::{
     AccessError, AccessKind, InvalidateError, Opcode, READ_REQUEST_BYTES, TermCode, Terminate,
@@ -6,16 +7,17 @@ use super::{
 use crate::Stag;
 use crate::ddp::{DdpSegment, UNTAGGED_HEADER_BYTES};
 
-/// Why a DDP segment or the RDMAP message in it is refused (RFC 5041 §7.1, RFC 5040 §7.2). Fatal for its stream.
+/// Why a DDP segment or its RDMAP message is refused (RFC 5041 §7.1, RFC 5040 §7.2). It ends the
+/// stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ViolationCause {
     /// Shorter than its DDP header, or longer than any ULPDU (D4, D13).
     #[error("a DDP segment of {len} bytes")]
     SegmentSize {
-        /// Bytes of the ULPDU.
+        /// Length in bytes of the ULPDU.
         len: usize,
     },
-    /// DV is not the stream's.
+    /// DV differs from the stream's.
     #[error("DDP version {found}")]
     DdpVersion {
         /// The segment's T bit.
@@ -23,13 +25,13 @@ pub enum ViolationCause {
         /// Its DV.
         found: u8,
     },
-    /// RV is not the stream's.
+    /// RV differs from the stream's.
     #[error("RDMAP version {found}")]
     RdmapVersion {
         /// The segment's RV.
         found: u8,
     },
-    /// An opcode that nobody assigned.
+    /// An unassigned opcode.
     #[error("unknown opcode {0:#x}")]
     UnknownOpcode(u8),
     /// An opcode of the other buffer model.
@@ -48,7 +50,7 @@ pub enum ViolationCause {
         /// Its Queue Number.
         qn: u32,
     },
-    /// No such queue.
+    /// The queue does not exist.
     #[error("QN {qn} does not exist")]
     InvalidQueue {
         /// The Queue Number.
@@ -63,17 +65,18 @@ pub enum ViolationCause {
         /// The message's opcode.
         opcode: Opcode,
     },
-    /// A message number other than the one that is due.
+    /// A message number other than the expected one.
     #[error("MSN {msn} on QN {qn}, expected {expected}")]
     MessageNumber {
         /// The Queue Number.
         qn: u32,
         /// The segment's MSN.
         msn: u32,
-        /// The one that is due.
+        /// The expected one.
         expected: u32,
     },
-    /// `RsvdULP`, and with it opcode or Invalidate `STag`, differs from the message's first segment (D14).
+    /// `RsvdULP`, and with it opcode or Invalidate `STag`, differs from the message's first segment
+    /// (D14).
     #[error("RsvdULP changes within message {msn}")]
     MessageChanged {
         /// The message's MSN.
@@ -90,7 +93,7 @@ pub enum ViolationCause {
     TooManyRequests {
         /// The request's MSN.
         msn: u32,
-        /// Requests that may wait.
+        /// Maximum number of waiting requests.
         ird: u16,
     },
     /// A gap, an overlap, or outside the buffer.
@@ -108,21 +111,21 @@ pub enum ViolationCause {
     MessageTooLong {
         /// The message's opcode.
         opcode: Opcode,
-        /// The segment's MO.
+        /// MO of the segment.
         mo: u32,
-        /// Bytes of payload.
+        /// Length in bytes of the payload.
         len: usize,
-        /// Bytes of the buffer.
+        /// Length in bytes of the buffer.
         buffer: u64,
     },
-    /// Fewer bytes than the header of a Read or Atomic Request has.
+    /// Shorter than the header of a Read or Atomic Request.
     #[error("{opcode:?} of {len} bytes instead of {expected}")]
     RequestSize {
         /// The message's opcode.
         opcode: Opcode,
-        /// Bytes of payload.
+        /// Length in bytes of the payload.
         len: usize,
-        /// Bytes of the header.
+        /// Length in bytes of the header.
         expected: usize,
     },
     /// Immediate Data or an Atomic Response that is too short (R7306-6.3-3, R7306-5.2.2-7-1).
@@ -130,9 +133,9 @@ pub enum ViolationCause {
     ExtensionSize {
         /// The message's opcode.
         opcode: Opcode,
-        /// Bytes of payload.
+        /// Length in bytes of the payload.
         len: usize,
-        /// Bytes that it should have.
+        /// Expected length in bytes.
         expected: usize,
     },
     /// An `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
@@ -160,32 +163,33 @@ pub enum ViolationCause {
         /// The oldest request's.
         expected: u32,
     },
-    /// A region does not admit what the peer is about to do. That of a Read Response, which is as asked for, does not any more.
+    /// Access to a region is refused. For a Read Response that matches its request, the region no
+    /// longer admits it.
     #[error("{access} of {len} bytes {} {stag:?} at TO {to:#x}: {cause}", access.preposition())]
     Access {
-        /// What that is.
+        /// Kind of access.
         access: AccessKind,
         /// Region.
         stag: Stag,
         /// Tagged Offset of the first byte.
         to: u64,
-        /// Bytes of the segment, or those asked for.
+        /// Length in bytes of the segment, or of the requested data.
         len: u64,
-        /// What its owner says.
+        /// Why access is refused.
         cause: AccessError,
     },
-    /// A Read Response, but nothing was asked for (D6).
+    /// A Read Response without an outstanding request (D6).
     #[error("Read Response to {stag:?} without a Read Request")]
     UnexpectedResponse {
         /// Its region.
         stag: Stag,
     },
-    /// A Read Response to another region than the oldest Read Request named (D6).
+    /// A Read Response to another region than that of the oldest Read Request (D6).
     #[error("Read Response to {stag:?}, expected {expected:?}")]
     ResponseStag {
         /// Its region.
         stag: Stag,
-        /// The request's.
+        /// Region of the request.
         expected: Stag,
     },
     /// A Read Response with a gap or overlap, too long, or ended too early (D6).
@@ -195,27 +199,27 @@ pub enum ViolationCause {
     ResponseRange {
         /// Tagged Offset of the segment.
         to: u64,
-        /// Bytes of the segment.
+        /// Length in bytes of the segment.
         len: usize,
         /// Its L bit.
         last: bool,
-        /// Tagged Offset that is due.
+        /// Expected Tagged Offset.
         expected: u64,
-        /// Bytes that the request still waits for.
+        /// Missing bytes of the response.
         left: u32,
     },
-    /// A Send asks to invalidate what it may not.
+    /// A Send that must not invalidate this `STag`.
     #[error("Send with Invalidate of {stag:?}: {cause}")]
     Invalidate {
         /// The `STag`.
         stag: Stag,
-        /// What its owner says.
+        /// Why the `STag` is not invalidated.
         cause: InvalidateError,
     },
 }
 
 impl ViolationCause {
-    /// What the peer is told in the Terminate.
+    /// Code of the Terminate for the peer.
     pub const fn term_code(self) -> TermCode {
         match self {
             Self::SegmentSize { .. } | Self::RequestSize { .. } => TermCode::ddp_local(),
@@ -259,8 +263,8 @@ impl ViolationCause {
         })
     }
 
-    /// Bytes of the ULPDU's head that the Terminate returns, and whether a Read Request header is among them
-    /// (RFC 5040 §4.8, Figure 10).
+    /// Number of bytes from the ULPDU's head that the Terminate returns, and whether they include a
+    /// Read Request header (RFC 5040 §4.8, Figure 10).
     const fn captures(self) -> Capture {
         match self {
             Self::SegmentSize { .. } | Self::RequestSize { .. } => Capture::Nothing,
@@ -302,7 +306,7 @@ const fn placement_code(cause: AccessError) -> TermCode {
     })
 }
 
-/// RFC 5040 leaves open which code means what: D8 decides (also verbs.md §12.4).
+/// RFC 5040 does not assign meanings to these codes: D8 decides (also verbs.md §12.4).
 const fn invalidate_code(cause: InvalidateError) -> TermCode {
     TermCode::rdmap_protection(match cause {
         InvalidateError::InvalidStag => 0x00,
@@ -327,7 +331,7 @@ impl Capture {
     }
 }
 
-/// A refused inbound segment: the first one ends its stream.
+/// A refused inbound segment. The first one ends its stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct Violation {
@@ -336,7 +340,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// Copies the headers that go back to the peer out of the offending `ulpdu`.
+    /// Copies the headers to return from the offending `ulpdu`.
     pub(super) fn new(cause: ViolationCause, version: u8, ulpdu: &[u8]) -> Self {
         let code = cause.term_code();
         let headers = match (cause.captures(), DdpSegment::parse(ulpdu)) {
@@ -355,12 +359,12 @@ impl Violation {
         Self { cause, terminate }
     }
 
-    /// What is wrong.
+    /// Reason of the refusal.
     pub const fn cause(&self) -> ViolationCause {
         self.cause
     }
 
-    /// What the peer is told.
+    /// The Terminate for the peer.
     pub fn terminate(&self) -> Terminate {
         self.terminate.clone()
     }

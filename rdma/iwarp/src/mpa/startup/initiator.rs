@@ -10,8 +10,9 @@ use crate::mpa::frame::{
 };
 use crate::mpa::startup_error::StartupError;
 
-/// Writes the Request Frame that an initiator sends first (R5044-7.1.2-1-1): enhanced if `params` ask for that, and of
-/// revision 1 otherwise. Be ready to receive before it leaves.
+/// Encodes the Request Frame, which an initiator sends first (R5044-7.1.2-1-1): enhanced if
+/// `params` request that, otherwise of revision 1. The caller must be ready to receive before it
+/// sends the frame.
 pub fn encode_request(
     params: StartupParams,
     private_data: &[u8],
@@ -37,49 +38,52 @@ pub struct Initiator {
     params: StartupParams,
 }
 
-/// What the initiator makes of the bytes so far.
+/// Result of the received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitiatorStep {
-    /// Come back when the stream holds at least this many bytes, counted from its head.
+    /// The Reply is incomplete: the stream must hold at least this many bytes, counted from its
+    /// head.
     NeedBytes(usize),
     /// Full Operation begins right after `consumed` bytes.
     Accepted {
-        /// What holds from now on.
+        /// The agreed parameters.
         negotiated: Negotiated,
-        /// The responder's bytes.
+        /// Private data of the responder.
         private_data: PrivateData,
-        /// Bytes of the Reply; what follows are FPDUs.
+        /// Length in bytes of the Reply. FPDUs follow it.
         consumed: usize,
     },
-    /// The responder accepted, but its terms cannot be met: enter Full Operation only to send
-    /// [`StartupError::term_code`], then close (RFC 6581 §8).
+    /// The responder accepted, but its terms cannot be met. The caller enters Full Operation only
+    /// to send [`StartupError::term_code`], and then closes (RFC 6581 §8).
     Unacceptable {
-        /// How the Terminate is framed.
+        /// Parameters for framing the Terminate.
         negotiated: Negotiated,
-        /// Which term.
+        /// The unacceptable term.
         error: StartupError,
-        /// Bytes of the Reply.
+        /// Length in bytes of the Reply.
         consumed: usize,
     },
-    /// The responder's ULP said no (R5044-7.1.1-9). TCP stays open, MPA is left.
+    /// The responder's ULP rejected the Request (R5044-7.1.1-9). The TCP connection stays open
+    /// without MPA.
     Rejected {
-        /// The responder's bytes.
+        /// Private data of the responder.
         private_data: PrivateData,
-        /// What the responder would have needed, such as an ORD (R6581-9.1-6, -9).
+        /// The responder's requirements, such as an ORD (R6581-9.1-6, -9).
         enhanced: Option<EnhancedData>,
-        /// Bytes of the Reply.
+        /// Length in bytes of the Reply.
         consumed: usize,
     },
 }
 
 impl Initiator {
-    /// An initiator that sent its Request with these `params`.
+    /// An initiator that has sent its Request with these `params`.
     pub fn new(params: StartupParams) -> Self {
         Self { params }
     }
 
-    /// TCP was closed before any Reply came. Some responders do that to every enhanced Request: `Some` are the params
-    /// for one more try, of revision 1 and on a new TCP connection (R6581-10-5).
+    /// Parameters for another try after TCP was closed without a Reply, as some responders do after
+    /// every enhanced Request. The try uses revision 1 on a new TCP connection (R6581-10-5). `None`
+    /// if the Request was of revision 1 already.
     pub fn retry(&self) -> Option<StartupParams> {
         let optional = self.params.asks().is_some_and(|asked| !asked.required);
         optional.then_some(StartupParams {
@@ -88,7 +92,8 @@ impl Initiator {
         })
     }
 
-    /// `stream`: in-order bytes not yet consumed. Those after the Reply stay in the stream.
+    /// Processes in-order bytes of `stream` that are not consumed yet. Bytes behind the Reply stay
+    /// in the stream.
     pub fn on_bytes(&self, stream: &[u8]) -> Result<InitiatorStep, StartupError> {
         let speaks = |revision| self.speaks(revision);
         let frame = match read_frame(stream, REPLY_KEY, REQUEST_KEY, speaks)? {
@@ -122,7 +127,7 @@ impl Initiator {
         })
     }
 
-    /// A Reply does not exceed the Request's revision.
+    /// A Reply's revision must not exceed the Request's.
     fn speaks(self, revision: u8) -> bool {
         match revision {
             REVISION_RDMAC => self.params.allow_revision_0,

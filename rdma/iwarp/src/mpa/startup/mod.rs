@@ -1,4 +1,4 @@
-//! Both roles of MPA start-up (RFC 5044 §7.1, RFC 6581). Deadlines and closing are the caller's.
+//! Both roles of MPA start-up (RFC 5044 §7.1, RFC 6581). The caller owns deadlines and closing.
 
 mod initiator;
 mod read;
@@ -11,33 +11,37 @@ use super::depths::{Enhanced, NegotiatedEnhanced};
 use super::frame::{FLAG_CRC, FLAG_MARKERS, REVISION_RDMAC};
 use crate::ddp::{VERSION_IETF, VERSION_RDMAC};
 
-/// The highest MPA revision that is spoken.
+/// Highest supported MPA revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
-    /// RFC 5044's: no enhanced start-up in either role.
+    /// Revision of RFC 5044: no enhanced start-up in either role.
     One,
-    /// RFC 6581's.
+    /// Revision of RFC 6581.
     Two,
 }
 
-/// What this side wants.
+/// Start-up parameters of this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartupParams {
-    /// The C bit we ask for. Off is an administrator's explicit choice (R5044-4.4-2).
+    /// C bit to send. Off is an administrator's explicit choice (R5044-4.4-2).
     pub crc: bool,
-    /// The M bit we ask for: markers in what we receive. The peer's M bit is obeyed in any case (R5044-4.3-1).
+    /// M bit to send: requests markers in received FPDUs. The peer's M bit is always obeyed
+    /// (R5044-4.3-1).
     pub markers: bool,
-    /// The highest revision. Revision 1 is always understood (R6581-6-6).
+    /// The highest revision. Revision 1 is always accepted (R6581-6-6).
     pub max_revision: Revision,
-    /// As initiator: ask for enhanced start-up, with revision 2; `None` sends a Request of revision 1 (R6581-10-3).
-    /// As responder: what an enhanced Request is answered; `None` is [`Enhanced::LEFT_TO_ULP`].
+    /// As initiator: requests enhanced start-up, with revision 2; `None` sends a Request of
+    /// revision 1 (R6581-10-3). As responder: the answer to an enhanced Request; `None` is
+    /// [`Enhanced::LEFT_TO_ULP`].
     pub enhanced: Option<Enhanced>,
-    /// Permissive mode of RFC 5044's appendix C: accept a peer of the RDMA Consortium, that is of revision 0.
+    /// Permissive mode of RFC 5044's appendix C: accepts a peer of the RDMA Consortium, which has
+    /// revision 0.
     pub allow_revision_0: bool,
 }
 
 impl StartupParams {
-    /// CRCs on, no markers, nothing of RFC 6581 asked for but everything of it answered, no RDMA Consortium.
+    /// CRCs on, no markers. RFC 6581 is not requested but answered, and the RDMA Consortium is not
+    /// accepted.
     pub const DEFAULT: Self = Self {
         crc: true,
         markers: false,
@@ -65,12 +69,12 @@ impl Default for StartupParams {
     }
 }
 
-/// What both agreed on.
+/// Parameters that both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// CRCs are generated and checked: one side's wish is enough (R5044-7.1.1-6).
+    /// CRCs are generated and checked: one side's request is enough (R5044-7.1.1-6).
     pub crc: bool,
-    /// We generate markers: the peer's M bit.
+    /// This side generates markers: the peer's M bit.
     pub send_markers: bool,
     /// The peer generates markers: our M bit.
     pub receive_markers: bool,
@@ -78,12 +82,12 @@ pub struct Negotiated {
     pub revision: u8,
     /// DDP and RDMAP version of the stream: the RDMA Consortium's 0 only with revision 0.
     pub version: u8,
-    /// What enhanced start-up has settled, if both speak it.
+    /// Result of enhanced start-up, if both sides support it.
     pub enhanced: Option<NegotiatedEnhanced>,
 }
 
 impl Negotiated {
-    /// Our wishes and the peer's frame.
+    /// Combines our parameters with the peer's frame.
     fn new(params: StartupParams, peer: &read::WholeFrame<'_>) -> Self {
         let revision = peer.header.revision;
         if revision == REVISION_RDMAC {
@@ -99,7 +103,7 @@ impl Negotiated {
         }
     }
 
-    /// CRCs and markers both ways, whatever the bits say (RFC 5044, appendix C).
+    /// CRCs and markers in both directions, whatever the bits say (RFC 5044, appendix C).
     const RDMAC: Self = Self {
         crc: true,
         send_markers: true,

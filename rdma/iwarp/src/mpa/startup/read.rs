@@ -1,4 +1,4 @@
-//! Reading a start-up frame of the peer's, of either role.
+//! Reader of the peer's start-up frame, in either role.
 
 use crate::mpa::enhanced::{EnhancedData, EnhancedHeader};
 use crate::mpa::frame::{
@@ -7,7 +7,7 @@ use crate::mpa::frame::{
 use crate::mpa::startup_error::StartupError;
 use zerocopy::FromBytes;
 
-/// A start-up frame of the peer, so far.
+/// A start-up frame of the peer, as far as it has arrived.
 pub(super) enum Frame<'a> {
     NeedBytes(usize),
     Whole(WholeFrame<'a>),
@@ -17,9 +17,9 @@ pub(super) struct WholeFrame<'a> {
     pub(super) header: &'a StartupHeader,
     /// S=1.
     pub(super) enhanced: Option<EnhancedData>,
-    /// The ULP's bytes (R6581-6-9).
+    /// Private data of the ULP (R6581-6-9).
     private_data: &'a [u8],
-    /// Bytes of the frame.
+    /// Length in bytes of the frame.
     pub(super) consumed: usize,
 }
 
@@ -34,7 +34,8 @@ impl WholeFrame<'_> {
     }
 }
 
-/// Reads a frame. The head is judged before the private data is there, the key byte by byte (R5044-7.1.1-14, -16).
+/// Reads a frame. The head is checked before the private data has arrived, and the key byte by byte
+/// (R5044-7.1.1-14, -16).
 pub(super) fn read_frame(
     stream: &[u8],
     key: [u8; 16],
@@ -72,7 +73,8 @@ pub(super) fn read_frame(
     }))
 }
 
-/// Refuses at the first byte that cannot be of `key`, so that a peer which is no MPA at all is not waited for.
+/// Fails at the first byte that cannot belong to `key`, to reject a peer early that does not speak
+/// MPA.
 fn check_key(stream: &[u8], key: [u8; 16], other_key: [u8; 16]) -> Result<(), StartupError> {
     let begins = |key: [u8; 16]| {
         stream

@@ -10,54 +10,55 @@ use crate::mpa::frame::{
 };
 use crate::mpa::startup_error::StartupError;
 
-/// A good Request, for the ULP to decide on.
+/// A valid Request, for the ULP to decide on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The initiator's bytes, without the enhanced data.
+    /// Private data of the initiator, without the enhanced data.
     pub private_data: PrivateData,
-    /// The initiator wants CRCs.
+    /// The initiator requests CRCs.
     pub crc: bool,
-    /// The initiator wants markers in what we send.
+    /// The initiator requests markers in what this side sends.
     pub markers: bool,
-    /// The initiator's MPA revision.
+    /// MPA revision of the initiator.
     pub revision: u8,
-    /// The initiator's depths and RTR types, if its Request is enhanced.
+    /// Depths and RTR types of the initiator, if its Request is enhanced.
     pub enhanced: Option<EnhancedData>,
 }
 
 /// The responder, waiting for a Request.
 ///
-/// It holds nothing but its params: a second one with what the ULP has decided may give the answer.
+/// It holds only its parameters: another one, with the ULP's decisions, may give the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Responder {
     params: StartupParams,
 }
 
-/// What the responder makes of the bytes so far.
+/// Result of the received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "once per connection; a box would allocate for a peer that may be nobody"
+    reason = "once per connection; a box would allocate for an unauthenticated peer"
 )]
 pub enum ResponderStep {
-    /// Come back when the stream holds at least this many bytes, counted from its head.
+    /// The Request is incomplete: the stream must hold at least this many bytes, counted from its
+    /// head.
     NeedBytes(usize),
-    /// A good Request; answer with [`Responder::accept`] or [`Responder::reject`].
+    /// A valid Request, to be answered by [`Responder::accept`] or [`Responder::reject`].
     Request {
-        /// What it says.
+        /// Contents of the Request.
         request: Request,
-        /// Its bytes in the stream: all there are.
+        /// Its length in the stream: all bytes received so far.
         consumed: usize,
     },
 }
 
 impl Responder {
-    /// A responder with these wishes.
+    /// A responder with these parameters.
     pub fn new(params: StartupParams) -> Self {
         Self { params }
     }
 
-    /// `stream`: all in-order bytes of the connection so far.
+    /// Processes all in-order bytes of the connection so far.
     pub fn on_bytes(&self, stream: &[u8]) -> Result<ResponderStep, StartupError> {
         let speaks = |revision| self.speaks(revision);
         let frame = match read_frame(stream, REQUEST_KEY, REPLY_KEY, speaks)? {
@@ -74,7 +75,8 @@ impl Responder {
         })
     }
 
-    /// The Reply that accepts. Be ready to receive FPDUs before it leaves; send none before one came (R5044-7.1.2-4-1).
+    /// The Reply that accepts. The caller must be ready to receive FPDUs before it sends the Reply,
+    /// and sends none before one has arrived (R5044-7.1.2-4-1).
     pub fn accept(
         &self,
         request: &Request,
@@ -84,7 +86,8 @@ impl Responder {
         Ok((head.encode(private_data)?, negotiated))
     }
 
-    /// The Reply that rejects on behalf of the ULP. TCP stays open, MPA is left (R5044-7.1.2-2-3).
+    /// The Reply that rejects on behalf of the ULP. The TCP connection stays open without MPA
+    /// (R5044-7.1.2-2-3).
     pub fn reject(
         &self,
         request: &Request,
@@ -94,7 +97,8 @@ impl Responder {
         rejecting(head).encode(private_data)
     }
 
-    /// The Reply that rejects because the initiator's IRD is below the `ord` that the ULP needs, and says so (R6581-9.1-6).
+    /// The Reply that rejects because the initiator's IRD is below the `ord` that the ULP needs,
+    /// which it reports (R6581-9.1-6).
     pub fn reject_for_ord(
         &self,
         request: &Request,
@@ -117,8 +121,9 @@ impl Responder {
         }
     }
 
-    /// The Reply has the Request's revision, and is enhanced if and only if that is (R6581-10-1, -2; D2). Its C bit is the
-    /// outcome and not our wish alone: a siw that demands CRCs refuses a Reply without it.
+    /// The Reply has the Request's revision, and is enhanced exactly if the Request is (R6581-10-1,
+    /// -2; D2). Its C bit is the outcome, not only our parameter: a siw that requires CRCs refuses
+    /// a Reply without it.
     fn answer(self, request: &Request) -> (Head, Negotiated) {
         let own = self.params.enhanced.unwrap_or(Enhanced::LEFT_TO_ULP);
         let (enhanced, effect) = request.enhanced.map(|asked| own.answer(asked)).unzip();
@@ -157,7 +162,7 @@ fn rejecting(head: Head) -> Head {
 }
 
 impl Request {
-    /// R and reserved bits are not read (R5044-7.1.1-8, -11; R6581-6-4).
+    /// R and reserved bits are ignored (R5044-7.1.1-8, -11; R6581-6-4).
     fn read(frame: &WholeFrame<'_>) -> Result<Self, StartupError> {
         Ok(Self {
             private_data: frame.private_data()?,

@@ -9,16 +9,16 @@ use crate::rdmap::{
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// A Read Request of the peer's that is to be answered.
+/// A Read Request of the peer, to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundRead {
-    /// What it asks for. The sink is the peer's and not judged here (wire.md row 106).
+    /// Contents of the request. The sink is the peer's, and is not checked here (wire.md row 106).
     pub request: ReadRequest,
-    /// For the Terminate, should the source be revoked while the response leaves.
+    /// For the Terminate, if the source is revoked while the response is being sent.
     pub(in crate::rdmap) header: UntaggedHeader,
 }
 
-/// Numbers the requests of one peer and keeps count of those not answered.
+/// Numbers the peer's requests, and counts the unanswered ones.
 #[derive(Debug)]
 pub(super) struct InboundRequests {
     msn: u32,
@@ -40,7 +40,7 @@ impl InboundRequests {
         self.ird > 0
     }
 
-    /// Those that wait already keep their credit.
+    /// Sets the maximum. Waiting requests keep their credit.
     pub(super) const fn set_ird(&mut self, ird: u16) {
         self.ird = ird;
     }
@@ -49,7 +49,7 @@ impl InboundRequests {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// L bit, message number, credit, offset, size; then the memory that it names.
+    /// Checks L bit, message number, credit, offset and size, and then the memory of the request.
     pub(super) fn accept<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
@@ -76,8 +76,8 @@ impl InboundRequests {
         Ok(inbound)
     }
 
-    /// The request in a ULPDU whose control bytes are a Read Request's, if nothing is wrong with it but, perhaps, its source. One for no bytes
-    /// has none.
+    /// The request in a ULPDU whose control bytes are a Read Request's, if it is valid except,
+    /// perhaps, for its source. `None` for a Read of zero bytes.
     pub(super) fn predict(&self, ulpdu: &[u8]) -> Option<InboundRead> {
         let (header, payload) = UntaggedHeader::ref_from_prefix(ulpdu).ok()?;
         if header.qn.get() != Queue::Request.qn() {
@@ -89,7 +89,7 @@ impl InboundRequests {
         (request.len > 0).then_some(InboundRead { request, header })
     }
 
-    /// A request waits for its answer.
+    /// Counts a request that waits for its answer.
     pub(super) fn take_one(&mut self) {
         self.msn = self.msn.wrapping_add(1);
         self.waiting = self.waiting.saturating_add(1);
@@ -108,7 +108,8 @@ impl InboundRequests {
     }
 }
 
-/// The payload is the header and nothing else (R5040-4.2-3, R7306-4.2-1): each credit is a buffer for one header.
+/// The payload must be exactly the header (R5040-4.2-3, R7306-4.2-1): each credit is a buffer for
+/// one header.
 fn exactly_header<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     opcode: Opcode,
     payload: &[u8],
@@ -130,7 +131,7 @@ fn exactly_header<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     }
 }
 
-/// The source of a Read, unless nothing is read (R5040-5.2.1-7, -8).
+/// Checks the source of a Read, unless its length is zero (R5040-5.2.1-7, -8).
 fn check_source(request: &ReadRequest, resources: &impl Resources) -> Result<(), ViolationCause> {
     let (stag, to, len) = (request.source, request.source_to, u64::from(request.len));
     if len == 0 {
@@ -139,7 +140,8 @@ fn check_source(request: &ReadRequest, resources: &impl Resources) -> Result<(),
     admit(resources, stag, to, len, AccessKind::RemoteRead).map(drop)
 }
 
-/// A known operation, on memory that admits it and where it can be atomic (R7306-8.2-1 to -3).
+/// Checks for a known operation, on memory that may be accessed and suits an atomic access
+/// (R7306-8.2-1 to -3).
 fn read_atomic(
     payload: &[u8],
     resources: &impl Resources,
@@ -155,7 +157,7 @@ fn read_atomic(
     Ok(request)
 }
 
-/// Memory that the peer may access, or how its access was refused.
+/// Returns the memory that the peer may access, or why it may not.
 #[inline]
 fn admit<R: Resources>(
     resources: &R,
@@ -181,7 +183,7 @@ mod tests {
     use crate::rdmap::{AccessError, InvalidateError};
     use proptest::prelude::*;
 
-    /// All memory may be accessed.
+    /// Resources that admit every access.
     struct Open;
     impl Resources for Open {
         type Place = ();
@@ -197,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Hands a request with this number over, as the only one that waits.
+    /// Accepts a request with this number, as the only one that waits.
     fn accept(
         requests: &mut InboundRequests,
         opcode: Opcode,
@@ -220,7 +222,7 @@ mod tests {
         requests.accept(opcode, &header, payload, &Open).map(drop)
     }
 
-    /// At a million Reads a second that is after 72 minutes.
+    /// At a million Reads a second the number wraps after 72 minutes.
     #[test]
     fn request_numbers_go_from_all_ones_to_zero() {
         for opcode in [Opcode::ReadRequest, Opcode::AtomicRequest] {
@@ -237,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// The next number is accepted wherever the count stands, and no other one.
+        /// The next number is accepted wherever the count stands, and no other number.
         #[test]
         fn only_the_next_request_number_is_accepted(
             first in prop_oneof![Just(FIRST_MSN), Just(u32::MAX), Just(1 << 31), any::<u32>()],

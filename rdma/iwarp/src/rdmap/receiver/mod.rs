@@ -1,4 +1,5 @@
-//! Receive side of one RDMAP stream: checks each DDP segment before a byte of it is placed (RFC 5041 §7, RFC 5040 §7).
+//! Receive side of one RDMAP stream: checks each DDP segment before any byte is placed (RFC 5041
+//! §7, RFC 5040 §7).
 
 mod inbound_requests;
 mod outstanding;
@@ -20,64 +21,70 @@ use inbound_requests::InboundRequests;
 use outstanding::Outstanding;
 use sends::Sends;
 
-/// What to do with an inbound segment that passed all checks. `P` is where a tagged one goes: [`Resources::Place`].
+/// What to do with an inbound segment that passed all checks. `P` is the place of a tagged one:
+/// [`Resources::Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound<'a, P = ()> {
-    /// Copy its payload to its place. No ULP event.
+    /// Copy its payload to its place. The ULP gets no event.
     Write {
-        /// What goes where.
+        /// Payload and place.
         placement: Placement<'a, P>,
         /// Last segment of its message.
         last: bool,
     },
-    /// Copy its payload to its place, as the answer to the oldest outstanding read.
+    /// Copy its payload to its place, as the answer to the oldest outstanding Read.
     ReadResponse {
-        /// What goes where.
+        /// Payload and place.
         placement: Placement<'a, P>,
-        /// That read is complete.
+        /// The Read is complete.
         done: bool,
     },
-    /// Answer it, after those before it. Its source was checked ([`AccessKind::RemoteRead`]) unless `len` is 0; check
-    /// again for each segment of the response. Takes one IRD credit until [`Receiver::response_sent`].
+    /// Answer it, after the requests before it. Its source was checked ([`AccessKind::RemoteRead`])
+    /// unless `len` is 0, and must be checked again for each segment of the response. Takes one IRD
+    /// credit until [`Receiver::response_sent`].
     ReadRequest(InboundRead),
     /// Place `payload` into the receive buffer that the message's first segment took.
     Send {
-        /// Which Send.
+        /// Kind of Send.
         kind: SendKind,
-        /// MO: bytes from the buffer's begin.
+        /// MO: offset in bytes from the start of the buffer.
         offset: u32,
         /// Bytes to place.
         payload: &'a [u8],
-        /// On the last segment: bytes of the whole message. Now invalidate `kind`'s `STag`, then complete the receive.
+        /// On the last segment: length in bytes of the whole message. Invalidate `kind`'s `STag`,
+        /// then complete the receive.
         message_len: Option<u32>,
     },
-    /// Complete the receive that was taken for it, with these bytes: its buffer stays as it is (RFC 7306 §6, D9).
+    /// Complete the receive that was taken for it, with these bytes. Its buffer stays unchanged
+    /// (RFC 7306 §6, D9).
     Immediate {
-        /// What the peer says.
+        /// The data.
         data: [u8; IMMEDIATE_BYTES],
-        /// An event is wanted.
+        /// An event is requested.
         solicited: bool,
     },
-    /// Execute it once, atomically with all others of this RNIC, and answer it after the requests before it. Its target was
-    /// checked. Takes one IRD credit until [`Receiver::response_sent`].
+    /// Execute it once, atomically with all others of this RNIC, and answer it after the requests
+    /// before it. Its target was checked. Takes one IRD credit until [`Receiver::response_sent`].
     AtomicRequest(InboundAtomic),
-    /// The oldest outstanding request, an Atomic Request, is complete.
+    /// Complete the oldest outstanding request, an Atomic Request.
     AtomicResponse {
-        /// What was in the peer's memory before.
+        /// Value in the peer's memory before the operation.
         original: u64,
     },
-    /// The peer is Ready To Receive: the zero-length Send of a peer-to-peer initiator, which concerns no ULP and took no
-    /// buffer (R6581-9.2-11). RTRs of the other types come as Write and Read Request.
+    /// The peer is Ready To Receive: the zero-length Send of a peer-to-peer initiator, which does
+    /// not concern the ULP and took no buffer (R6581-9.2-11). RTRs of the other types arrive as
+    /// Write and Read Request.
     RtrSend,
-    /// The peer ended the stream. Whatever it sends after is [`Inbound::Dropped`].
+    /// The peer ended the stream. All later segments are [`Inbound::Dropped`].
     Terminate(ReceivedTerminate),
-    /// Nothing: the stream has ended by a violation or a Terminate before (R5041-7.1-15).
+    /// Nothing: a violation or a Terminate has ended the stream (R5041-7.1-15).
     Dropped,
 }
 
-/// Receive side of one RDMAP stream. Segments come in the order of the stream.
+/// Receive side of one RDMAP stream. Segments arrive in stream order.
 ///
-/// The first [`Violation`] or Terminate ends it: from then on every segment is [`Inbound::Dropped`], unread.
+/// The first [`Violation`] or Terminate ends the stream: all later segments are
+/// [`Inbound::Dropped`] without checks.
 #[derive(Debug)]
 pub struct Receiver {
     version: u8,
@@ -91,7 +98,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A stream that has received nothing yet. Allocates room for `config.ord` outstanding requests.
+    /// A stream that has received no segment yet. Allocates room for `config.ord` outstanding
+    /// requests.
     pub fn new(config: StreamConfig) -> Self {
         Self {
             version: config.version,
@@ -104,55 +112,62 @@ impl Receiver {
         }
     }
 
-    /// The transmit side sent this Read Request: its response is expected after those already registered.
+    /// Registers a Read Request that was sent: its response is expected after those registered
+    /// before.
     ///
     /// The caller keeps at most ORD of them outstanding (R5040-6.1-2).
     pub fn expect_read(&mut self, read: ReadRequest) {
         self.outstanding.expect_read(read);
     }
 
-    /// The transmit side sent an Atomic Request with this identifier: likewise.
+    /// Registers an Atomic Request that was sent with this identifier, like
+    /// [`expect_read`](Self::expect_read).
     pub fn expect_atomic(&mut self, id: u32) {
         self.outstanding.expect_atomic(id);
     }
 
-    /// Read and Atomic Requests of ours whose response is not wholly here: they share ORD (R7306-5.2-1).
+    /// Number of our Read and Atomic Requests whose response is incomplete: they share ORD
+    /// (R7306-5.2-1).
     pub fn outstanding_reads(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// True if the request that was sent `since` requests before the newest is outstanding. If a Terminate returns the header of a Read
-    /// Request, it must also be that one's. siw returns it with the Read's length in place of the MSN.
+    /// True if the request that was sent `since` requests before the newest is outstanding. If a
+    /// Terminate returns the header of a Read Request, it must also match. siw returns it with the
+    /// Read's length in place of the MSN.
     pub fn awaits(&self, since: usize, refused: Option<&ReadRequest>) -> bool {
         self.outstanding.awaits(since, refused)
     }
 
-    /// From now on the peer may have this many Read and Atomic Requests outstanding, 0 meaning that there is no such queue (D7).
+    /// Sets how many Read and Atomic Requests the peer may have outstanding. 0 means that there is
+    /// no such queue (D7).
     pub fn set_ird(&mut self, ird: u16) {
         self.inbound_requests.set_ird(ird);
     }
 
-    /// From now on this side has this many Read and Atomic Requests outstanding at most. Allocates room for more than before.
+    /// Sets how many Read and Atomic Requests this side may have outstanding. Allocates room for a
+    /// larger number.
     pub fn set_ord(&mut self, ord: u16) {
         self.outstanding.set_ord(ord);
     }
 
-    /// A Read or Atomic Response of ours was handed to TCP wholly: its IRD credit returns.
+    /// Returns the IRD credit of a Read or Atomic Response that was handed to TCP completely.
     pub fn response_sent(&mut self) {
         self.inbound_requests.response_sent();
     }
 
-    /// A Send or a Read Response is only partly here, so that a FIN now would cut it.
+    /// True if a Send or a Read Response is incomplete, so that a FIN now would cut it.
     pub fn mid_message(&self) -> bool {
         self.sends.mid_message() || self.outstanding.mid_message()
     }
 
-    /// A violation or a Terminate ended the stream: all else is dropped.
+    /// True if a violation or a Terminate has ended the stream: later segments are dropped.
     pub const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Judges one ULPDU that MPA has verified. On `Err` nothing of it may be placed, and the Terminate is due.
+    /// Judges one ULPDU that MPA has verified. On `Err` none of it may be placed, and the Terminate
+    /// must be sent.
     pub fn on_ulpdu<'a, R: Resources>(
         &mut self,
         ulpdu: &'a [u8],
@@ -165,7 +180,8 @@ impl Receiver {
             .map_err(|cause| self.refuse(cause, ulpdu))
     }
 
-    /// A violation that shows when a segment that passed all checks is placed: its memory is gone. It ends the stream, too.
+    /// Violation found while a segment that passed all checks is placed: its memory is gone. Ends
+    /// the stream as other violations do.
     pub fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> Violation {
         self.ended = true;
         Violation::new(cause, self.version, ulpdu)
@@ -190,7 +206,8 @@ impl Receiver {
         }
     }
 
-    /// Versions first (R5041-4.1-11), then an opcode that is legal for the segment's buffer model (R5040-4.1-9).
+    /// Versions first (R5041-4.1-11), then an opcode that is legal for the segment's buffer model
+    /// (R5040-4.1-9).
     fn opcode(&self, segment: &DdpSegment<'_>) -> Result<Opcode, ViolationCause> {
         let tagged = segment.control().is_tagged();
         let ddp_version = segment.control().version();
@@ -230,7 +247,8 @@ impl Receiver {
         })
     }
 
-    /// A queue that exists, then an opcode that belongs on it (R5040-4.1-10), then the queue's own checks.
+    /// A queue that exists, then an opcode that belongs on it (R5040-4.1-10), then the queue's own
+    /// checks.
     fn untagged<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
@@ -270,7 +288,7 @@ impl Receiver {
     }
 }
 
-/// The only segment of a message says that it is the last.
+/// The only segment of a message must have its L bit set.
 fn check_last(opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCause> {
     if !Control(header.control).is_last() {
         return Err(ViolationCause::NotLast { opcode });
@@ -278,7 +296,7 @@ fn check_last(opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCa
     Ok(())
 }
 
-/// The message has the number that is due on its queue.
+/// The message must have the next number of its queue.
 fn check_number(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationCause> {
     let (qn, msn) = (header.qn.get(), header.msn.get());
     if msn != expected {
@@ -287,7 +305,7 @@ fn check_number(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationC
     Ok(())
 }
 
-/// The segment begins where the one before it ended.
+/// The segment must begin where the one before it ended.
 fn check_offset(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationCause> {
     let (qn, mo) = (header.qn.get(), header.mo.get());
     if mo != expected {
@@ -296,12 +314,13 @@ fn check_offset(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationC
     Ok(())
 }
 
-/// Length of a payload as regions count: no payload exceeds [`MAX_ULPDU`].
+/// Length of a payload, as the type of region lengths: no payload exceeds [`MAX_ULPDU`].
 fn bytes(payload: &[u8]) -> u64 {
     u64::try_from(payload.len()).unwrap_or(u64::MAX)
 }
 
-/// The payload of a message of RFC 7306 that has just this length; a longer one exceeds its buffer (R7306-6.3-3).
+/// The payload of a message of RFC 7306 with exactly this length; a longer one exceeds its buffer
+/// (R7306-6.3-3).
 fn exactly<const N: usize>(opcode: Opcode, payload: &[u8]) -> Result<[u8; N], ViolationCause> {
     let len = payload.len();
     if len > N {

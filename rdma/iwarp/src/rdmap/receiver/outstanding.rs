@@ -1,6 +1,6 @@
-//! Read and Atomic Responses: they must be what the oldest outstanding request asked for (D6; RFC 5042 §6.2.1).
+//! Read and Atomic Responses: they must match the oldest outstanding request (D6; RFC 5042 §6.2.1).
 //!
-//! The peer answers in the order of the requests, whatever their kind (R5040-5.5, R7306-5.4-8-1).
+//! The peer answers in the order of the requests of both kinds (R5040-5.5, R7306-5.4-8-1).
 
 use super::{Inbound, Placement, check_last, check_number, check_offset, exactly};
 use crate::Stag;
@@ -11,12 +11,12 @@ use crate::rdmap::{
 };
 use std::collections::VecDeque;
 
-/// Requests of ours, oldest first.
+/// Our outstanding requests, oldest first.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     requests: VecDeque<Awaited>,
     ord: u16,
-    /// Of the next Atomic Response (R7306-5.2.2-3).
+    /// MSN of the next Atomic Response (R7306-5.2.2-3).
     atomic_msn: u32,
 }
 
@@ -27,7 +27,7 @@ enum Awaited {
     Atomic { id: u32 },
 }
 
-/// What of one Read Response has not come.
+/// The missing part of one Read Response.
 #[derive(Clone, Copy, Debug)]
 struct AwaitedRead {
     sink: Stag,
@@ -45,7 +45,7 @@ impl Outstanding {
         }
     }
 
-    /// Those that are outstanding already stay so.
+    /// Sets the maximum. Outstanding requests are not affected.
     pub(super) fn set_ord(&mut self, ord: u16) {
         self.ord = ord;
         let more = usize::from(ord).saturating_sub(self.requests.len());
@@ -90,7 +90,8 @@ impl Outstanding {
         matches!(self.requests.front(), Some(Awaited::Read(read)) if read.started)
     }
 
-    /// The n-th response on QN 3 answers the n-th Atomic Request; its identifier must say so, too (R7306-5.2.2-2).
+    /// The n-th response on QN 3 answers the n-th Atomic Request, and its identifier must match
+    /// (R7306-5.2.2-2).
     pub(super) fn accept_atomic<'a, P>(
         &mut self,
         header: &UntaggedHeader,
@@ -116,25 +117,26 @@ impl Outstanding {
         })
     }
 
-    /// Is this segment, which has bytes, the next one of the response that is due?
+    /// True if this segment, which has payload, is the next one of the expected response.
     pub(super) fn is_next(&self, header: &TaggedHeader, payload: &[u8], last: bool) -> bool {
         let due = self.requests.front();
         matches!(due, Some(Awaited::Read(read)) if read.after(header, payload, last).is_ok())
     }
 
-    /// That segment, with so many bytes, was placed.
+    /// Records that this segment, with `len` bytes, was placed.
     pub(super) fn pass(&mut self, len: usize, last: bool) {
         if last {
             self.requests.pop_front();
         } else if let Some(Awaited::Read(read)) = self.requests.front_mut() {
-            let len = u32::try_from(len).unwrap_or(u32::MAX); // of one segment
+            let len = u32::try_from(len).unwrap_or(u32::MAX); // from one segment
             read.to = read.to.wrapping_add(u64::from(len));
             read.left = read.left.saturating_sub(len);
             read.started = true;
         }
     }
 
-    /// The response must match, and its region must admit it still (R5040-5.2.2-6, D20).
+    /// The response must match its request, and its region must still admit it (R5040-5.2.2-6,
+    /// D20).
     pub(super) fn accept_read<'a, R: Resources>(
         &mut self,
         header: &TaggedHeader,
@@ -160,8 +162,8 @@ impl Outstanding {
 }
 
 impl AwaitedRead {
-    /// What is left after this segment. Without payload its `STag` and TO mean nothing (R5041-5.2-9), and a last segment
-    /// without payload may follow the last byte (D17).
+    /// The missing part after this segment. Without payload its `STag` and TO have no meaning
+    /// (R5041-5.2-9), and a last segment without payload may follow the last byte (D17).
     fn after(
         self,
         header: &TaggedHeader,
@@ -205,7 +207,7 @@ mod tests {
     use crate::ddp::Queue;
     use proptest::prelude::*;
 
-    /// Hands over the response with this number that the only request awaits.
+    /// Accepts the response with this number to the only request.
     fn accept(outstanding: &mut Outstanding, msn: u32) -> Result<(), ViolationCause> {
         let header = UntaggedHeader {
             control: 0x41, // T=0 L=1 DV=1
@@ -231,7 +233,7 @@ mod tests {
     }
 
     proptest! {
-        /// The next number is accepted wherever the count stands, and no other one.
+        /// The next number is accepted wherever the count stands, and no other number.
         #[test]
         fn only_the_next_atomic_response_number_is_accepted(
             first in prop_oneof![Just(FIRST_MSN), Just(u32::MAX), Just(1 << 31), any::<u32>()],

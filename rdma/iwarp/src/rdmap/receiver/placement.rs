@@ -1,4 +1,4 @@
-//! Tagged segments: what they bring, and where it goes.
+//! Placement of tagged segments: payload and place.
 
 use super::bytes;
 use crate::Stag;
@@ -8,7 +8,8 @@ use crate::rdmap::{AccessError, AccessKind, Resources, ViolationCause};
 /// Payload of a tagged segment that passed all checks, and its place. `P` is [`Resources::Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement<'a, P = ()> {
-    /// Where it goes; `None` for zero length, which places nothing, and whose `STag` and TO mean nothing (R5041-5.2-9).
+    /// The place. `None` for zero length, which places nothing, and whose `STag` and TO have no
+    /// meaning (R5041-5.2-9).
     pub place: Option<P>,
     /// Region.
     pub stag: Stag,
@@ -19,7 +20,7 @@ pub struct Placement<'a, P = ()> {
 }
 
 impl<'a, P> Placement<'a, P> {
-    /// What a segment brings, at the place that it is admitted to.
+    /// Placement of a segment at an admitted place.
     #[inline]
     pub(super) fn admitted<R: Resources<Place = P>>(
         header: &TaggedHeader,
@@ -41,7 +42,7 @@ impl<'a, P> Placement<'a, P> {
         Ok(placement)
     }
 
-    /// The violation that it is if it has no place, or its memory is gone.
+    /// The violation if the segment has no place, or if its memory is gone.
     #[cold]
     pub fn refused(&self, access: AccessKind, cause: AccessError) -> ViolationCause {
         ViolationCause::Access {

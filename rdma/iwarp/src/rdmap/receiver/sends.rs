@@ -6,14 +6,14 @@ use crate::Stag;
 use crate::ddp::{Control, FIRST_MSN, UntaggedHeader};
 use crate::rdmap::{Opcode, Resources, SendKind, ViolationCause};
 
-/// Numbers the Sends of one stream and follows the one that is partly here.
+/// Numbers the Sends of one stream, and tracks an incomplete one.
 #[derive(Debug)]
 pub(super) struct Sends {
     msn: u32,
     open: Option<OpenSend>,
 }
 
-/// A Send whose last segment has not come.
+/// A Send whose last segment has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct OpenSend {
     rsvd_ulp: (u8, u32),
@@ -33,13 +33,13 @@ impl Sends {
         self.open.is_some()
     }
 
-    /// A message was taken: an ordinary Send, or the RTR of a peer-to-peer initiator, which takes a number but no buffer of the user's
-    /// (R6581-9.2-11).
+    /// Counts a complete message: an ordinary Send, or the RTR of a peer-to-peer initiator, which
+    /// takes a number but no receive buffer (R6581-9.2-11).
     pub(super) const fn pass_one(&mut self) {
         self.msn = self.msn.wrapping_add(1);
     }
 
-    /// Is this the RTR Send, if one is due?
+    /// True for the RTR Send, if one is due.
     pub(super) fn is_rtr(&self, opcode: Opcode, header: &UntaggedHeader, payload: &[u8]) -> bool {
         opcode == Opcode::Send
             && payload.is_empty()
@@ -47,7 +47,7 @@ impl Sends {
             && (header.msn.get(), header.mo.get()) == (self.msn, 0)
     }
 
-    /// Is this untagged segment the first one of the next Send?
+    /// True if this untagged segment begins the next Send.
     #[inline]
     pub(super) fn is_next(&self, ulpdu: &[u8]) -> bool {
         self.open.is_none() && begins_send(ulpdu, self.msn)
@@ -85,7 +85,8 @@ impl Sends {
         })
     }
 
-    /// Eight bytes that go to the completion, not to the buffer: its length does not matter (D9, R7306-6.3-4).
+    /// Eight bytes for the completion, not the buffer, whose length does not matter (D9,
+    /// R7306-6.3-4).
     fn accept_immediate<'a, R: Resources>(
         &mut self,
         opcode: Opcode,
@@ -105,7 +106,8 @@ impl Sends {
         })
     }
 
-    /// The message's state, from its first segment on: that one takes the receive buffer (R5040-5.3-1).
+    /// State of the message from its first segment on, which takes the receive buffer
+    /// (R5040-5.3-1).
     fn open_send(
         &self,
         header: &UntaggedHeader,
@@ -131,7 +133,8 @@ impl Sends {
 }
 
 impl OpenSend {
-    /// Where `payload` ends in the message: inside the buffer, and below 2^32 (R5041-7.1-5, R5041-5.2-2).
+    /// Offset of the end of `payload` in the message: inside the buffer, and below 2^32
+    /// (R5041-7.1-5, R5041-5.2-2).
     fn end(&self, opcode: Opcode, mo: u32, payload: &[u8]) -> Result<u32, ViolationCause> {
         u64::from(mo)
             .checked_add(bytes(payload))
@@ -146,7 +149,7 @@ impl OpenSend {
     }
 }
 
-/// At delivery, not at placement (R5040-5.3-8): called for the last segment only.
+/// Checked at delivery, not at placement (R5040-5.3-8): called for the last segment only.
 fn check_invalidate(kind: SendKind, resources: &impl Resources) -> Result<(), ViolationCause> {
     let Some(stag) = kind.invalidate else {
         return Ok(());
@@ -162,7 +165,7 @@ mod tests {
     use crate::rdmap::{AccessError, AccessKind, InvalidateError};
     use zerocopy::FromBytes;
 
-    /// Always has a buffer of 16 bytes.
+    /// Resources with a receive buffer of 16 bytes for every message.
     struct Posted;
     impl Resources for Posted {
         type Place = ();
