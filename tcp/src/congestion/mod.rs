@@ -94,7 +94,7 @@ pub(crate) struct Acked {
     pub(crate) rtt: Option<Duration>,
     /// Bytes delivered on the connection so far, including this ACK.
     pub(crate) delivered: u64,
-    /// Delivery rate, for an algorithm that [needs it](Algorithm::goes_by_rate).
+    /// Delivery rate, for an algorithm that [needs it](CongestionControl::goes_by_rate).
     pub(crate) rate: Option<RateSample>,
     /// Of `bytes`, those acknowledged with ECE set.
     pub(crate) ece_bytes: usize,

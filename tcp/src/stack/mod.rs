@@ -204,7 +204,7 @@ impl Stack {
     }
 
     /// Removes a local address that the host has lost. Its connections end, each with
-    /// [`Event::Closed`](crate::Event::Closed), and nothing more is sent from it, not even a RST
+    /// [`Event::Closed`], and nothing more is sent from it, not even a RST
     /// (RFC 1122 §3.2.1.3). The caller ends its listeners there.
     pub fn withdraw(&mut self, address: IpAddr) {
         self.addresses.withdraw(address);

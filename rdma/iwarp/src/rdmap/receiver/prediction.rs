@@ -29,8 +29,8 @@ pub enum FastSegment<'a> {
         /// Bytes to place.
         payload: &'a [u8],
     },
-    /// A Send of one segment that invalidates no STag. If the caller has a buffer for it, it copies
-    /// the payload and completes the receive: see [`Receiver::placed_send`].
+    /// A Send of one segment that invalidates no `STag`. If the caller has a buffer for it, it
+    /// copies the payload and completes the receive: see [`Receiver::placed_send`].
     Send {
         /// An event is requested.
         solicited: bool,
