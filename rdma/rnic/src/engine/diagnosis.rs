@@ -16,7 +16,7 @@ impl Engine {
             format!("counters: {}", non_zero(&self.counters())),
         ];
         for (conn, state) in self.device.stack.diagnosis_of_each() {
-            let owner = self.owners.get(&conn);
+            let owner = self.connections.owner(conn);
             lines.push(format!("{conn:?} of {owner:?}: {state}"));
         }
         lines.extend(self.qps.iter().map(|qp| format!("{qp:?}")));

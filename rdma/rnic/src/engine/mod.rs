@@ -19,13 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use slab::Slab;
 use xwarp_driver::IoError;
-use xwarp_tcp::{ConnId, Event, Instant, Stack};
+use xwarp_tcp::{Event, Instant, Stack};
 
-use crate::model::{
-    CqId, DestroyError, EngineCounters, LocalPort, MpaConfig, RnicCounters, ShownState,
-};
+use crate::model::{CqId, DestroyError, EngineCounters, MpaConfig, RnicCounters, ShownState};
 use crate::qp::{QpContext, RdmaDevice};
 use crate::queues::{Change, Door, InCommon};
 use crate::stags::StagTable;
@@ -35,7 +32,7 @@ pub use connect::{Clients, IncomingRequest, StreamOrder};
 pub use host::{DoubtfulPath, HostQuestion, IncomingPath, OtherPort, WantedPort};
 pub use moving::MovingQp;
 
-use connect::{Incoming, Lingering, Listeners, Streams};
+use connect::{Connections, Owner};
 use deadlines::Deadlines;
 use host::Interface;
 use qp_table::QpTable;
@@ -57,26 +54,12 @@ const RX_BUDGET: usize = 64;
 /// The longest sleep while frames of ours are with the kernel.
 const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 
-/// Whom a TCP connection belongs to.
-#[derive(Clone, Copy, Debug)]
-enum Owner {
-    Qp(usize),
-    Incoming(usize),
-    /// The application, which has not handed it over to a queue pair.
-    Streaming,
-}
-
 /// See the module.
 pub struct Engine {
     device: RdmaDevice,
     qps: QpTable,
-    owners: FxHashMap<ConnId, Owner>,
-    listeners: Listeners,
-    incoming: Slab<Incoming>,
-    next_incoming: u64,
-    streams: Streams,
+    connections: Connections,
     deadlines: Deadlines,
-    lingering: Lingering,
     door: Arc<Door>,
     /// Which engine of its RNIC it is.
     index: usize,
@@ -85,7 +68,6 @@ pub struct Engine {
     moved: FxHashMap<usize, usize>,
     /// What the door was told that is for no queue pair here; empty between turns.
     strays: Vec<usize>,
-    mpa: MpaConfig,
     state: EngineState,
     interface: Interface,
 }
@@ -103,19 +85,13 @@ impl Engine {
         Self {
             device: RdmaDevice::new(stack, stags, (commons, index), first_fpdu_retry),
             qps: QpTable::default(),
-            owners: FxHashMap::default(),
-            listeners: Listeners::default(),
-            incoming: Slab::new(),
-            next_incoming: 0,
-            streams: Streams::default(),
+            connections: Connections::new(index, commons.engines(), mpa),
             deadlines: Deadlines::default(),
-            lingering: Lingering::of_one_of(commons.engines()),
             door: Arc::clone(door),
             index,
             commons: Arc::clone(commons),
             moved: FxHashMap::default(),
             strays: Vec::new(),
-            mpa,
             state: EngineState::Running,
             interface: Interface::default(),
         }
@@ -186,7 +162,7 @@ impl Engine {
     /// Finds the owner of a connection, once, and hands the event on.
     fn on_tcp_event(&mut self, event: Event) {
         let conn = event.conn();
-        match self.owners.get(&conn).copied() {
+        match self.connections.owner(conn) {
             Some(Owner::Qp(key)) => self.on_qp_event(key, event),
             Some(Owner::Incoming(key)) => self.on_incoming_event(key, event),
             Some(Owner::Streaming) => self.on_stream_event(event),
@@ -201,7 +177,13 @@ impl Engine {
                 listener,
                 conn,
                 remote,
-            } => self.on_incoming(listener, conn, remote),
+            } => self.connections.on_incoming(
+                listener,
+                conn,
+                remote,
+                &self.interface,
+                &mut self.device,
+            ),
             Event::RouteWanted(conn) => self.ask_for_metrics(conn),
             Event::Readable(conn) => {
                 self.device.discard_unread(conn);
@@ -331,19 +313,6 @@ impl Engine {
         self.device.cqs.remove(id);
         Ok(())
     }
-
-    /// Keeps a port for as long as TCP may still have to answer on it.
-    fn linger(&mut self, port: Arc<LocalPort>) {
-        if self.is_lost(port.local()) {
-            return;
-        }
-        self.lingering.keep(port, self.device.now);
-    }
-
-    /// Frees the ports of connections that have ended. The kernel answers a FIN that is repeated there by a RST.
-    pub fn release_ports(&mut self) {
-        self.lingering.clear();
-    }
 }
 
 impl Drop for Engine {
@@ -356,8 +325,7 @@ impl Drop for Engine {
         if self.is_over() {
             return;
         }
-        let conns: Vec<ConnId> = self.owners.keys().copied().collect();
-        for conn in conns {
+        for conn in self.connections.conns() {
             self.device.stack.abort(conn, self.device.now);
         }
         if let Err(error) = self.device.stack.transmit(self.device.now) {

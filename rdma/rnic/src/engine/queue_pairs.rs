@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use xwarp_tcp::{ConnId, ConnLoad, Event};
+use xwarp_tcp::{ConnLoad, Event};
 
-use super::deadlines::Last;
-use super::{Engine, Owner};
+use super::Engine;
+use super::connect::Last;
 use crate::model::{
     ConnectError, CqId, CreateError, Depths, DestroyError, ModifyError, ModifyQp, NextHop, QpId,
     QpIdentity, QpInfo, QpState,
@@ -37,30 +37,27 @@ impl Engine {
 
     /// Notes what a queue pair has done with its connections.
     fn settle_connections(&mut self, key: usize) {
+        let connections = &mut self.connections;
         for change in self.device.take_conn_changes() {
             match change {
-                ConnChange::Made(conn) => self.own(conn, key),
+                ConnChange::Made(conn) => connections.own(conn, key),
                 ConnChange::Released(conn, port) => {
-                    self.owners.remove(&conn);
-                    self.linger(port);
+                    connections.disown(conn);
+                    connections.linger(port, &self.interface, self.device.now);
                 }
                 ConnChange::Abandoned(conn, port) => {
-                    self.owners.remove(&conn);
-                    self.abandon(conn, Last::Frame);
-                    self.linger(port);
+                    connections.disown(conn);
+                    connections.abandon(conn, Last::Frame, &mut self.device);
+                    connections.linger(port, &self.interface, self.device.now);
                 }
             }
         }
     }
 
-    pub(super) fn own(&mut self, conn: ConnId, key: usize) {
-        self.owners.insert(conn, Owner::Qp(key));
-    }
-
     /// TCP reports something of a queue pair's connection.
     pub(super) fn on_qp_event(&mut self, key: usize, event: Event) {
         match event {
-            Event::Closed { conn, .. } => drop(self.owners.remove(&conn)),
+            Event::Closed { conn, .. } => self.connections.disown(conn),
             Event::Doubtful(conn) => return self.doubt_path(conn),
             Event::Stray(conn) => return self.want_other_port(conn),
             _ => {}
@@ -230,7 +227,7 @@ impl Engine {
         let modified = self.with_qp(key, |qp, device| qp.modify(&checked, rings, device));
         let depths = modified.ok_or(crate::model::RnicUnavailable::Closed)??;
         if let Some(handover) = change.handover {
-            self.hand_over(key, handover);
+            self.hand_over(id, handover);
         }
         Ok(depths)
     }

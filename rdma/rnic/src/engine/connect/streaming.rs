@@ -5,27 +5,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_driver::Signal;
-use xwarp_tcp::{ConnId, Event, ListenerId, Path};
+use xwarp_tcp::{ConnId, Event, Instant, ListenerId, Path};
 
+use super::deadlines::Last;
 use super::listeners::Clients;
 use super::streams::{Outcome, StreamOrder};
-use crate::engine::deadlines::Last;
-use crate::engine::{Engine, Owner};
+use super::{Connections, Owner};
+use crate::engine::host::Interface;
 use crate::model::{
-    ConnectError, Handover, ModifyError, NextHop, StreamError, StreamId, StreamState,
+    ConnectError, HostError, LocalPort, NextHop, QpId, StreamError, StreamId, StreamState,
 };
-use crate::qp::{QpContext, SourcePort, send_raw};
+use crate::qp::{RdmaDevice, SourcePort, send_raw};
 use crate::queues::Inbox;
 use crate::tables::{SearchId, Searcher};
 
-impl Engine {
+impl Connections {
     /// Connects a stream. If the next hop is searched for, TCP begins when it is found.
-    pub fn connect_stream(&mut self, order: StreamOrder, next_hop: NextHop) {
+    pub(in crate::engine) fn connect_stream(
+        &mut self,
+        order: StreamOrder,
+        next_hop: NextHop,
+        device: &mut RdmaDevice,
+    ) {
         match next_hop {
-            NextHop::Known(next_hop) => self.begin_stream(order, next_hop),
-            NextHop::ThisHost => self.begin_stream(order, self.device.stack.mac()),
+            NextHop::Known(next_hop) => self.begin_stream(order, next_hop, device),
+            NextHop::ThisHost => self.begin_stream(order, device.stack.mac(), device),
             NextHop::Searching(search) => {
-                let id = self.device.searches.begin(search, Searcher::Stream);
+                let id = device.searches.begin(search, Searcher::Stream);
                 self.streams.await_next_hop(id, order);
             }
         }
@@ -36,32 +42,30 @@ impl Engine {
         &mut self,
         id: SearchId,
         next_hop: Result<[u8; 6], ConnectError>,
+        device: &mut RdmaDevice,
     ) {
         if let Some(order) = self.streams.take_order(id) {
             match next_hop {
-                Ok(next_hop) => self.begin_stream(order, next_hop),
+                Ok(next_hop) => self.begin_stream(order, next_hop, device),
                 Err(error) => order.refuse(error),
             }
         }
     }
 
     /// TCP begins to connect.
-    fn begin_stream(&mut self, order: StreamOrder, next_hop: [u8; 6]) {
-        if let Some(reason) = self.failure() {
-            return order.refuse(ConnectError::Failed(reason));
-        }
+    fn begin_stream(&mut self, order: StreamOrder, next_hop: [u8; 6], device: &mut RdmaDevice) {
         let path = Path {
             local: order.port.local(),
             remote: order.remote,
             next_hop,
             metrics: order.metrics,
         };
-        match self.device.stack.connect(path, self.device.now) {
+        match device.stack.connect(path, device.now) {
             Err(error) => order.refuse(ConnectError::Resources(error.to_string())),
             Ok(conn) => {
-                let time = (self.device.now, Duration::MAX);
-                let port = SourcePort::new(order.port, None, time, &self.device);
-                port.begun(conn, &mut self.device);
+                let time = (device.now, Duration::MAX);
+                let port = SourcePort::new(order.port, None, time, device);
+                port.begun(conn, device);
                 let id = self.add_stream(conn, port, order.remote, StreamState::Connecting);
                 self.streams.watch(id, order.watcher);
                 // Whoever asked gives the order up by a verb, which takes the stream out again.
@@ -71,19 +75,24 @@ impl Engine {
     }
 
     /// The application gives up the order that has this outcome. A stream that it has taken is not concerned.
-    pub fn cancel_stream(&mut self, outcome: &Arc<Inbox<Outcome>>) {
+    pub(in crate::engine) fn cancel_stream(
+        &mut self,
+        outcome: &Arc<Inbox<Outcome>>,
+        interface: &Interface,
+        device: &mut RdmaDevice,
+    ) {
         if let Some(search) = self.streams.cancel(outcome) {
-            self.device.searches.end(search);
+            device.searches.end(search);
         }
         if let Some(Ok(id)) = outcome.take() {
-            self.drop_stream(id);
+            self.drop_stream(id, interface, device);
         }
     }
 
     /// Nobody connects any more: those who wait for their next hop are told why.
-    pub(in crate::engine) fn end_stream_searches(&mut self, reason: &str) {
+    pub(super) fn end_stream_searches(&mut self, reason: &str, device: &mut RdmaDevice) {
         for (id, order) in self.streams.take_orders() {
-            self.device.searches.end(id);
+            device.searches.end(id);
             order.refuse(ConnectError::Failed(reason.to_owned()));
         }
     }
@@ -97,21 +106,23 @@ impl Engine {
     ) -> StreamId {
         self.owners.insert(conn, Owner::Streaming);
         self.streams.add(conn, port, remote, state);
-        let engine = self.index;
+        let engine = self.engine;
         StreamId { engine, conn }
     }
 
     /// Has whatever happens to a stream raise `signal`.
-    pub fn watch_stream(&mut self, id: StreamId, signal: Arc<Signal>) {
+    pub(in crate::engine) fn watch_stream(&mut self, id: StreamId, signal: Arc<Signal>) {
         self.streams.watch(id, signal);
     }
 
     /// TCP has accepted a connection for a listener of streams; false if it is of another kind.
-    pub(in crate::engine) fn on_incoming_stream(
+    pub(super) fn on_incoming_stream(
         &mut self,
         listener: ListenerId,
         conn: ConnId,
         remote: SocketAddr,
+        interface: &Interface,
+        device: &mut RdmaDevice,
     ) -> bool {
         let found = self.listeners.get(listener);
         let Some((context, Clients::Streams(waiting))) =
@@ -120,8 +131,8 @@ impl Engine {
             return false;
         };
         if context.is_full(waiting.len()) {
-            self.device.counters.drop_startup_backlog += 1;
-            self.device.stack.abort(conn, self.device.now);
+            device.counters.drop_startup_backlog += 1;
+            device.stack.abort(conn, device.now);
             return true;
         }
         let waiting = Arc::clone(waiting);
@@ -129,36 +140,41 @@ impl Engine {
         let id = self.add_stream(conn, port, remote, StreamState::Established);
         if let Err(id) = waiting.put(id) {
             // The listener has been dropped.
-            self.drop_stream(id);
+            self.drop_stream(id, interface, device);
         }
         true
     }
 
     /// The state of a stream.
-    pub fn stream_state(&self, id: StreamId) -> StreamState {
+    pub(in crate::engine) fn stream_state(&self, id: StreamId) -> StreamState {
         self.streams.state(id)
     }
 
     /// Whether a read returns bytes, or says that the stream has ended.
-    pub fn stream_is_readable(&self, id: StreamId) -> bool {
+    pub(in crate::engine) fn stream_is_readable(&self, id: StreamId, device: &RdmaDevice) -> bool {
         let StreamId { conn, .. } = id;
         match self.stream_state(id) {
             StreamState::PeerClosed | StreamState::Gone => true,
             StreamState::Connecting => false,
-            StreamState::Established => self.device.unread(conn) > 0,
+            StreamState::Established => device.unread(conn) > 0,
         }
     }
 
     /// Up to `len` bytes that have come.
-    pub fn read_stream(&mut self, id: StreamId, len: usize) -> Result<Vec<u8>, StreamError> {
+    pub(in crate::engine) fn read_stream(
+        &self,
+        id: StreamId,
+        len: usize,
+        device: &mut RdmaDevice,
+    ) -> Result<Vec<u8>, StreamError> {
         let StreamId { conn, .. } = id;
-        let unread = self.device.unread(conn);
+        let unread = device.unread(conn);
         match self.stream_state(id) {
             StreamState::Gone => return Err(StreamError::Gone),
             StreamState::PeerClosed if unread == 0 => return Err(StreamError::PeerClosed),
             StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {}
         }
-        let Some(mut tcp) = self.device.stack.conn_mut(conn) else {
+        let Some(mut tcp) = device.stack.conn_mut(conn) else {
             return Ok(Vec::new());
         };
         let len = len.min(unread);
@@ -168,69 +184,91 @@ impl Engine {
     }
 
     /// Sends as much as TCP takes now.
-    pub fn write_stream(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
+    pub(in crate::engine) fn write_stream(
+        &self,
+        id: StreamId,
+        bytes: &[u8],
+        device: &mut RdmaDevice,
+    ) -> Result<usize, StreamError> {
         match self.stream_state(id) {
             StreamState::Gone => Err(StreamError::Gone),
             StreamState::Connecting => Ok(0),
             StreamState::Established | StreamState::PeerClosed => {
                 let StreamId { conn, .. } = id;
-                let tcp = self.device.stack.conn_mut(conn);
-                Ok(tcp.map_or(0, |mut tcp| send_raw(&mut tcp, bytes, self.device.now)))
+                let now = device.now;
+                let tcp = device.stack.conn_mut(conn);
+                Ok(tcp.map_or(0, |mut tcp| send_raw(&mut tcp, bytes, now)))
             }
         }
     }
 
     /// The application is done with a stream; one that a queue pair has is not concerned.
-    pub fn drop_stream(&mut self, id: StreamId) {
+    pub(in crate::engine) fn drop_stream(
+        &mut self,
+        id: StreamId,
+        interface: &Interface,
+        device: &mut RdmaDevice,
+    ) {
         let StreamId { conn, .. } = id;
         if let Some(port) = self.streams.remove(conn, "dropped") {
             self.owners.remove(&conn);
-            self.abandon(conn, Last::Bytes);
-            self.linger(port);
+            self.abandon(conn, Last::Bytes, device);
+            self.linger(port, interface, device.now);
         }
     }
 
     /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands the stream over.
-    pub(in crate::engine) fn on_stream_event(&mut self, event: Event) {
+    pub(in crate::engine) fn on_stream_event(
+        &mut self,
+        event: Event,
+        interface: &Interface,
+        now: Instant,
+    ) {
         match event {
             Event::Connected(conn) => self.streams.establish(conn),
             Event::PeerClosed(conn) => self.streams.set_state(conn, StreamState::PeerClosed),
             Event::Closed { conn, .. } => {
                 self.owners.remove(&conn);
                 if let Some(port) = self.streams.remove(conn, "Gone") {
-                    self.linger(port);
+                    self.linger(port, interface, now);
                 }
             }
             Event::Readable(conn) | Event::Writable(conn) => self.streams.wake(conn),
-            Event::Doubtful(conn) => self.doubt_path(conn),
-            Event::Stray(conn) => self.want_other_port(conn),
-            Event::Incoming { .. } | Event::RouteWanted(_) => {}
+            Event::Incoming { .. }
+            | Event::RouteWanted(_)
+            | Event::Doubtful(_)
+            | Event::Stray(_) => {}
         }
     }
 
-    /// Only an established stream can be handed over (verbs draft §6.2.1.2).
-    pub(in crate::engine) fn check_handover(&self, handover: &Handover) -> Result<(), ModifyError> {
-        match self.stream_state(handover.stream) {
-            StreamState::Established => Ok(()),
-            StreamState::Connecting | StreamState::PeerClosed | StreamState::Gone => {
-                Err(ModifyError::InvalidStream)
-            }
-        }
+    /// Takes a stream that `qp` is to get. Returns its port; `None` if there is no such stream.
+    pub(in crate::engine) fn hand_over_stream(
+        &mut self,
+        id: StreamId,
+        qp: QpId,
+    ) -> Option<Arc<LocalPort>> {
+        let StreamId { conn, .. } = id;
+        let port = self.streams.remove(conn, format_args!("queue pair {qp}"))?;
+        self.own(conn, qp.slot());
+        Some(port)
     }
 
-    /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer has sent already is received.
-    pub(in crate::engine) fn hand_over(&mut self, key: usize, handover: Handover) {
-        let StreamId { conn, .. } = handover.stream;
-        let Some(id) = self.qps.get(key).map(QpContext::id) else {
-            return;
-        };
-        let to = format_args!("queue pair {id}");
-        let Some(port) = self.streams.remove(conn, to) else {
-            return;
-        };
-        self.own(conn, key);
-        self.with_qp(key, |qp, device| {
-            qp.hand_over(conn, port, handover.framing, handover.message, device);
-        });
+    /// Connects a stream from another port, as the answer to its SYN had come to another engine.
+    pub(in crate::engine) fn begin_stream_anew(
+        &mut self,
+        conn: ConnId,
+        answer: Result<LocalPort, HostError>,
+        device: &mut RdmaDevice,
+    ) {
+        self.streams.begin_anew(conn, answer, device);
+    }
+
+    /// Resets all streams.
+    pub(super) fn reset_all_streams(&mut self, device: &mut RdmaDevice) {
+        for conn in self.streams.conns() {
+            self.streams.remove(conn, "Gone");
+            self.owners.remove(&conn);
+            device.stack.abort(conn, device.now);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! An interface that is down costs time only: frames wait, and connections live until their user timeout. Connections end with their local
 //! address, and the RNIC with the interface or with its XDP program.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Interface {
     }
 
     /// Whether the host had an address and has lost it.
-    fn has_lost(&self, address: IpAddr) -> bool {
+    pub(in crate::engine) fn has_lost(&self, address: IpAddr) -> bool {
         self.state.is_some() && !self.addresses.contains(&address)
     }
 
@@ -206,14 +206,13 @@ impl Engine {
                 log::warn!("{name} has lost {address}: connections from there end");
             }
             self.device.stack.withdraw(address);
-            self.lingering.withdraw(address);
-            self.listeners.withdraw(address, &mut self.device.stack);
+            self.connections.withdraw(address, &mut self.device);
         }
     }
 
     /// Wants ports for those that would listen at an address and do not yet.
     fn listen_at(&mut self, address: IpAddr) {
-        let missing = self.listeners.missing_at(address);
+        let missing = self.connections.missing_listeners(address);
         let wanted = missing.map(|(key, local)| WantedPort { key, local });
         for port in wanted {
             self.interface.ask(HostQuestion::Port(port));
@@ -236,7 +235,7 @@ impl Engine {
         let WantedPort { key, local } = wanted;
         match answer {
             // False: it listens no more, or another listener does.
-            Ok(port) => drop(self.listen_too(key, port)),
+            Ok(port) => drop(self.connections.listen_too(key, port, &mut self.device)),
             Err(error) => log::warn!("cannot listen at {local}: {error}"),
         }
     }
@@ -291,18 +290,7 @@ impl Engine {
     /// Nobody connects any more, and all who wait for that are told why.
     pub(in crate::engine) fn cease(&mut self, reason: &str) {
         self.interface.ending.fail(reason);
-        self.listeners.clear(&mut self.device.stack);
-        self.end_stream_searches(reason);
-        for incoming in self.incoming.drain() {
-            incoming.log_change("reset");
-            self.owners.remove(&incoming.conn());
-            self.device.stack.abort(incoming.conn(), self.device.now);
-        }
-        for conn in self.streams.conns() {
-            self.streams.remove(conn, "Gone");
-            self.owners.remove(&conn);
-            self.device.stack.abort(conn, self.device.now);
-        }
+        self.connections.cease(reason, &mut self.device);
     }
 
     /// Where it is said why the RNIC does nothing any more.
@@ -318,10 +306,5 @@ impl Engine {
     /// Why nothing can be begun, if the RNIC has failed.
     pub(in crate::engine) fn failure(&self) -> Option<String> {
         self.interface.ending.failure().map(str::to_owned)
-    }
-
-    /// Whether a port need not be kept for TCP's last words: nothing is said from there.
-    pub(in crate::engine) fn is_lost(&self, local: SocketAddr) -> bool {
-        self.interface.has_lost(local.ip())
     }
 }

@@ -20,8 +20,7 @@ impl Engine {
         if !self.interface.questions.begin_round() {
             return;
         }
-        let conns: Vec<ConnId> = self.owners.keys().copied().collect();
-        for conn in conns {
+        for conn in self.connections.conns() {
             self.ask_for_path(conn, false);
         }
     }
@@ -125,7 +124,14 @@ impl Engine {
             Some(Searcher::Qp(key)) => {
                 self.with_qp(key, |qp, device| qp.handle_next_hop(answer, device));
             }
-            Some(Searcher::Stream) => self.on_next_hop_of_stream(id, answer),
+            Some(Searcher::Stream) => {
+                let next_hop = answer.and_then(|next_hop| match self.failure() {
+                    Some(reason) => Err(ConnectError::Failed(reason)),
+                    None => Ok(next_hop),
+                });
+                self.connections
+                    .on_next_hop_of_stream(id, next_hop, &mut self.device);
+            }
             None => {}
         }
     }

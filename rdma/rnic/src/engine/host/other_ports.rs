@@ -3,7 +3,7 @@
 use xwarp_tcp::ConnId;
 
 use super::questions::{HostQuestion, OtherPort};
-use crate::engine::{Engine, Owner};
+use crate::engine::Engine;
 use crate::model::{HostError, LocalPort};
 
 /// Ports that are tried for each engine. If each leads to any engine alike, none of them leads to this one once in 55 times, as there are many.
@@ -32,13 +32,14 @@ impl Engine {
     /// The host's answer for another port.
     pub fn give_other_port(&mut self, wanted: &OtherPort, answer: Result<LocalPort, HostError>) {
         let conn = wanted.conn;
-        match self.owners.get(&conn).copied() {
-            Some(Owner::Qp(key)) => {
+        match self.connections.qp_of(conn) {
+            Some(key) => {
                 self.with_qp(key, |qp, device| qp.begin_anew(conn, answer, device));
             }
-            Some(Owner::Streaming) => self.streams.begin_anew(conn, answer, &mut self.device),
-            // It was given up meanwhile.
-            Some(Owner::Incoming(_)) | None => {}
+            // A stream, or none: the connection was given up meanwhile.
+            None => self
+                .connections
+                .begin_stream_anew(conn, answer, &mut self.device),
         }
     }
 }
