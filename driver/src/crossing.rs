@@ -8,8 +8,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, MutexGuard};
 
+use crate::arena::Arena;
 use crate::forward::forward;
-use crate::frame::{Arena, RxFrame, SentFrame, TxFrame};
+use crate::frame::{RxFrame, SentFrame, TxFrame};
 use crate::frame_copies::FrameCopies;
 use crate::hinted::Hinted;
 use crate::levels::QueueLevels;

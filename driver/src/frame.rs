@@ -5,31 +5,12 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use xwarp_bpf::RxMetadata;
 
+use crate::arena::Arena;
 use crate::tx_metadata::{ChecksumRequest, TX_METADATA};
-
-/// Memory that frames are cut from, kept mapped as long as one of them lives.
-pub(crate) struct Arena {
-    base: NonNull<u8>,
-    len: usize,
-    /// Which arena of this process it is. No other ever has the same, as it may be with an address.
-    number: u64,
-    /// How many frames it was cut into.
-    frames: usize,
-    /// Bytes in front of each frame that are its own as well.
-    headroom: usize,
-    _mapping: Box<dyn Send + Sync>,
-}
-
-// SAFETY: an arena is only an address, some numbers and a mapping that may be shared; the memory itself is reached through
-// frames and regions, whose own rules say who may touch which bytes.
-unsafe impl Send for Arena {}
-// SAFETY: as for Send.
-unsafe impl Sync for Arena {}
 
 /// Where the frames of an arena lie: `count` of `capacity` bytes, one every `stride` bytes, the first at `first`.
 pub(crate) struct Layout {
@@ -40,37 +21,10 @@ pub(crate) struct Layout {
 }
 
 impl Arena {
-    /// # Safety
-    ///
-    /// `base` may be used to read and write `len` initialised bytes as long as `mapping` lives. Nothing outside this arena
-    /// accesses them, except the kernel through rings that follow the frame ownership rules.
-    pub(crate) unsafe fn new(base: NonNull<u8>, len: usize, mapping: Box<dyn Send + Sync>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self {
-            base,
-            len,
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            frames: 0,
-            headroom: 0,
-            _mapping: mapping,
-        }
-    }
-
-    /// An arena of anonymous memory, zeroed.
-    pub(crate) fn anonymous(len: usize) -> std::io::Result<Self> {
-        let map = memmap2::MmapRaw::from(memmap2::MmapMut::map_anon(len.max(1))?);
-        let Some(base) = NonNull::new(map.as_mut_ptr()) else {
-            unreachable!("a mapping at address 0");
-        };
-        // SAFETY: `base` is the mapping's own pointer, valid for all its bytes, which are zero at first. The arena owns the mapping and
-        // hands out its bytes only by frames and regions; moving the owner does not move the mapped memory.
-        Ok(unsafe { Self::new(base, len, Box::new(map)) })
-    }
-
     /// Cuts the frames of each layout that lie in the arena, in their order, each with so many bytes in front of it. What begins before the
     /// end of a former layout is left out. Afterwards the arena is shared, so that no frame is ever cut twice.
     pub(crate) fn into_frames(
-        mut self,
+        self,
         layouts: &[Layout],
         headroom: usize,
     ) -> (Arc<Self>, Vec<Frame>) {
@@ -87,8 +41,7 @@ impl Arena {
                 end = offset + capacity;
             }
         }
-        (self.frames, self.headroom) = (starts.len(), headroom);
-        let arena = Arc::new(self);
+        let arena = self.divided(starts.len(), headroom);
         let cut = |(place, (start, capacity))| Frame {
             start,
             capacity,
@@ -97,16 +50,6 @@ impl Arena {
         };
         let frames = (0..).zip(starts).map(cut).collect();
         (arena, frames)
-    }
-
-    /// The address of `len` bytes at `offset`, if they lie in the arena.
-    pub(crate) fn checked_ptr(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
-        let end = offset.checked_add(len)?;
-        if end > self.len {
-            return None;
-        }
-        // SAFETY: `offset` is at most `self.len`, so the result stays inside the mapping or one past its end.
-        Some(unsafe { self.base.add(offset) })
     }
 }
 
@@ -127,7 +70,7 @@ unsafe impl Sync for Frame {}
 impl Frame {
     /// Offset of the first byte in the arena.
     pub(crate) fn offset(&self) -> usize {
-        self.start.addr().get() - self.arena.base.addr().get()
+        self.start.addr().get() - self.arena.base().addr().get()
     }
 
     /// True for a frame of this arena.
@@ -148,7 +91,7 @@ impl Frame {
 
     /// Where the `len` bytes in front of the first one begin; `None` if there are fewer that are this frame's.
     fn front(&self, len: usize) -> Option<NonNull<u8>> {
-        if len > self.arena.headroom {
+        if len > self.arena.headroom() {
             return None;
         }
         // SAFETY: `Arena::into_frames` has cut the frame with `headroom` bytes in front of it, which lie in the arena.
@@ -265,7 +208,7 @@ enum Parked {
 impl Parking {
     /// For all frames of an arena.
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
-        let places = 0..arena.frames;
+        let places = 0..arena.frames();
         Self {
             arena,
             slots: places.map(|_| Parked::default()).collect(),
@@ -295,7 +238,7 @@ impl Parking {
     /// The token for a frame of `len` bytes that was parked for its sender. That of a foreign one, which was not parked, is never redeemed.
     pub(crate) fn token(&self, parked: Result<usize, Foreign>, len: usize) -> SentFrame {
         SentFrame {
-            arena: self.arena.number,
+            arena: self.arena.number(),
             place: parked.unwrap_or(NOWHERE),
             len,
         }
@@ -319,7 +262,7 @@ impl Parking {
 
     /// A kept frame, if the keeper has returned it.
     pub(crate) fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame> {
-        let ours = sent.arena == self.arena.number;
+        let ours = sent.arena == self.arena.number();
         let Some(slot) = self.slots.get_mut(sent.place).filter(|_| ours) else {
             return Err(sent);
         };
@@ -338,7 +281,7 @@ impl Parking {
 
     /// A kept frame is not wanted any more: the frame, if the keeper has returned it.
     pub(crate) fn release(&mut self, sent: &SentFrame) -> Result<Option<Frame>, Foreign> {
-        if sent.arena != self.arena.number {
+        if sent.arena != self.arena.number() {
             return Err(Foreign);
         }
         let Some(slot) = self.slots.get_mut(sent.place) else {

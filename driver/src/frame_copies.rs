@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use crate::frame::{Arena, Layout, RxFrame, TxFrame};
+use crate::arena::Arena;
+use crate::frame::{Layout, RxFrame, TxFrame};
 use crate::frame_pool::FramePool;
 
 /// Frames start on a cache line.

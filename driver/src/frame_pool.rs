@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::frame::{Arena, Foreign, Frame, NotLent, Parking, SentFrame, TxFrame};
+use crate::arena::Arena;
+use crate::frame::{Foreign, Frame, NotLent, Parking, SentFrame, TxFrame};
 
 /// See the module. It refuses frames and tokens of another queue, and counts them.
 pub(crate) struct FramePool {

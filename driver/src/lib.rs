@@ -4,6 +4,7 @@
 #![warn(clippy::missing_errors_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod arena;
 mod atomic;
 pub mod attach;
 mod board;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use xwarp_bpf::RxMetadata;
 
-use crate::frame::{Arena, Layout, RxFrame, SentFrame, TxFrame};
+use crate::arena::Arena;
+use crate::frame::{Layout, RxFrame, SentFrame, TxFrame};
 use crate::frame_pool::FramePool;
 use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
 use crate::signal::Signal;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::frame::Arena;
+use crate::arena::Arena;
 use crate::shared::SharedBytes;
 
 /// Regions start on a page and take whole pages, so that no two of them share one.

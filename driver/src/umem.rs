@@ -4,7 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::frame::{Arena, Frame, Layout};
+use crate::arena::Arena;
+use crate::frame::{Frame, Layout};
 use crate::mapping::{Pages, SharedMapping};
 use crate::region::RegionPool;
 use crate::user_namespace::{NOT_INITIAL, in_initial_user_namespace};

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::frame::{Arena, Frame, Layout, RxFrame, TxFrame};
+use crate::arena::Arena;
+use crate::frame::{Frame, Layout, RxFrame, TxFrame};
 use crate::packet_io::IoCounters;
 
 /// Joins the pieces of frames.

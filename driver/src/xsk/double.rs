@@ -13,7 +13,7 @@ use nix::libc;
 
 use super::ring::{Consumer, Descriptor, Entry, Offsets, Producer};
 use super::socket::{Calls, Queue, RingSet};
-use crate::frame::Arena;
+use crate::arena::Arena;
 
 pub(super) const OFFSETS: Offsets = Offsets {
     producer: 0,
