@@ -57,7 +57,7 @@ in_miri() {
     local flags="-Zmiri-seed=1 $2" status=0 output
     output=$(mktemp)
     [ "$1" = stacked ] || flags+=" -Zmiri-tree-borrows"
-    # Miri's weak memory does not know atomics of several sizes in one place, as racing copies are (driver/src/racy.rs).
+    # Miri's weak memory does not know atomics of several sizes in one place, as racing copies are (driver/src/memory/racy.rs).
     MIRIFLAGS="$flags -Zmiri-disable-weak-memory-emulation" \
         timeout "$limit" cargo "+$toolchain" miri test --locked "${@:3}" >"$output" 2>&1 || status=$?
     grep -v '^ *Compiling\|^ *Checking' "$output"

@@ -4,8 +4,10 @@
 //! [`Attachment::open`] attaches it as a `bpf_link`. The kernel removes that when the process ends, even after a crash. Either way the maps
 //! are found through the program. All functions work in the network namespace of the calling thread.
 
+pub(crate) mod board;
 mod kernel;
 mod modes;
+pub(crate) mod user_namespace;
 mod users;
 
 use std::error::Error;
@@ -21,10 +23,10 @@ use xwarp_bpf::{
     program_name,
 };
 
-use crate::board::live_entries;
-use crate::user_namespace::{NOT_INITIAL, in_initial_user_namespace};
+use board::live_entries;
 use modes::Purpose;
 pub(crate) use modes::for_kind;
+use user_namespace::{NOT_INITIAL, in_initial_user_namespace};
 pub use users::{User, users};
 
 /// How long a process that is ending may take until its program is gone from the interface.

@@ -20,7 +20,7 @@ use super::interface::{MacAddr, interface_name};
 use super::neighbour_entry::NeighbourEntry;
 use super::netlink::{Message, Netlink, NetlinkError};
 use super::{family_of, socket_addr};
-use crate::descriptor_set::DescriptorSet;
+use crate::wake::DescriptorSet;
 
 /// The discard service (RFC 863): nobody minds an empty datagram there.
 const DISCARD_PORT: u16 = 9;

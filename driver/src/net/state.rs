@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::ethtool::{Channels, DriverRings};
 use super::interface::MacAddr;
 use super::network::Network;
-use crate::hinted::Hinted;
-use crate::wake::Doorbell;
+use crate::wake::{Doorbell, Hinted};
 
 /// An open interface as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

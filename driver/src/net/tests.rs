@@ -10,7 +10,7 @@ use xwarp_test_kit::{eventually, needs_root};
 
 use super::testbed::{FAR, NEAR, Namespace, Testbed, ip};
 use super::*;
-use crate::signal::sleep_on;
+use crate::wake::sleep_on;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 

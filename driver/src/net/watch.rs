@@ -25,9 +25,8 @@ use super::paths::Paths;
 use super::state::{
     InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState,
 };
-use crate::fault::take_only_faults;
-use crate::threads::join;
-use crate::wake::Doorbell;
+use crate::memory::take_only_faults;
+use crate::wake::{Doorbell, join};
 
 /// What is listened to: interfaces and their addresses, neighbours, and what routes are chosen by.
 const GROUPS: [u32; 9] = [

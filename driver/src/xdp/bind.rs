@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use xwarp_bpf::Buffers;
 
-use crate::xsk::{Calls, Queue};
+use super::xsk::{Calls, Queue};
 
 /// Time to wait for a queue whose last user has just closed it. The kernel frees the queue in a work
 /// item that takes the RTNL lock: after 3 to 22 ms on an idle machine, and after more than a second
@@ -101,7 +101,7 @@ impl Target<'_> {
         OpenQueueError::Refused {
             interface: self.interface.to_owned(),
             queue: self.queue,
-            reason: crate::error_chain(error),
+            reason: super::error_chain(error),
         }
     }
 

@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::bind::{OpenQueueError, Target};
+use super::busy_poll::{BusyPollError, InterruptDeferral};
 use super::joined::Joiner;
 use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
-use crate::busy_poll::{BusyPollError, InterruptDeferral};
-use crate::frame::{RxFrame, SentFrame, TxFrame};
-use crate::levels::QueueLevels;
-use crate::packet_io::{Icmp, IoCounters, IoError, PacketIo};
-use crate::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
-use crate::xsk::{Calls, Socket};
+use super::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
+use super::xsk::{Calls, Socket};
+use crate::packet_io::{
+    Icmp, IoCounters, IoError, PacketIo, QueueLevels, RxFrame, SentFrame, TxFrame,
+};
 
 /// Joined frames that there are at least, if frames take several chunks.
 const JOINED_MIN: usize = 128;

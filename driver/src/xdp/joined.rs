@@ -3,9 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::arena::Arena;
-use crate::frame::{Frame, Layout, RxFrame, TxFrame};
-use crate::packet_io::IoCounters;
+use crate::memory::Arena;
+use crate::packet_io::{Frame, IoCounters, Layout, RxFrame, TxFrame};
 
 /// Joins the pieces of frames.
 pub(super) struct Joiner {

@@ -1,7 +1,7 @@
 //! The chunks that the kernel receives into: those that it has, and those that are spare.
 
 use super::depth::Depth;
-use crate::frame::Frame;
+use crate::packet_io::Frame;
 
 /// Chunks that circulate between the fill ring and the receive ring, are spare, or are with whoever received them.
 pub(super) struct ReceiveChunks {

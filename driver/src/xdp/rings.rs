@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bind::{OpenQueueError, Target, bind};
+use super::busy_poll::{BusyPollError, InterruptDeferral};
 use super::receive_chunks::ReceiveChunks;
 use super::rows::{Row, Rows};
 use super::stall::{FillRing, FillWatch, StallWatch, Stand};
-use crate::busy_poll::{BusyPollError, InterruptDeferral};
-use crate::frame::{Foreign, Frame, NotLent, SentFrame, TxFrame};
-use crate::frame_pool::FramePool;
-use crate::levels::QueueLevels;
+use super::umem::{CHUNK, QueueMemory};
+use super::xsk::{Calls, RingSet, Socket};
 use crate::net::icmp::IcmpSockets;
-use crate::packet_io::{BURST, Icmp, IoCounters, IoError};
-use crate::signal::is_any_readable;
-use crate::umem::{CHUNK, QueueMemory};
-use crate::xsk::{Calls, RingSet, Socket};
+use crate::packet_io::{
+    BURST, Foreign, Frame, FramePool, Icmp, IoCounters, IoError, NotLent, QueueLevels, SentFrame,
+    TxFrame,
+};
+use crate::wake::is_any_readable;
 
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = 64;

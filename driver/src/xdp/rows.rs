@@ -1,8 +1,8 @@
 //! Frames to send as the kernel sees them: each a row of descriptors, one for each of its chunks.
 
-use crate::frame::NotLent;
-use crate::umem::CHUNK;
-use crate::xsk::Descriptor;
+use super::umem::CHUNK;
+use super::xsk::Descriptor;
+use crate::packet_io::NotLent;
 
 /// A filled frame on its way to the transmit ring: bytes of the UMEM, from one address to another.
 #[derive(Clone, Copy)]
@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::umem::chunks_of;
+    use crate::xdp::umem::chunks_of;
 
     #[test]
     fn frame_is_back_when_its_last_chunk_is() {
@@ -166,7 +166,7 @@ mod tests {
         fn run_has_room(bytes in 1_usize..65_558) {
             let run = chunks_of(bytes);
             prop_assert!(run <= 17);
-            let begin = CHUNK - crate::umem::FRAME_CAPACITY;
+            let begin = CHUNK - crate::xdp::umem::FRAME_CAPACITY;
             prop_assert!(Row::new(begin, bytes, false).pieces() <= run);
         }
     }

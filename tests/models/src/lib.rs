@@ -6,11 +6,11 @@
 //!
 //! | who wakes whom | file | verdict |
 //! |---|---|---|
-//! | doorbell of an engine, of a completion queue | `driver/src/sleep_flag.rs`, used by `wake.rs`, `wait_set.rs` | model `sleeping` |
+//! | doorbell of an engine, of a completion queue | `driver/src/wake/sleep_flag.rs`, used by `wake/mod.rs`, `wake/wait_set.rs` | model `sleeping` |
 //! | posting to a queue pair, also while it moves | `rdma/rnic/src/queues/ready_set.rs`, used by `door.rs` | model `ready_set` |
 //! | completion and armed queue | `rdma/rnic/src/queues/arming.rs`, used by `cq_shared.rs`, `completion_ring.rs` | model `arming` |
 //! | end of an RNIC; state of a queue pair | `rdma/rnic/src/queues/waiters.rs`, used by `ending.rs`, `qp_shared.rs` | model `waiters` |
-//! | frames for another engine; news of the interface | `driver/src/hinted.rs`, used by `crossing.rs`, `net/state.rs` | model `hinted` |
+//! | frames for another engine; news of the interface | `driver/src/wake/hinted.rs`, used by `packet_io/crossing.rs`, `net/state.rs` | model `hinted` |
 //! | application and thread of an assisted engine | `rdma/verbs/src/hand_over.rs`, used by `assisted.rs` | model `hand_over` |
 //! | verb and engine's thread | `rdma/verbs/src/engine_thread.rs`, `runner.rs` | model `sleeping`: a channel is the work, and it is looked at after the announcement |
 //! | threads and event loops that share an inline engine | `rdma/verbs/src/sharing.rs`, used by `inline.rs` | model `sharing`, with the loops of its callers |
@@ -24,7 +24,7 @@
 //! | what a handler has dropped | `rdma/verbs/src/released.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
 //! | other atomics: credits, spinning, orders, counters | `credits.rs`, `spinning.rs`, `cq_orders.rs`, `siblings.rs`, `single.rs` | no wake-up: the reader asks by itself, and does not sleep for it |
 //! | threads that wait for one stream | `rdma/verbs/src/streaming.rs` | signal that the first clears: it counts the others and raises it again; a test with four threads |
-//! | kernel and engine | `driver/src/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |
+//! | kernel and engine | `driver/src/xdp/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |
 //! | tasks of tokio | `rdma/verbs/src/tokio/waiter.rs` | tokio's: a task registers before each look; a test there has two tasks share a waiter |
 #![cfg(test)]
 #![allow(
@@ -37,7 +37,7 @@
 mod arming;
 #[path = "../../../rdma/verbs/src/hand_over.rs"]
 mod hand_over;
-#[path = "../../../driver/src/hinted.rs"]
+#[path = "../../../driver/src/wake/hinted.rs"]
 mod hinted;
 #[path = "../../../rdma/dropin/src/lock_state.rs"]
 mod lock_state;
@@ -45,7 +45,7 @@ mod lock_state;
 mod ready_set;
 #[path = "../../../rdma/verbs/src/sharing.rs"]
 mod sharing;
-#[path = "../../../driver/src/sleep_flag.rs"]
+#[path = "../../../driver/src/wake/sleep_flag.rs"]
 mod sleep_flag;
 mod tests;
 #[path = "../../../rdma/dropin/src/verbs/turn.rs"]

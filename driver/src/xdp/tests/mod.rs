@@ -10,11 +10,10 @@ use xwarp_bpf::Buffers;
 use xwarp_test_kit::{cases, pattern_of};
 
 use super::{OpenQueueError, Target, XdpIo, ZeroCopy};
-use crate::frame::{RxFrame, TxFrame};
-use crate::packet_io::PacketIo;
-use crate::umem::{CHUNK, FRAME_CAPACITY, Wanted, on_double};
-use crate::xsk::double::Kernel;
-use crate::xsk::{Computes, Descriptor, TxMetadata};
+use crate::packet_io::{PacketIo, RxFrame, TxFrame};
+use crate::xdp::umem::{CHUNK, FRAME_CAPACITY, Wanted, on_double};
+use crate::xdp::xsk::double::Kernel;
+use crate::xdp::xsk::{Computes, Descriptor, TxMetadata};
 
 /// Bytes ahead of a received frame in its chunk.
 const HEADROOM: u64 = (CHUNK - FRAME_CAPACITY) as u64;

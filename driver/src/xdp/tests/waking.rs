@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::busy_poll::{BusyPollError, InterruptDeferral};
 use crate::packet_io::IoError;
+use crate::xdp::busy_poll::{BusyPollError, InterruptDeferral};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! Hinted value (`driver/src/hinted.rs`): frames that one engine hands to another, and news of the
+//! Hinted value (`driver/src/wake/hinted.rs`): frames that one engine hands to another, and news of the
 //! interface.
 
 use loom::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sleep flag (`driver/src/sleep_flag.rs`): doorbells of engines, of completion queues and of the
+//! Sleep flag (`driver/src/wake/sleep_flag.rs`): doorbells of engines, of completion queues and of the
 //! mailbox of an engine's thread.
 
 use loom::sync::Arc;

@@ -1,0 +1,247 @@
+//! Packet I/O: the seam between the protocol stack and the queue that carries its frames.
+//!
+//! This room has the trait [`PacketIo`], the frames that it moves, and every queue that wraps
+//! another one: for captures, for the own host, for several queues as one. The queue of AF_XDP is
+//! in `xdp`.
+
+mod crossing;
+mod described;
+mod forward;
+mod frame;
+mod frame_copies;
+mod frame_pool;
+mod hairpin;
+mod levels;
+mod memory_io;
+mod queue_group;
+mod tap;
+mod tx_metadata;
+
+use std::os::fd::BorrowedFd;
+
+pub use crossing::{Crossing, Inlet};
+pub use described::Described;
+pub(crate) use frame::{Foreign, Frame, Layout, NotLent};
+pub use frame::{RxFrame, SentFrame, TxFrame};
+pub(crate) use frame_pool::FramePool;
+pub use hairpin::Hairpin;
+pub use levels::QueueLevels;
+pub use memory_io::{MemoryIo, Wire};
+pub use queue_group::QueueGroup;
+pub use tap::{Capture, CaptureError, Tap, TapError};
+pub(crate) use tx_metadata::TX_METADATA_BYTES;
+
+/// Frames that a connection may have under way to an interface whose owner does not take any.
+pub const BURST: usize = 256;
+
+/// One queue of a network interface: Ethernet frames in, Ethernet frames out.
+///
+/// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a frame taken with
+/// [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or [`discard`](Self::discard), or is sent and kept with
+/// [`send_kept`](Self::send_kept) to be sent again. A frame that is dropped instead is lost to its queue until the queue is
+/// closed.
+///
+/// A queue takes only its own frames and tokens. One of another queue is dropped and counted in [`IoCounters::drop_foreign`];
+/// it is neither sent nor given to the kernel.
+pub trait PacketIo: Send {
+    /// Appends up to `budget` received frames to `out`.
+    fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>);
+
+    /// Gives a received frame's memory back to the queue.
+    fn recycle(&mut self, frame: RxFrame);
+
+    /// True for a received frame whose memory is this queue's.
+    fn owns(&self, frame: &RxFrame) -> bool;
+
+    /// Takes an empty frame to be filled; `None` while all of them are in flight.
+    fn tx_frame(&mut self) -> Option<TxFrame>;
+
+    /// Queues a filled frame for transmission; [`flush`](Self::flush) sets it in motion.
+    fn send(&mut self, frame: TxFrame);
+
+    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the caller. Nobody can reach its bytes
+    /// until [`reclaim`](Self::reclaim) gives it back. The token of another queue's frame, which is not sent, is never exchanged.
+    fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
+
+    /// Takes a filled frame that was sent by other means. It can be reclaimed at once.
+    fn keep(&mut self, frame: TxFrame) -> SentFrame;
+
+    /// Gives a sent frame back, with the length and bytes that it was sent with. While its transmission has not completed, it gives the
+    /// token again, and so it does with another queue's.
+    ///
+    /// # Errors
+    ///
+    /// The token, if the frame cannot be had.
+    fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame>;
+
+    /// Gives up a sent frame: its memory is free once its transmission has completed.
+    fn release(&mut self, sent: SentFrame);
+
+    /// How many frames can be taken for transmission now, or will be when those that are neither kept nor taken have completed.
+    fn tx_free(&self) -> usize;
+
+    /// How many frames there are to receive into, those that were received and not recycled included.
+    fn rx_frames(&self) -> usize;
+
+    /// Gives back a frame that is not to be sent after all.
+    fn discard(&mut self, frame: TxFrame);
+
+    /// Sets all queued frames in motion and collects those whose transmission has completed.
+    ///
+    /// # Errors
+    ///
+    /// - [`IoError::Transmit`], [`IoError::Receive`]: the kernel refuses to transmit, or to receive.
+    /// - [`IoError::Stalled`]: no frame has completed for too long.
+    fn flush(&mut self) -> Result<(), IoError>;
+
+    /// True while the kernel has not taken all queued frames, or must be called as there is memory
+    /// to receive into. [`flush`](Self::flush) must be called again then. False while the link is
+    /// down, as that would be of no use.
+    fn backlog(&self) -> bool;
+
+    /// Says whether the link is up. While it is down, frames that are sent wait, and that none of them completes is no failure.
+    fn set_up(&mut self, up: bool);
+
+    /// The oldest ICMP message that says a packet was too large for its path and was not asked for yet: for whoever misses an
+    /// acknowledgment. By default there are none.
+    fn too_big(&mut self) -> Option<Icmp> {
+        None
+    }
+
+    /// True if the checksum of a frame can be left to the NIC ([`TxFrame::leave_checksum`]). Whether the NIC computes it then is to be found
+    /// out: there are drivers that take the request and do nothing. By default false.
+    fn offers_checksums(&self) -> bool {
+        false
+    }
+
+    /// True while frames wait to be received that [`readiness`](Self::readiness) does not tell of. By default there are none.
+    fn has_looped(&self) -> bool {
+        false
+    }
+
+    /// True for a received frame that this queue has sent itself. By default none is.
+    fn is_looped(&self, _frame: &RxFrame) -> bool {
+        false
+    }
+
+    /// True for a received frame that had come to another engine's queue. By default none has.
+    fn has_crossed(&self, _frame: &RxFrame) -> bool {
+        false
+    }
+
+    /// What becomes readable when a frame arrives; `None` where nothing can be slept on.
+    fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// What this queue has counted since it was opened.
+    fn counters(&self) -> IoCounters;
+
+    /// What is in its rings and where its frames are. By default, and without rings, nothing.
+    fn levels(&self) -> QueueLevels {
+        QueueLevels::default()
+    }
+
+    /// State of its rings and of what it waits for, for a test that has waited in vain.
+    #[doc(hidden)]
+    fn diagnosis(&self) -> String {
+        format!("{:?}", self.levels())
+    }
+}
+
+/// An ICMP message from its type on, of whose bytes nothing is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Icmp {
+    /// ICMP (RFC 792).
+    V4(Vec<u8>),
+    /// `ICMPv6` (RFC 4443).
+    V6(Vec<u8>),
+}
+
+/// Frames moved and frames lost, by cause, since the queue was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IoCounters {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Bytes received, Ethernet headers included.
+    pub rx_bytes: u64,
+    /// Frames queued for transmission.
+    pub tx_frames: u64,
+    /// Bytes queued for transmission, Ethernet headers included.
+    pub tx_bytes: u64,
+    /// Frames that the kernel dropped because the receive ring was full.
+    pub drop_rx_ring_full: u64,
+    /// Frames that the kernel dropped because the fill ring was empty.
+    pub drop_rx_no_frame: u64,
+    /// Frames that the kernel dropped for another reason, such as being larger than a frame.
+    pub drop_rx_other: u64,
+    /// Descriptors of ours that the kernel refused to transmit.
+    pub drop_tx_invalid: u64,
+    /// Frames and tokens of another queue that were given to this one.
+    pub drop_foreign: u64,
+    /// Times that no frame was free for transmission.
+    pub tx_exhausted: u64,
+    /// Frames from the interface to itself, which never reach it.
+    pub looped_frames: u64,
+    /// Frames from the interface to itself that found no memory to be received into.
+    pub drop_looped: u64,
+    /// Frames that have come to queues of other engines, which have handed them over.
+    pub crossed_frames: u64,
+    /// Frames that found no room where another engine was to hand them over.
+    pub drop_crossed: u64,
+    /// Times that the driver took nothing from the fill ring for 2 s while it had nothing to receive into.
+    pub fill_stalls: u64,
+    /// Times that no frame in flight was completed for 2 s.
+    pub completion_stalls: u64,
+}
+
+crate::named_counters!(IoCounters {
+    rx_frames,
+    rx_bytes,
+    tx_frames,
+    tx_bytes,
+    drop_rx_ring_full,
+    drop_rx_no_frame,
+    drop_rx_other,
+    drop_tx_invalid,
+    drop_foreign,
+    tx_exhausted,
+    looped_frames,
+    drop_looped,
+    crossed_frames,
+    drop_crossed,
+    fill_stalls,
+    completion_stalls,
+});
+
+/// Why a queue has stopped working.
+#[derive(Debug, thiserror::Error)]
+pub enum IoError {
+    /// The kernel refused to transmit, or the interface is gone.
+    #[error("the kernel refused to transmit on {interface}: {source}; is the interface still up?")]
+    Transmit {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The kernel refused to look for chunks to receive into, or the interface is gone.
+    #[error("the kernel refused to receive on {interface}: {source}; is the interface still up?")]
+    Receive {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// Frames were given to the kernel and none came back for too long.
+    #[error(
+        "{interface} has not completed one of {frames} frames for {seconds} s: the transmit path is stalled; set the interface down and up"
+    )]
+    Stalled {
+        /// The interface.
+        interface: String,
+        /// Frames in flight.
+        frames: usize,
+        /// Seconds without progress.
+        seconds: u64,
+    },
+}

@@ -1,0 +1,295 @@
+//! Sleeper and doorbell: a thread sleeps until there is work, and another thread wakes it.
+//!
+//! This room has the descriptors, flags and threads of the library that sleep and are woken.
+//!
+//! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead, between [`Sleeper::arm`]
+//! and [`Sleeper::clear`].
+
+mod descriptor_set;
+mod hinted;
+mod process_end;
+mod signal;
+mod sleep_flag;
+mod threads;
+mod wait_set;
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+pub use descriptor_set::DescriptorSet;
+pub(crate) use hinted::Hinted;
+pub use process_end::process_end;
+pub use signal::{Signal, is_any_readable, sleep_on};
+use sleep_flag::SleepFlag;
+pub use threads::{aside, join};
+pub use wait_set::WaitSet;
+
+/// What the protocols of waking are made of; the model checker's stand in its place in their
+/// models.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};
+}
+
+struct Shared {
+    event: EventFd,
+    flag: SleepFlag,
+}
+
+/// The side that sleeps.
+pub struct Sleeper(Arc<Shared>);
+
+/// The side that wakes. Ringing costs one load while nobody sleeps.
+#[derive(Clone)]
+pub struct Doorbell(Arc<Shared>);
+
+impl Sleeper {
+    /// A sleeper and its doorbell.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: no file descriptor is left.
+    pub fn new() -> io::Result<(Self, Doorbell)> {
+        let shared = Arc::new(Shared {
+            event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            flag: SleepFlag::new(),
+        });
+        Ok((Self(Arc::clone(&shared)), Doorbell(shared)))
+    }
+
+    /// Has the next ring make the descriptor readable, for an event loop that is about to wait for it. If `idle`, asked after
+    /// the announcement, says that there is work, the descriptor is readable at once.
+    ///
+    /// It stays readable until [`clear`](Self::clear). A [`sleep`](Self::sleep) in between disarms it.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the descriptor cannot be written.
+    pub fn arm(&self, idle: impl FnOnce() -> bool) -> io::Result<()> {
+        self.0.flag.announce();
+        if idle() {
+            return Ok(());
+        }
+        self.0.flag.awake();
+        match self.0.event.write(1) {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a ring is under way.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the descriptor cannot be read.
+    pub fn clear(&self) -> io::Result<()> {
+        self.0.flag.awake();
+        self.drain()
+    }
+
+    /// A second handle on the same flag and descriptor.
+    pub(crate) fn twin(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
+    /// Sleeps until the doorbell rings, one of `others` is readable or `timeout` is over (`None`: no limit). It does not sleep if `idle`,
+    /// asked after the sleep was announced, says that there is work.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the kernel refuses the sleep.
+    pub fn sleep(
+        &self,
+        others: [Option<BorrowedFd<'_>>; 2],
+        timeout: Option<Duration>,
+        idle: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        self.0.flag.announce();
+        let slept = if idle() {
+            self.wait(others, timeout)
+        } else {
+            Ok(())
+        };
+        self.0.flag.awake();
+        slept
+    }
+
+    fn wait(
+        &self,
+        others: [Option<BorrowedFd<'_>>; 2],
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        let bell = self.0.event.as_fd();
+        let [first, second] = others.map(|fd| fd.unwrap_or(bell));
+        sleep_on([bell, first, second], &[], timeout)?;
+        self.drain()
+    }
+
+    /// Forgets the rings so far.
+    fn drain(&self) -> io::Result<()> {
+        match self.0.event.read() {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Sleeper {
+    /// The descriptor that a ring makes readable while it is [armed](Self::arm). It is not to be read: [`clear`](Self::clear) does.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.event.as_fd()
+    }
+}
+
+impl Doorbell {
+    /// Wakes the sleeper if it sleeps or is about to. Call it after publishing what it shall find.
+    pub fn ring(&self) {
+        if self.0.flag.must_wake()
+            && let Err(errno) = self.0.event.write(1)
+            && errno != Errno::EAGAIN
+        {
+            log::error!("a doorbell could not be rung: {errno}");
+        }
+    }
+}
+
+impl fmt::Debug for Doorbell {
+    /// Whether the sleeper waits for a ring, and whether there was one that it has not taken note
+    /// of.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { event, flag } = &*self.0;
+        f.debug_struct("Doorbell")
+            .field("is_waited_for", &flag.is_announced())
+            .field("was_rung", &is_any_readable(&[event.as_fd()]).ok())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Doorbell(Arc::clone(&self.0)).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn work_found_after_the_announcement_prevents_the_sleep() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        let start = Instant::now();
+        sleeper
+            .sleep([None; 2], Some(Duration::from_mins(1)), || false)
+            .unwrap();
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn sleep_ends_with_its_timeout() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        let start = Instant::now();
+        sleeper
+            .sleep([None; 2], Some(Duration::from_millis(20)), || true)
+            .unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn sleep_ends_with_either_of_the_others() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        let (other, _its_bell) = Sleeper::new().unwrap();
+        other.arm(|| false).unwrap();
+        for others in [[Some(other.as_fd()), None], [None, Some(other.as_fd())]] {
+            sleeper.sleep(others, None, || true).unwrap();
+        }
+    }
+
+    fn is_readable(sleeper: &Sleeper) -> bool {
+        let mut watched = [PollFd::new(sleeper.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, PollTimeout::ZERO).unwrap() == 1
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn descriptor_is_readable_from_a_ring_while_armed_until_cleared() {
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        bell.ring();
+        assert!(!is_readable(&sleeper), "nobody waits");
+        sleeper.arm(|| true).unwrap();
+        assert!(!is_readable(&sleeper), "nobody has rung");
+        bell.ring();
+        bell.ring();
+        assert!(is_readable(&sleeper) && is_readable(&sleeper));
+        sleeper.clear().unwrap();
+        assert!(!is_readable(&sleeper));
+        bell.ring();
+        assert!(!is_readable(&sleeper), "it is disarmed");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn debug_text_shows_whether_a_ring_would_be_and_was_heard() {
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let shows = |waited_for: bool, rung: bool| {
+            let expected =
+                format!("Doorbell {{ is_waited_for: {waited_for}, was_rung: Some({rung}) }}");
+            assert_eq!(
+                [format!("{bell:?}"), format!("{sleeper:?}")],
+                [expected.clone(), expected]
+            );
+        };
+        shows(false, false);
+        sleeper.arm(|| true).unwrap();
+        shows(true, false);
+        bell.ring();
+        shows(false, true);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn descriptor_is_readable_at_once_if_there_is_work_when_it_is_armed() {
+        let (sleeper, _bell) = Sleeper::new().unwrap();
+        sleeper.arm(|| false).unwrap();
+        assert!(is_readable(&sleeper));
+        sleeper.clear().unwrap();
+        assert!(!is_readable(&sleeper));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn every_published_item_is_seen_without_a_timeout() {
+        const ITEMS: u32 = 20_000;
+        let (sleeper, bell) = Sleeper::new().unwrap();
+        let published = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for item in 1..=ITEMS {
+                    published.store(item, Ordering::Relaxed);
+                    bell.ring();
+                    if item % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut seen = 0;
+            while seen < ITEMS {
+                let idle = || published.load(Ordering::Relaxed) == seen;
+                sleeper.sleep([None; 2], None, idle).unwrap();
+                seen = published.load(Ordering::Relaxed);
+            }
+        });
+    }
+}
