@@ -30,20 +30,9 @@ check_scripts() {
 # Compiles the workspace with the oldest compiler that Cargo.toml promises. Installs it with rustup if it is missing.
 # Returns 77 where it cannot be had, and says why.
 check_oldest_compiler() {
-    local version said status=0
+    local version
     version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
     say "Rust $version"
-    said=$(mktemp)
-    if ! cargo "+$version" --version >"$said" 2>&1; then
-        if ! command -v rustup >/dev/null; then
-            echo "no Rust $version: there is no rustup to install it with"
-            status=77
-        elif ! timeout 600 rustup toolchain install "$version" --profile minimal --no-self-update >"$said" 2>&1; then
-            echo "no Rust $version: rustup cannot install it: $(tail -n 1 "$said")"
-            status=77
-        fi
-    fi
-    rm -f "$said"
-    [ "$status" = 0 ] || return "$status"
+    need_toolchain "$version" || return 77
     cargo "+$version" check --workspace --locked
 }

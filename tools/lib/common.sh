@@ -37,6 +37,19 @@ need_cargo() {
     command -v cargo >/dev/null || fail "cargo is missing; install Rust 1.91 or newer from https://rustup.rs"
 }
 
+# The toolchain of Miri and of rustdoc's JSON, whose format changes from one to the next.
+# shellcheck disable=SC2034 # for tools/api and soundness.sh
+nightly=${XWARP_NIGHTLY:-nightly-2026-10-30}
+
+# Installs a toolchain with rustup if it is missing. Fails where it cannot be had, and prints why.
+need_toolchain() { # NAME
+    local said
+    ! cargo "+$1" --version >/dev/null 2>&1 || return 0
+    command -v rustup >/dev/null || { echo "no Rust $1: there is no rustup to install it with"; return 1; }
+    said=$(timeout 600 rustup toolchain install "$1" --profile minimal --no-self-update 2>&1) ||
+        { echo "no Rust $1: rustup cannot install it: $(tail -n 1 <<<"$said")"; return 1; }
+}
+
 build_packages() {
     need_packages "${compilers[@]}" iproute2:/usr/sbin/ip ethtool:/usr/sbin/ethtool
     need_cargo

@@ -5,11 +5,11 @@
 #             may reach (the default)
 #   --all     also those that take hours, and all of them by Tree Borrows, too, which allows nearly
 #             all that Stacked Borrows does
-# Ends with 77 where Miri cannot be had, and says why. XWARP_NIGHTLY names another toolchain than nightly.
+# Ends with 77 where Miri cannot be had, and says why. XWARP_NIGHTLY names another toolchain.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-toolchain=${XWARP_NIGHTLY:-nightly}
+toolchain=$nightly
 tests=short
 case "${1:-}" in
     "" | --short) ;;

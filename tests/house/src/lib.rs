@@ -8,6 +8,7 @@
 mod circle;
 mod functions;
 mod graph;
+mod interface;
 mod reader;
 mod source_files;
 mod style;
@@ -16,6 +17,7 @@ mod target;
 pub use circle::{Circle, circles};
 pub use functions::{Function, Kind, functions};
 pub use graph::{Graph, Module};
+pub use interface::Interface;
 pub use reader::ReadError;
 pub use source_files::{below_root, markdown_files, source_files};
 pub use style::{Remark, Report, Rule, doc_comments, remarks};
