@@ -178,6 +178,12 @@ impl<K: Kind> Object<K> {
     }
 }
 
+/// The number in the next object's struct, which programs can read. No function takes it.
+pub(crate) fn next_handle() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Objects that programs have made and not destroyed, by their names.
 pub(crate) fn never_destroyed() -> BTreeMap<&'static str, usize> {
     let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);

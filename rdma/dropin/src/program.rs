@@ -13,13 +13,13 @@ use crate::abi::numbers::{
     IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC,
 };
 use crate::abi::verbs::{ibv_cq, ibv_pd, ibv_qp, ibv_qp_init_attr_ex};
-use crate::backend::EventSink;
-use crate::backend::testbed::Opened;
+use crate::backend::EventTarget;
+use crate::backend::testbed::{Opened, begin_connect};
 use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
 use crate::verbs::pd::Pd;
 use crate::verbs::qp_ex;
-use crate::verbs::testbed::{Host, handle};
+use crate::verbs::testbed::{Host, queue_pair};
 
 /// See the module.
 pub struct Program {
@@ -35,8 +35,8 @@ impl Program {
     /// The RNIC has no room for its objects.
     pub fn on(rnic: Rnic, depth: u32) -> Self {
         let targets: Arc<Targets> = Arc::default();
-        let sink: Arc<dyn EventSink> = Arc::<Targets>::clone(&targets);
-        let opened = Opened::new(rnic, sink).expect("handlers");
+        let device: Arc<dyn EventTarget> = Arc::<Targets>::clone(&targets);
+        let opened = Opened::new(rnic, device).expect("handlers");
         let entries = c_int::try_from(2 * depth).expect("a small number");
         let device = Device::for_test(&targets, &opened.backend());
         let host = Host::new(&device, entries, |pd, cq| extended(pd, cq, depth));
@@ -59,8 +59,7 @@ impl Program {
     ///
     /// It is connected already.
     pub fn begin_connect(&self, to: SocketAddr, timeout: Duration) -> Connecting {
-        let qp = handle(self.host.qp);
-        self.opened.begin_connect(qp, to, timeout)
+        begin_connect(&queue_pair(self.host.qp), to, timeout)
     }
 }
 

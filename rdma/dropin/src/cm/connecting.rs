@@ -16,10 +16,10 @@ use super::qp;
 use super::resolving::bind_if_new;
 use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
-use crate::backend::connections::{
+use crate::backend::connection_event::{
     ConnectRequest, ConnectionEvent, EventCallback, Failure, ReadDepths,
 };
-use crate::backend::{self, Backend, BackendRef, QpHandle};
+use crate::backend::{self, Backend, BackendRef, Qp};
 use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
@@ -108,8 +108,8 @@ fn on_event(id: &Arc<Id>, event: ConnectionEvent) {
 
 /// Shows a state of the connection's queue pair.
 fn show_state(id: &Arc<Id>, state: &State, shown: u32) {
-    if let Some((_, qp)) = &state.connection {
-        qp::show_state(id, *qp, shown);
+    if let Some(qp) = &state.connection {
+        qp::show_state(id, qp, shown);
     }
 }
 
@@ -188,17 +188,13 @@ fn at_most(wanted: ReadDepths) -> ReadDepths {
 }
 
 /// The queue pair of an identifier, or the one that the program names by its number.
-fn queue_pair(
-    id: &Arc<Id>,
-    backend: &Arc<dyn Backend>,
-    param: Option<&rdma_conn_param>,
-) -> Result<QpHandle> {
+fn queue_pair(id: &Arc<Id>, backend: &Backend, param: Option<&rdma_conn_param>) -> Result<Arc<Qp>> {
     let qp = get!(id, qp);
     if !qp.is_null() {
-        return qp::handle(qp);
+        return qp::queue_pair(qp);
     }
     let number = param.map(|param| param.qp_num).ok_or(Errno::EINVAL)?;
-    backend.qp_with_number(number)
+    backend.qp_by_number(number)
 }
 
 fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
@@ -217,11 +213,11 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
         private_data: param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len)),
     };
     state.phase = Phase::Connecting;
-    let begun = backend.connect(qp, request, callback(id));
+    let begun = qp.connect(request, callback(id));
     match begun {
         Ok(local) => {
             state.set_source(id, local);
-            state.connection = Some((BackendRef::new(&backend), qp));
+            state.connection = Some(qp);
             Ok(())
         }
         Err(errno) => {
@@ -240,7 +236,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<()> {
     state.backlog = Backlog::of(backlog);
     for port in &state.ports {
         let callback = request_callback(id, &port.device, &port.backend);
-        port.backend.get()?.listen(port.handle, callback)?;
+        port.port.listen(callback)?;
     }
     log::info!("listening on {:?}", state.source);
     state.phase = Phase::Listening;
@@ -260,11 +256,11 @@ fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     let private_data =
         param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len));
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
-    let (backend, request) = offered.answer()?;
-    backend.accept(request, qp, wanted, &private_data, callback(id))?;
+    let (_rnic, peer) = offered.answer()?;
+    qp.accept(&peer, wanted, &private_data, callback(id))?;
     state.phase = Phase::Connected;
-    state.connection = Some((BackendRef::new(&backend), qp));
-    qp::show_state(id, qp, IBV_QPS_RTS);
+    qp::show_state(id, &qp, IBV_QPS_RTS);
+    state.connection = Some(qp);
     let event = PendingEvent {
         depths: wanted,
         ..PendingEvent::new(id, EventKind::Established)
@@ -277,8 +273,8 @@ fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
     let mut state = id.body().living()?;
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
     state.phase = Phase::Ended;
-    let (backend, request) = offered.answer()?;
-    backend.reject(request, private_data)
+    let (_rnic, peer) = offered.answer()?;
+    peer.reject(private_data)
 }
 
 /// Begins to close the connection. A peer that has closed it first is no error: the kernel's iWARP returns 0 then, too.
@@ -288,8 +284,7 @@ fn disconnect(id: &Arc<Id>) -> Result<()> {
         let was_connected = matches!(state.phase, Phase::Connected | Phase::Ended);
         (state.connection.clone(), was_connected)
     };
-    let (backend, qp) = connection.ok_or(Errno::EINVAL)?;
-    match backend.get()?.disconnect(qp) {
+    match connection.ok_or(Errno::EINVAL)?.disconnect() {
         Err(Errno::EINVAL) if was_connected => Ok(()),
         other => other,
     }

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::id::{Channel, CmId, Id, PendingEvent, Taker};
 use crate::abi::Zeroed;
 use crate::abi::cm::{RdmaCmEventParam, rdma_cm_event, rdma_conn_param, rdma_event_channel};
-use crate::backend::connections::ReadDepths;
+use crate::backend::connection_event::ReadDepths;
 use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, always, sets, sets_status};
 use crate::object::{Kind, Object};

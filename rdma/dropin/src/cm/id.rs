@@ -18,13 +18,13 @@ use crate::abi::Zeroed;
 use crate::abi::cm::{rdma_cm_id, rdma_event_channel};
 use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
-use crate::backend::connections::{PortHandle, ReadDepths};
-use crate::backend::{Backend, BackendRef, Happening, QpHandle, Source};
+use crate::backend::connection_event::ReadDepths;
+use crate::backend::{self, Backend, BackendRef, EventTarget, Happening, Qp};
 use crate::cancellation::Sleep;
 use crate::entry::{Result, lock};
 use crate::object::{Kind, Object};
 use crate::verbs::context::Context;
-use crate::verbs::device::{Device, Target};
+use crate::verbs::device::Device;
 use crate::verbs::event_queue::EventQueue;
 
 /// What has happened, until a program takes it.
@@ -254,10 +254,10 @@ pub(super) enum Phase {
 }
 
 /// A port that an identifier is bound to.
-pub(super) struct Port {
+pub(super) struct BoundPort {
     pub(super) device: Arc<Object<Device>>,
     pub(super) backend: BackendRef,
-    pub(super) handle: PortHandle,
+    pub(super) port: Arc<backend::Port>,
 }
 
 /// Any address and port.
@@ -271,11 +271,11 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) context: Option<Arc<Object<Context>>>,
     /// What tells it that the device of that context is gone.
-    removal: Option<Arc<dyn Target>>,
+    removal: Option<Arc<dyn EventTarget>>,
     pub(super) source: Option<SocketAddr>,
     pub(super) destination: Option<SocketAddr>,
     /// Ports that it is bound to, each at its RNIC.
-    pub(super) ports: Vec<Port>,
+    pub(super) ports: Vec<BoundPort>,
     /// Address and port that a connection is to leave from, as far as the program names them. An
     /// unspecified address and port 0 stand for any.
     pub(super) wanted_source: SocketAddr,
@@ -290,7 +290,7 @@ pub(super) struct State {
     /// Depths that the peer has asked for, as this side has them.
     pub(super) offered_depths: Option<ReadDepths>,
     /// Whose connection it is.
-    pub(super) connection: Option<(BackendRef, QpHandle)>,
+    pub(super) connection: Option<Arc<Qp>>,
     /// What queue pairs of its requests are made with.
     pub(super) template: Option<QpTemplate>,
     /// Which of the send queue's and the receive queue's completion queues were made for it.
@@ -467,7 +467,7 @@ impl State {
     }
 
     /// The RNIC of the device that it is bound to.
-    pub(super) fn backend(&self) -> Result<Arc<dyn Backend>> {
+    pub(super) fn backend(&self) -> Result<Arc<Backend>> {
         let context = self.context.as_ref().ok_or(Errno::EINVAL)?;
         context.body().backend()
     }
@@ -509,7 +509,7 @@ impl State {
 /// An identifier that is bound to a device. As in the kernel, one of a wildcard address belongs to none, and is told nothing.
 struct Bound(Weak<Id>);
 
-impl Target for Bound {
+impl EventTarget for Bound {
     fn notify(&self, happening: Happening) {
         // Whatever else happens comes in the middle of the engine, where an identifier cannot be locked.
         if happening != Happening::DeviceGone {
@@ -523,9 +523,9 @@ impl Target for Bound {
 }
 
 /// Has an identifier be told when a device goes, for as long as it keeps what this returns.
-fn watch_removal(id: &Arc<Id>, device: &Object<Device>) -> Arc<dyn Target> {
-    let bound: Arc<dyn Target> = Arc::new(Bound(Arc::downgrade(id)));
+fn watch_removal(id: &Arc<Id>, device: &Object<Device>) -> Arc<dyn EventTarget> {
+    let bound: Arc<dyn EventTarget> = Arc::new(Bound(Arc::downgrade(id)));
     let targets = device.body().targets();
-    targets.add(Source::Device, Arc::downgrade(&bound));
+    targets.add(Arc::downgrade(&bound));
     bound
 }

@@ -90,15 +90,14 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     drop(state);
     // Without the lock: all of these wait for others who may want it.
     for port in ports {
-        let backend = port.backend.get();
-        if let Err(errno) = backend.and_then(|it| it.unbind(port.handle)) {
+        if let Err(errno) = port.port.unbind() {
             log::debug!("a port is gone already: {errno}");
         }
     }
     drop(offered);
-    if let Some((backend, qp)) = connection {
+    if let Some(qp) = connection {
         // There is nothing to close if the peer has closed, or if the queue pair is destroyed.
-        let _ = backend.get().and_then(|it| it.disconnect(qp));
+        let _ = qp.disconnect();
     }
     drop(channel.body().take_back(&id));
     release_event(&id);

@@ -64,7 +64,7 @@ fn set_reusable(state: &mut State, reusable: bool) -> Result<()> {
     }
     if reusable {
         for port in &state.ports {
-            port.backend.get()?.make_reusable(port.handle)?;
+            port.port.make_reusable()?;
         }
     }
     state.reusable = reusable;

@@ -1,9 +1,9 @@
-//! A peer that waits for an answer: rejected unless it is answered.
+//! A peer that waits for an answer. It is rejected if this is dropped without one.
 
 use std::sync::Arc;
 
-use crate::backend::connections::{Request, RequestHandle};
-use crate::backend::{Backend, BackendRef};
+use crate::backend::connection_event::Request;
+use crate::backend::{Backend, BackendRef, PeerRequest};
 use crate::entry::Result;
 use crate::object::Object;
 use crate::verbs::device::Device;
@@ -13,7 +13,6 @@ pub(super) struct PendingRequest {
     request: Request,
     device: Arc<Object<Device>>,
     backend: BackendRef,
-    answered: bool,
 }
 
 impl PendingRequest {
@@ -26,7 +25,6 @@ impl PendingRequest {
             request,
             device: Arc::clone(device),
             backend: backend.clone(),
-            answered: false,
         }
     }
 
@@ -38,24 +36,8 @@ impl PendingRequest {
         &self.device
     }
 
-    /// Takes it to answer it.
-    pub(super) fn answer(mut self) -> Result<(Arc<dyn Backend>, RequestHandle)> {
-        self.answered = true;
-        Ok((self.backend.get()?, self.request.handle))
-    }
-
-    fn reject(&self) -> Result<()> {
-        self.backend.get()?.reject(self.request.handle, &[])
-    }
-}
-
-impl Drop for PendingRequest {
-    fn drop(&mut self) {
-        // A peer that is gone needs no answer.
-        if !self.answered
-            && let Err(errno) = self.reject()
-        {
-            log::debug!("a peer that was not answered has gone: {errno}");
-        }
+    /// Takes it to answer it. The RNIC stays open until the caller drops it.
+    pub(super) fn answer(self) -> Result<(Arc<Backend>, Arc<PeerRequest>)> {
+        Ok((self.backend.get()?, self.request.peer))
     }
 }

@@ -19,7 +19,7 @@ use crate::abi::verbs::{
     ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
-use crate::backend::QpHandle;
+use crate::backend;
 use crate::entry::{Result, always, sets_status};
 use crate::object::Object;
 use crate::verbs::channel;
@@ -28,16 +28,16 @@ use crate::verbs::pd::Pd;
 use crate::verbs::qp::{self, Qp, ibv_create_qp};
 use crate::verbs::srq::{ibv_create_srq, ibv_destroy_srq};
 
-/// The queue pair that the backend knows.
-pub(super) fn handle(qp: *mut ibv_qp) -> Result<QpHandle> {
-    Ok(Object::<Qp>::find(qp)?.body().handle())
+/// What is behind a queue pair of C.
+pub(super) fn queue_pair(qp: *mut ibv_qp) -> Result<Arc<backend::Qp>> {
+    Ok(Arc::clone(Object::<Qp>::find(qp)?.body().queue_pair()))
 }
 
 /// Shows a state in the struct of a connection's queue pair, which programs look into.
-pub(super) fn show_state(id: &Arc<Id>, connected: QpHandle, state: u32) {
+pub(super) fn show_state(id: &Arc<Id>, connected: &Arc<backend::Qp>, state: u32) {
     // The program may have destroyed it, and have another one at its address.
     if let Ok(qp) = Object::<Qp>::find(get!(id, qp))
-        && qp.body().handle() == connected
+        && Arc::ptr_eq(qp.body().queue_pair(), connected)
     {
         qp.with_abi(|abi| abi.qp_base.state = state);
     }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::address::{self, Located};
 use super::devices::context_of;
-use super::id::{ANY, CmId, Id, PendingEvent, Phase, Port, State};
+use super::id::{ANY, BoundPort, CmId, Id, PendingEvent, Phase, State};
 use super::life::completes;
 use super::numbers::EventKind;
 use crate::abi::cm::rdma_cm_id;
@@ -43,14 +43,14 @@ pub(super) fn bind_at(
     local.set_ip(address);
     state.bind(id, &device)?;
     let backend = state.backend()?;
-    let (handle, bound) = backend.bind(local, state.reusable)?;
-    state.ports.push(Port {
+    let (port, bound) = backend.bind(local, state.reusable)?;
+    state.ports.push(BoundPort {
         device,
         backend: BackendRef::new(&backend),
-        handle,
+        port,
     });
-    let port = bound.first().map_or(0, SocketAddr::port);
-    state.set_source(id, address::with_port(local, port));
+    let number = bound.first().map_or(0, SocketAddr::port);
+    state.set_source(id, address::with_port(local, number));
     Ok(())
 }
 
@@ -63,12 +63,12 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
         let backend = context_of(&device)?.body().backend()?;
         for ip in [Some(local.ip()), second].into_iter().flatten() {
             match backend.bind(SocketAddr::new(ip, number), state.reusable) {
-                Ok((handle, bound)) => {
+                Ok((port, bound)) => {
                     number = bound.first().map_or(number, SocketAddr::port);
-                    state.ports.push(Port {
+                    state.ports.push(BoundPort {
                         device: Arc::clone(&device),
                         backend: BackendRef::new(&backend),
-                        handle,
+                        port,
                     });
                 }
                 Err(errno) => refused = errno,

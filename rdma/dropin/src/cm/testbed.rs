@@ -24,14 +24,14 @@ use crate::abi::verbs::{
     ibv_context_ops, ibv_cq, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
     ibv_wc,
 };
-use crate::backend::connections::{ConnectRequest, EventCallback, ReadDepths};
+use crate::backend::connection_event::{ConnectRequest, EventCallback, ReadDepths};
 use crate::backend::testbed::Pair;
-use crate::backend::{Backend, EventSink};
+use crate::backend::{Backend, EventTarget};
 use crate::entry::lock;
 use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
 use crate::verbs::qp::{ibv_modify_qp, ibv_query_qp};
-use crate::verbs::testbed::{await_readable, handle, is_readable};
+use crate::verbs::testbed::{await_readable, is_readable, queue_pair};
 
 /// Where servers listen.
 const PORT: u16 = 18_515;
@@ -61,10 +61,10 @@ pub(super) struct Bed {
 impl Bed {
     pub(super) fn new() -> Self {
         let targets: [Arc<Targets>; 2] = Default::default();
-        let sinks = targets
+        let devices = targets
             .each_ref()
-            .map(|it| -> Arc<dyn EventSink> { Arc::<Targets>::clone(it) });
-        let pair = Pair::open(sinks, false);
+            .map(|it| -> Arc<dyn EventTarget> { Arc::<Targets>::clone(it) });
+        let pair = Pair::open(devices, false);
         let [backend_a, backend_b] = pair.backends();
         let [targets_a, targets_b] = &targets;
         Self {
@@ -91,14 +91,15 @@ impl Bed {
         let (held, released) = (Mutex::new(held), Mutex::new(released));
         let address = SocketAddr::new(Side::A.address(), HOLD_UP_PORT);
         let (port, _) = backend.bind(address, false).expect("a free port");
-        let callback = move |_event| {
+        // A peer whose request is dropped would be rejected.
+        let requests = Mutex::new(Vec::new());
+        let callback = move |request| {
+            lock(&requests).push(request);
             lock(&held).send(()).expect("the test waits");
             // An error says that it is released.
             let _: Result<(), _> = lock(&released).recv();
         };
-        backend
-            .listen(port, Arc::new(callback))
-            .expect("a free port");
+        port.listen(Arc::new(callback)).expect("a free port");
         let peer = self.b.routed(address);
         assert_eq!(rdma_connect(peer, None), 0);
         is_held.recv_timeout(TIMEOUT).expect("a peer");
@@ -106,16 +107,15 @@ impl Bed {
     }
 
     /// Connects the queue pair of an identifier of A, whose events go to `callback`.
-    pub(super) fn connect_a(&self, id: *mut rdma_cm_id, callback: EventCallback) {
-        let [backend, _] = self.pair.backends();
+    pub(super) fn connect_to_b(id: *mut rdma_cm_id, callback: EventCallback) {
         let request = ConnectRequest {
             local: ANY,
             remote: at_b(),
             depths: ReadDepths::default(),
             private_data: Vec::new(),
         };
-        let qp = handle(shown(id, |it| it.qp));
-        backend.connect(qp, request, callback).expect("an attempt");
+        let qp = queue_pair(shown(id, |it| it.qp));
+        qp.connect(request, callback).expect("an attempt");
     }
 
     /// The RNIC of A fails.
@@ -147,7 +147,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    fn new(side: Side, targets: &Arc<Targets>, backend: &Arc<dyn Backend>) -> Self {
+    fn new(side: Side, targets: &Arc<Targets>, backend: &Arc<Backend>) -> Self {
         Self {
             channel: rdma_create_event_channel(),
             device: Device::for_test(targets, backend),

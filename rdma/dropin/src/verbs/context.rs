@@ -8,7 +8,7 @@ use super::device::{Device, report_failure};
 use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, verbs_context};
-use crate::backend::{Backend, BackendRef, Source};
+use crate::backend::{Backend, BackendRef};
 use crate::entry::{Result, on_panic, sets_status};
 use crate::object::{Kind, Object};
 
@@ -41,7 +41,7 @@ impl Context {
     }
 
     /// Its RNIC, which is opened if it is not open yet.
-    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
+    pub(crate) fn backend(&self) -> Result<Arc<Backend>> {
         if let Some(backend) = self.backend.get() {
             return backend.get();
         }
@@ -73,7 +73,7 @@ pub(super) fn open(
         events,
     };
     let targets = device.body().targets();
-    targets.add(Source::Device, body.watched.target());
+    targets.add(body.watched.target());
     Ok(Object::new(abi, body).publish())
 }
 

@@ -11,15 +11,14 @@ use super::turn::Turn;
 use super::watched::Watched;
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
-use crate::backend::{BackendRef, CqHandle, CqPort, Notice, Source, limits};
+use crate::backend::{self, CompletionCallback, CqPort, limits};
 use crate::entry::{Result, data_path, returns, sets};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, next_handle};
 
 /// A completion queue.
 pub(crate) struct Cq {
     context: Arc<Object<Context>>,
-    backend: BackendRef,
-    handle: CqHandle,
+    queue: Arc<backend::Cq>,
     port: Box<dyn CqPort>,
     channel: Option<Arc<Object<Channel>>>,
     watched: Arc<Watched>,
@@ -46,8 +45,8 @@ impl Cq {
         Arc::ptr_eq(&self.context, context)
     }
 
-    pub(crate) fn handle(&self) -> CqHandle {
-        self.handle
+    pub(super) fn queue(&self) -> &Arc<backend::Cq> {
+        &self.queue
     }
 
     pub(crate) fn watched(&self) -> &Arc<Watched> {
@@ -80,14 +79,13 @@ pub(crate) fn create(
     fill(&mut abi);
     let backend = context.body().backend()?;
     let watched = Watched::new(context.body().events(), false);
-    let notice = on.as_ref().map(|on| notice(on, &watched));
-    let (handle, port) = backend.create_cq(entries as usize, notice)?;
-    abi.cq.handle = handle.0.shown();
+    let callback = on.as_ref().map(|on| callback(on, &watched));
+    let queue = backend.create_cq(entries as usize, callback)?;
+    abi.cq.handle = next_handle();
     let body = Cq {
         context,
-        backend: BackendRef::new(&backend),
-        handle,
-        port,
+        port: queue.port(),
+        queue,
         channel: on,
         watched,
         current: Turn::new(Taken {
@@ -95,7 +93,7 @@ pub(crate) fn create(
             time: 0,
         }),
     };
-    Ok(body.publish(&abi))
+    body.publish(&abi)
 }
 
 /// The channel of a completion queue to be, if it gets one.
@@ -113,21 +111,20 @@ fn channel_of(
 
 impl Cq {
     /// Becomes an object that programs and events know.
-    fn publish(self, abi: &ibv_cq_ex) -> *mut ibv_cq {
+    fn publish(self, abi: &ibv_cq_ex) -> Result<*mut ibv_cq> {
+        self.queue.report_events(self.watched.target())?;
         if let Some(channel) = &self.channel {
             channel.body().enter();
         }
-        let targets = Arc::clone(self.context.body().device().targets());
-        targets.add(Source::Cq(self.handle), self.watched.target());
         let watched = Arc::clone(&self.watched);
         let object = Object::new(*abi, self);
         watched.is_at(Object::handle(&object));
-        object.publish()
+        Ok(object.publish())
     }
 }
 
-/// What tells the channel of a completion event.
-fn notice(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Notice {
+/// Adds a completion event to the channel.
+fn callback(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> CompletionCallback {
     let (channel, watched) = (Arc::downgrade(channel), Arc::downgrade(watched));
     Arc::new(move || {
         if let (Some(channel), Some(watched)) = (channel.upgrade(), watched.upgrade()) {
@@ -140,9 +137,7 @@ fn notice(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Notice {
 pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
     let body = cq.body();
-    body.backend.end(|it| it.destroy_cq(body.handle))?;
-    let targets = body.context.body().device().targets();
-    targets.remove(Source::Cq(body.handle));
+    body.queue.destroy()?;
     if let Some(channel) = &body.channel {
         channel.body().leave(&body.watched);
     }
@@ -156,8 +151,7 @@ pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
 fn resize(cq: *mut ibv_cq, entries: c_int) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
     let wanted = usize::try_from(entries).map_err(|_negative| Errno::EINVAL)?;
-    let backend = cq.body().backend.get()?;
-    backend.resize_cq(cq.body().handle, wanted)?;
+    cq.body().queue.resize(wanted)?;
     cq.with_abi(|abi| abi.cq.cqe = entries);
     Ok(())
 }

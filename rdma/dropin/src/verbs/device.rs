@@ -4,13 +4,12 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, Mutex, Once, Weak};
 
 use nix::errno::Errno;
-use rustc_hash::FxHashMap;
 
 use super::interface::{self, Interface};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::abi::verbs::ibv_device;
-use crate::backend::{self, Backend, EventSink, Happening, Source};
+use crate::backend::{self, Backend, EventTarget, Happening};
 use crate::ending;
 use crate::entry::{Result, always, lock, sets};
 use crate::environment;
@@ -35,45 +34,28 @@ pub(crate) struct Device {
 #[derive(Default)]
 struct Opened {
     contexts: usize,
-    backend: Option<Arc<dyn Backend>>,
+    backend: Option<Arc<Backend>>,
 }
 
-/// Who is told what happens to an object.
-pub(crate) trait Target: Send + Sync {
-    /// It has happened. Called in the middle of the engine unless the device is gone, so it may only note it.
-    fn notify(&self, happening: Happening);
-}
-
-/// Whom the events of an RNIC go to.
+/// Targets of a device's events: its contexts, and identifiers that are bound to it.
 #[derive(Default)]
-pub(crate) struct Targets(Mutex<FxHashMap<Source, Vec<Weak<dyn Target>>>>);
+pub(crate) struct Targets(Mutex<Vec<Weak<dyn EventTarget>>>);
 
 impl Targets {
-    /// Adds who is told of the events of an object. Those that are no more are left out before room is made for others.
-    pub(crate) fn add(&self, source: Source, target: Weak<dyn Target>) {
+    /// Adds a target. Those that are gone are removed before the list grows.
+    pub(crate) fn add(&self, target: Weak<dyn EventTarget>) {
         let mut targets = lock(&self.0);
-        let of_source = targets.entry(source).or_default();
-        if of_source.len() == of_source.capacity() {
-            of_source.retain(|target| target.strong_count() > 0);
+        if targets.len() == targets.capacity() {
+            targets.retain(|target| target.strong_count() > 0);
         }
-        of_source.push(target);
-    }
-
-    /// An object is no more.
-    pub(crate) fn remove(&self, source: Source) {
-        lock(&self.0).remove(&source);
+        targets.push(target);
     }
 }
 
-impl EventSink for Targets {
-    fn event(&self, source: Source, happening: Happening) {
-        let told: Vec<_> = {
-            let targets = lock(&self.0);
-            // None if the object was destroyed. Its key never names another one.
-            let of_source = targets.get(&source).into_iter().flatten();
-            of_source.filter_map(Weak::upgrade).collect()
-        };
-        for target in told {
+impl EventTarget for Targets {
+    fn notify(&self, happening: Happening) {
+        let living: Vec<_> = lock(&self.0).iter().filter_map(Weak::upgrade).collect();
+        for target in living {
             target.notify(happening);
         }
     }
@@ -92,8 +74,7 @@ static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
 /// Tells the contexts of all devices that these have failed.
 pub(super) fn report_failure() {
     for device in lock(&DEVICES).iter() {
-        let targets = device.body().targets();
-        targets.event(Source::Device, Happening::DeviceFatal);
+        device.body().targets().notify(Happening::DeviceFatal);
     }
 }
 
@@ -194,15 +175,15 @@ impl Device {
     }
 
     /// The RNIC, which is opened when the first object is made on it.
-    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
+    pub(crate) fn backend(&self) -> Result<Arc<Backend>> {
         let mut opened = lock(&self.opened);
         if let Some(backend) = &opened.backend {
             return Ok(Arc::clone(backend));
         }
         fork::children_are_dead();
         logging::begin();
-        let sink: Arc<dyn EventSink> = Arc::<Targets>::clone(&self.targets);
-        let backend = backend::open(&self.name, sink)?;
+        let targets: Arc<dyn EventTarget> = Arc::<Targets>::clone(&self.targets);
+        let backend = backend::open(&self.name, targets)?;
         opened.backend = Some(Arc::clone(&backend));
         Ok(backend)
     }
@@ -211,10 +192,7 @@ impl Device {
 #[cfg(any(test, feature = "testbed"))]
 impl Device {
     /// A device of a test's own, whose RNIC is open.
-    pub(crate) fn for_test(
-        targets: &Arc<Targets>,
-        backend: &Arc<dyn Backend>,
-    ) -> Arc<Object<Self>> {
+    pub(crate) fn for_test(targets: &Arc<Targets>, backend: &Arc<Backend>) -> Arc<Object<Self>> {
         let opened = Opened {
             contexts: 0,
             backend: Some(Arc::clone(backend)),

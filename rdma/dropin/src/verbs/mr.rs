@@ -14,9 +14,9 @@ use crate::abi::numbers::{
     IBV_REREG_MR_CHANGE_TRANSLATION,
 };
 use crate::abi::verbs::{ibv_mr, ibv_pd, ibv_sge};
-use crate::backend::{Memory, MrHandle, Rights};
+use crate::backend::{self, Memory, Rights};
 use crate::entry::{Result, lock, returns, sets};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, next_handle};
 
 /// What `ibv_rereg_mr` returns if the region is as it was.
 const REREG_REFUSED: c_int = -1;
@@ -25,7 +25,7 @@ const REREG_LOST: c_int = -4;
 
 /// A memory region.
 pub(crate) struct Mr {
-    handle: MrHandle,
+    region: Arc<backend::Mr>,
     state: Mutex<State>,
 }
 
@@ -112,28 +112,26 @@ pub(crate) fn register(
         offset: if is_zero_based { 0 } else { iova },
         read_only: !rights.local_write,
     };
-    let (backend, domain) = (pd.body().backend()?, pd.body().handle());
-    let (handle, stag) = backend.reg_mr(domain, memory, rights)?;
+    let (region, stag) = pd.body().domain().reg_mr(memory, rights)?;
     let abi = ibv_mr {
         context: Object::handle(pd.body().context()),
         pd: Object::handle(&pd),
         addr,
         length,
-        handle: handle.0.shown(),
+        handle: next_handle(),
         lkey: stag,
         rkey: stag,
     };
     let state = Mutex::new(State::new(pd, rights, is_zero_based));
-    Ok(Object::new(abi, Mr { handle, state }).publish())
+    Ok(Object::new(abi, Mr { region, state }).publish())
 }
 
 /// Deregisters memory: when this returns, nobody reaches it through the region.
 pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
     let mr = Object::<Mr>::find(mr)?;
-    let state = lock(&mr.body().state).clone();
-    if !state.is_lost {
-        let pd = state.pd.body();
-        pd.end(|backend| backend.dereg_mr(mr.body().handle))?;
+    let is_lost = lock(&mr.body().state).is_lost;
+    if !is_lost {
+        mr.body().region.dereg()?;
     }
     mr.destroy()
 }
@@ -201,9 +199,8 @@ fn reregister(mr: *mut ibv_mr, change: &Change) -> std::result::Result<(), (c_in
     let mr = Object::<Mr>::find(mr).map_err(refused)?;
     let mut state = lock(&mr.body().state);
     let (new, memory) = change.apply(&state).map_err(refused)?;
-    let (backend, pd) = (new.pd.body().backend(), new.pd.body().handle());
-    let backend = backend.map_err(refused)?;
-    let made = backend.rereg_mr(mr.body().handle, pd, memory, new.rights);
+    let pd = new.pd.body().domain();
+    let made = mr.body().region.reregister(pd, memory, new.rights);
     let stag = made.map_err(|failure| {
         state.is_lost |= failure.is_lost;
         let number = if failure.is_lost {

@@ -11,14 +11,13 @@ use crate::abi::Zeroed;
 use crate::abi::numbers::{IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV};
 use crate::abi::requests::SendList;
 use crate::abi::verbs::{ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp, ibv_send_wr};
-use crate::backend::MwHandle;
+use crate::backend;
 use crate::entry::{Result, lock, returns, sets};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, next_handle};
 
 /// A memory window.
 pub(crate) struct Mw {
-    pd: Arc<Object<Pd>>,
-    handle: MwHandle,
+    window: Arc<backend::Mw>,
     /// It is of type 1, and `ibv_bind_mw` has bound it.
     is_bound: Mutex<bool>,
 }
@@ -35,21 +34,16 @@ fn allocate(pd: *mut ibv_pd, kind: u32) -> Result<*mut ibv_mw> {
         return Err(Errno::EINVAL);
     }
     let pd = Object::<Pd>::find(pd)?;
-    let (handle, rkey) = pd.body().backend()?.alloc_mw(pd.body().handle())?;
+    let (window, rkey) = pd.body().domain().alloc_mw()?;
     let abi = ibv_mw {
         context: Object::handle(pd.body().context()),
         pd: Object::handle(&pd),
         rkey,
-        handle: handle.0.shown(),
+        handle: next_handle(),
         kind,
     };
     let is_bound = Mutex::new(false);
-    let body = Mw {
-        pd,
-        handle,
-        is_bound,
-    };
-    Ok(Object::new(abi, body).publish())
+    Ok(Object::new(abi, Mw { window, is_bound }).publish())
 }
 
 /// The next key of the same window.
@@ -119,8 +113,7 @@ pub(super) extern "C" fn bind_mw(
 pub(super) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     returns(|| {
         let mw = Object::<Mw>::find(mw)?;
-        let pd = mw.body().pd.body();
-        pd.end(|backend| backend.dealloc_mw(mw.body().handle))?;
+        mw.body().window.dealloc()?;
         mw.destroy()
     })
 }

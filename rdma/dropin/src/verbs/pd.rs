@@ -8,15 +8,14 @@ use nix::errno::Errno;
 
 use super::context::Context;
 use crate::abi::verbs::{ibv_context, ibv_pd};
-use crate::backend::{Backend, BackendRef, PdHandle};
+use crate::backend;
 use crate::entry::{Result, returns, sets};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, next_handle};
 
 /// A protection domain.
 pub(crate) struct Pd {
     context: Arc<Object<Context>>,
-    backend: BackendRef,
-    handle: PdHandle,
+    domain: Arc<backend::Pd>,
     /// The domain that this is another name of.
     original: Option<Arc<Object<Pd>>>,
     /// Other names that there are.
@@ -42,33 +41,22 @@ impl Pd {
         &self.context
     }
 
-    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
-        self.backend.get()
-    }
-
-    /// Ends an object of it by `verb`. One whose RNIC is closed has ended with it.
-    pub(super) fn end(&self, verb: impl FnOnce(&dyn Backend) -> Result<()>) -> Result<()> {
-        self.backend.end(verb)
-    }
-
-    pub(crate) fn handle(&self) -> PdHandle {
-        self.handle
+    pub(crate) fn domain(&self) -> &backend::Pd {
+        &self.domain
     }
 }
 
 /// Makes a protection domain.
 pub(crate) fn allocate(context: *mut ibv_context) -> Result<*mut ibv_pd> {
     let context = Object::<Context>::find(context)?;
-    let backend = context.body().backend()?;
-    let handle = backend.alloc_pd()?;
+    let domain = context.body().backend()?.alloc_pd()?;
     let abi = ibv_pd {
         context: Object::handle(&context),
-        handle: handle.0.shown(),
+        handle: next_handle(),
     };
     let body = Pd {
         context,
-        backend: BackendRef::new(&backend),
-        handle,
+        domain,
         original: None,
         names: AtomicUsize::new(0),
     };
@@ -81,8 +69,7 @@ pub(super) fn name_again(pd: &Arc<Object<Pd>>) -> *mut ibv_pd {
     body.names.fetch_add(1, Ordering::Relaxed);
     let body = Pd {
         context: Arc::clone(&body.context),
-        backend: body.backend.clone(),
-        handle: body.handle,
+        domain: Arc::clone(&body.domain),
         original: Some(Arc::clone(pd)),
         names: AtomicUsize::new(0),
     };
@@ -96,8 +83,7 @@ pub(crate) fn deallocate(pd: *mut ibv_pd) -> Result<()> {
         return Err(Errno::EBUSY);
     }
     let Some(original) = &pd.body().original else {
-        pd.body()
-            .end(|backend| backend.dealloc_pd(pd.body().handle))?;
+        pd.body().domain.dealloc()?;
         return pd.destroy();
     };
     pd.destroy()?;

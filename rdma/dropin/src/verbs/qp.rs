@@ -16,20 +16,19 @@ use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPT_RC};
 use crate::abi::verbs::{
     ibv_cq, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_srq,
 };
-use crate::backend::{Backend, NewQp, QpHandle, QpPort, QpRequest, QpSizes, Source, limits};
+use crate::backend::{self, QpPort, QpRequest, QpSizes, limits};
 use crate::entry::{Result, lock, returns, sets};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, next_handle};
 
 /// Bytes of inline data that every queue pair takes. Other devices have some for programs that ask for none, which count on that.
 const LEAST_INLINE: u32 = 64;
 
 /// A queue pair.
 pub(crate) struct Qp {
-    pd: Arc<Object<Pd>>,
     send_cq: Arc<Object<Cq>>,
     recv_cq: Arc<Object<Cq>>,
     srq: Option<Arc<Object<Srq>>>,
-    handle: QpHandle,
+    queue_pair: Arc<backend::Qp>,
     port: Box<dyn QpPort>,
     watched: Arc<Watched>,
     attributes: Mutex<QpAttributes>,
@@ -45,16 +44,8 @@ impl Kind for Qp {
 }
 
 impl Qp {
-    pub(crate) fn pd(&self) -> &Pd {
-        self.pd.body()
-    }
-
-    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
-        self.pd().backend()
-    }
-
-    pub(crate) fn handle(&self) -> QpHandle {
-        self.handle
+    pub(crate) fn queue_pair(&self) -> &Arc<backend::Qp> {
+        &self.queue_pair
     }
 
     pub(crate) fn watched(&self) -> &Watched {
@@ -143,42 +134,45 @@ pub(crate) fn create(
     }
     let parts = parts(&spec)?;
     let request = QpRequest {
-        pd: parts.pd.body().handle(),
-        send_cq: parts.send_cq.body().handle(),
-        recv_cq: parts.recv_cq.body().handle(),
-        srq: parts.srq.as_ref().map(|srq| srq.body().handle()),
+        send_cq: parts.send_cq.body().queue(),
+        recv_cq: parts.recv_cq.body().queue(),
+        srq: parts.srq.as_ref().map(|srq| srq.body().queue()),
         sizes: spec.sizes(parts.srq.is_some())?,
         all_signaled: spec.sq_sig_all != 0,
     };
     let mut abi = abi_of(&spec, &parts);
     fill(&mut abi);
-    let made = parts.pd.body().backend()?.create_qp(&request)?;
-    (abi.qp_base.handle, abi.qp_base.qp_num) = (made.handle.0.shown(), made.number);
+    let made = parts.pd.body().domain().create_qp(&request)?;
+    abi.qp_base.handle = next_handle();
+    abi.qp_base.qp_num = made.number();
     let attributes = QpAttributes::new(*spec.cap, request.all_signaled);
-    Ok(parts.publish(&abi, made, attributes))
+    parts.publish(&abi, made, attributes)
 }
 
 impl Parts {
     /// They become an object that programs and events know.
-    fn publish(self, abi: &ibv_qp_ex, made: NewQp, attributes: QpAttributes) -> *mut ibv_qp {
+    fn publish(
+        self,
+        abi: &ibv_qp_ex,
+        made: Arc<backend::Qp>,
+        attributes: QpAttributes,
+    ) -> Result<*mut ibv_qp> {
         let context = self.pd.body().context().body();
         let watched = Watched::new(context.events(), self.srq.is_some());
-        let targets = context.device().targets();
-        targets.add(Source::Qp(made.handle), watched.target());
+        made.report_events(watched.target())?;
         let body = Qp {
-            pd: self.pd,
             send_cq: self.send_cq,
             recv_cq: self.recv_cq,
             srq: self.srq,
-            handle: made.handle,
-            port: made.port,
+            port: made.port(),
+            queue_pair: made,
             watched: Arc::clone(&watched),
             attributes: Mutex::new(attributes),
             batch: Batch::new(),
         };
         let object = Object::new(*abi, body);
         watched.is_at(Object::handle(&object));
-        object.publish()
+        Ok(object.publish())
     }
 }
 
@@ -199,9 +193,7 @@ fn abi_of(spec: &QpSpec<'_>, parts: &Parts) -> ibv_qp_ex {
 pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
-    body.pd().end(|backend| backend.destroy_qp(body.handle))?;
-    let targets = body.pd().context().body().device().targets();
-    targets.remove(Source::Qp(body.handle()));
+    body.queue_pair.destroy()?;
     body.watched.end();
     qp.destroy()?;
     body.batch.end();
@@ -213,7 +205,7 @@ pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<(
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
     let mut attributes = lock(&body.attributes);
-    let state = attributes.modify(&*body.backend()?, body.handle, attr, mask)?;
+    let state = attributes.modify(&body.queue_pair, attr, mask)?;
     drop(attributes);
     let Some(state) = state else {
         return Ok(());
@@ -231,7 +223,7 @@ fn query(qp: *mut ibv_qp) -> Result<(ibv_qp_attr, ibv_qp_init_attr)> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
     let attributes = lock(&body.attributes);
-    let attr = attributes.query(&*body.backend()?, body.handle)?;
+    let attr = attributes.query(&body.queue_pair)?;
     let mut init = ibv_qp_init_attr::zeroed();
     qp.with_abi(|abi| {
         abi.qp_base.state = attr.qp_state;

@@ -20,7 +20,7 @@ use crate::abi::numbers::{
     IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE,
 };
 use crate::abi::verbs::{ibv_qp_attr, ibv_qp_cap};
-use crate::backend::{Backend, QpHandle, QpStatus};
+use crate::backend::{Qp, QpStatus};
 use crate::entry::Result;
 use crate::logging::say_once;
 use crate::verbs::device::are_taken_for_infiniband;
@@ -157,15 +157,9 @@ impl QpAttributes {
     }
 
     /// Changes what `mask` says, and returns the new state if it says one.
-    pub(super) fn modify(
-        &mut self,
-        backend: &dyn Backend,
-        qp: QpHandle,
-        attr: &ibv_qp_attr,
-        mask: u32,
-    ) -> Result<Option<u32>> {
+    pub(super) fn modify(&mut self, qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<Option<u32>> {
         check(attr, mask)?;
-        let status = backend.query_qp(qp)?.status;
+        let status = qp.query()?.status;
         if mask & IBV_QP_CUR_STATE != 0 && !self.may_be(attr.cur_qp_state, status) {
             return Err(Errno::EINVAL);
         }
@@ -174,41 +168,36 @@ impl QpAttributes {
         // A queue pair in Error takes no depths: before the change to it, or after the change from
         // it.
         if effect == Effect::Reset {
-            Self::apply(effect, status, backend, qp)?;
-            Self::modify_reads(backend, qp, attr, mask)?;
+            Self::apply(effect, status, qp)?;
+            Self::modify_reads(qp, attr, mask)?;
         } else {
-            Self::modify_reads(backend, qp, attr, mask)?;
-            Self::apply(effect, status, backend, qp)?;
+            Self::modify_reads(qp, attr, mask)?;
+            Self::apply(effect, status, qp)?;
         }
         self.keep(attr, mask);
         self.kept.qp_state = to.unwrap_or(self.kept.qp_state);
         Ok(to)
     }
 
-    fn apply(effect: Effect, status: QpStatus, backend: &dyn Backend, qp: QpHandle) -> Result<()> {
+    fn apply(effect: Effect, status: QpStatus, qp: &Qp) -> Result<()> {
         match (effect, status) {
             (Effect::None, _) | (Effect::Abort, QpStatus::Error) => Ok(()),
-            (Effect::Abort, _) => backend.abort_qp(qp),
-            (Effect::Reset, QpStatus::Error) => backend.reset_qp(qp),
+            (Effect::Abort, _) => qp.abort(),
+            (Effect::Reset, QpStatus::Error) => qp.reset(),
             (Effect::Reset, _) => {
-                backend.abort_qp(qp)?;
-                backend.reset_qp(qp)
+                qp.abort()?;
+                qp.reset()
             }
         }
     }
 
-    fn modify_reads(
-        backend: &dyn Backend,
-        qp: QpHandle,
-        attr: &ibv_qp_attr,
-        mask: u32,
-    ) -> Result<()> {
+    fn modify_reads(qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
         let ird = (mask & IBV_QP_MAX_DEST_RD_ATOMIC != 0).then(|| attr.max_dest_rd_atomic.into());
         let ord = (mask & IBV_QP_MAX_QP_RD_ATOMIC != 0).then(|| attr.max_rd_atomic.into());
         if ird.is_none() && ord.is_none() {
             return Ok(());
         }
-        backend.set_reads(qp, ird, ord)
+        qp.set_reads(ird, ord)
     }
 
     fn keep(&mut self, attr: &ibv_qp_attr, mask: u32) {
@@ -233,8 +222,8 @@ impl QpAttributes {
     }
 
     /// All attributes.
-    pub(super) fn query(&self, backend: &dyn Backend, qp: QpHandle) -> Result<ibv_qp_attr> {
-        let view = backend.query_qp(qp)?;
+    pub(super) fn query(&self, qp: &Qp) -> Result<ibv_qp_attr> {
+        let view = qp.query()?;
         let mut attr = self.kept;
         attr.qp_state = self.state(view.status);
         attr.cur_qp_state = attr.qp_state;

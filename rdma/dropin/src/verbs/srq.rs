@@ -15,14 +15,14 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{
     ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
-use crate::backend::{Source, SrqChange, SrqHandle, SrqPort, SrqSizes, limits};
+use crate::backend::{self, SrqChange, SrqPort, SrqSizes, limits};
 use crate::entry::{Result, returns, sets};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, next_handle};
 
 /// A shared receive queue.
 pub(crate) struct Srq {
     pd: Arc<Object<Pd>>,
-    handle: SrqHandle,
+    queue: Arc<backend::Srq>,
     port: Arc<dyn SrqPort>,
     watched: Arc<Watched>,
 }
@@ -39,8 +39,8 @@ impl Srq {
         Arc::ptr_eq(self.pd.body().context(), context)
     }
 
-    pub(crate) fn handle(&self) -> SrqHandle {
-        self.handle
+    pub(super) fn queue(&self) -> &backend::Srq {
+        &self.queue
     }
 
     pub(crate) fn watched(&self) -> &Watched {
@@ -69,21 +69,20 @@ pub(crate) fn create(
     if !(1..=limits().depth).contains(&sizes.depth) || sizes.sge > limits().sge {
         return Err(Errno::EINVAL);
     }
-    let (handle, port) = pd.body().backend()?.create_srq(pd.body().handle(), sizes)?;
+    let queue = pd.body().domain().create_srq(sizes)?;
     attr.max_sge = attr.max_sge.max(1);
     let context = pd.body().context();
     let watched = Watched::new(context.body().events(), false);
-    let targets = context.body().device().targets();
-    targets.add(Source::Srq(handle), watched.target());
+    queue.report_events(watched.target())?;
     let mut abi = ibv_srq::zeroed();
     abi.context = Object::handle(context);
     abi.srq_context = srq_context;
     abi.pd = Object::handle(&pd);
-    abi.handle = handle.0.shown();
+    abi.handle = next_handle();
     let body = Srq {
         pd,
-        handle,
-        port,
+        port: Arc::<backend::Srq>::clone(&queue),
+        queue,
         watched: Arc::clone(&watched),
     };
     let object = Object::new(abi, body);
@@ -94,17 +93,13 @@ pub(crate) fn create(
 /// Ends a shared receive queue; EBUSY while queue pairs take from it. Waits until the program has acknowledged its events.
 pub(crate) fn destroy(srq: *mut ibv_srq) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;
-    let (body, pd) = (srq.body(), srq.body().pd.body());
-    pd.end(|backend| backend.destroy_srq(body.handle))?;
-    let targets = pd.context().body().device().targets();
-    targets.remove(Source::Srq(body.handle));
-    body.watched.end();
+    srq.body().queue.destroy()?;
+    srq.body().watched.end();
     srq.destroy()
 }
 
 fn modify(srq: *mut ibv_srq, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;
-    let (handle, backend) = (srq.body().handle, srq.body().pd.body().backend()?);
     if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -113,13 +108,12 @@ fn modify(srq: *mut ibv_srq, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
         depth: asked(IBV_SRQ_MAX_WR, attr.max_wr),
         limit: asked(IBV_SRQ_LIMIT, attr.srq_limit),
     };
-    backend.modify_srq(handle, change)
+    srq.body().queue.modify(change)
 }
 
 fn query(srq: *mut ibv_srq) -> Result<ibv_srq_attr> {
     let srq = Object::<Srq>::find(srq)?;
-    let backend = srq.body().pd.body().backend()?;
-    let sizes = backend.query_srq(srq.body().handle)?;
+    let sizes = srq.body().queue.query()?;
     let number = |size| u32::try_from(size).unwrap_or(u32::MAX);
     Ok(ibv_srq_attr {
         max_wr: number(sizes.depth),

@@ -30,7 +30,7 @@ use crate::abi::verbs::{
     ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
     verbs_context,
 };
-use crate::backend::QpHandle;
+use crate::backend;
 use crate::object::Object;
 
 /// Bytes of a host's memory.
@@ -273,9 +273,10 @@ pub fn rkey(mr: *mut ibv_mr) -> u32 {
     unsafe { (*mr).rkey }
 }
 
-/// The backend's name of a queue pair.
-pub(crate) fn handle(qp: *mut ibv_qp) -> QpHandle {
-    Object::<Qp>::find(qp).expect("it lives").body().handle()
+/// What is behind a queue pair of C.
+pub(crate) fn queue_pair(qp: *mut ibv_qp) -> Arc<backend::Qp> {
+    let qp = Object::<Qp>::find(qp).expect("it lives");
+    Arc::clone(qp.body().queue_pair())
 }
 
 /// A buffer of these places.

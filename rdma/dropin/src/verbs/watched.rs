@@ -3,14 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
-use super::device::Target;
 use super::event_queue::EventQueue;
 use crate::abi::numbers::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
     IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_LAST_WQE_REACHED,
     IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED,
 };
-use crate::backend::Happening;
+use crate::backend::{EventTarget, Happening};
 use crate::entry::lock;
 
 /// An asynchronous event that waits: its object and its number.
@@ -60,8 +59,8 @@ impl Watched {
         self.element.load(Ordering::Acquire)
     }
 
-    /// Who is told of events, to be held by [`Targets`](super::device::Targets).
-    pub(crate) fn target(&self) -> Weak<dyn Target> {
+    /// Receives the object's events.
+    pub(crate) fn target(&self) -> Weak<dyn EventTarget> {
         Weak::<Self>::clone(&self.this)
     }
 
@@ -101,7 +100,7 @@ impl Watched {
     }
 }
 
-impl Target for Watched {
+impl EventTarget for Watched {
     fn notify(&self, happening: Happening) {
         let kind = match happening {
             // The connection manager tells that; the kernel's iWARP has no asynchronous event for it either.

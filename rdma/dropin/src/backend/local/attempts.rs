@@ -3,15 +3,17 @@
 //! perftest's server tells its client by one connection to make another, and only then listens for that one.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use xwarp::QueuePair;
 use xwarp::cm::Connecting;
 use xwarp::error::ConnectError;
 
+use super::connection_event::{ConnectRequest, EventCallback};
 use super::errors::Numbered;
-use crate::backend::connections::{ConnectRequest, EventCallback};
-use crate::backend::{Key, QpHandle};
+use super::keyed::Key;
+use super::queue_pair::Qp;
 use crate::entry::Result;
 
 /// How long an attempt may take, with the peer's program that has to answer.
@@ -22,7 +24,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// An order to connect a queue pair, whoever is told of its outcome, and since when it is tried.
 pub(super) struct Attempt {
-    pub(super) qp: QpHandle,
+    /// The queue pair, which the program may have destroyed meanwhile.
+    pub(super) qp: Weak<Qp>,
     /// Key of the connection, if it is made.
     pub(super) connection: Key,
     callback: EventCallback,
@@ -32,14 +35,14 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) fn new(
-        qp: QpHandle,
+        qp: &Arc<Qp>,
         connection: Key,
         request: ConnectRequest,
         callback: EventCallback,
     ) -> Self {
         let since = Instant::now();
         Self {
-            qp,
+            qp: Arc::downgrade(qp),
             connection,
             callback,
             request,
@@ -60,6 +63,11 @@ impl Attempt {
         Ok((begun.local(), begun))
     }
 
+    /// Whether it connects this queue pair.
+    pub(super) fn is_of(&self, qp: &Arc<Qp>) -> bool {
+        Weak::as_ptr(&self.qp) == Arc::as_ptr(qp)
+    }
+
     /// Whether it is to be made again after this error, [`PAUSE`] later.
     pub(super) fn is_made_again(&self, error: &ConnectError) -> bool {
         matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < PATIENCE
@@ -69,8 +77,7 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::connections::ReadDepths;
-    use std::sync::Arc;
+    use crate::backend::connection_event::ReadDepths;
 
     fn attempt_since(since: Instant) -> Attempt {
         let request = ConnectRequest {
@@ -79,10 +86,12 @@ mod tests {
             depths: ReadDepths::default(),
             private_data: Vec::new(),
         };
-        let (qp, connection) = (QpHandle(Key(1)), Key(2));
         Attempt {
+            qp: Weak::new(),
+            connection: Key(2),
+            callback: Arc::new(|_event| {}),
+            request,
             since,
-            ..Attempt::new(qp, connection, request, Arc::new(|_event| {}))
         }
     }
 

@@ -3,31 +3,31 @@
 //! A queue pair can have several connections in turn. Each has its own key, so what is noted of one
 //! never reaches the next.
 
+use std::hash::Hash;
 use std::sync::Mutex;
 
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
+use xwarp::attr::QpId;
 
-use super::table::Keyed;
-use crate::backend::connections::EventCallback;
-use crate::backend::{Key, QpHandle};
+use super::connection_event::EventCallback;
+use super::keyed::{Key, Keyed};
 use crate::entry::{Result, lock};
 
 /// See the module. The engine's handler of events takes its lock, so nothing waits for the engine
 /// while it is held.
-#[derive(Default)]
-pub(super) struct Connected(Mutex<Lists>);
+pub(super) struct Connected<Q = QpId>(Mutex<Lists<Q>>);
 
-#[derive(Default)]
-struct Lists {
-    all: Keyed<Connection>,
+struct Lists<Q> {
+    all: Keyed<Connection<Q>>,
     /// The connection of each queue pair, from the attempt on until it ends.
-    present: FxHashMap<QpHandle, Key>,
+    present: FxHashMap<Q, Key>,
     /// Connections that have ended, which is not reported yet.
-    ended: Vec<Ended>,
+    ended: Vec<Ended<Q>>,
 }
 
-struct Connection {
+struct Connection<Q> {
+    qp: Q,
     callback: EventCallback,
     stage: Stage,
 }
@@ -45,32 +45,44 @@ enum Stage {
 
 /// A connection that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct Ended<Q = QpId> {
     pub(super) key: Key,
-    pub(super) qp: QpHandle,
+    pub(super) qp: Q,
     /// Both sides have closed it.
     pub(super) orderly: bool,
 }
 
-impl Connected {
+impl<Q> Default for Connected<Q> {
+    fn default() -> Self {
+        Self(Mutex::new(Lists {
+            all: Keyed::default(),
+            present: FxHashMap::default(),
+            ended: Vec::new(),
+        }))
+    }
+}
+
+impl<Q: Copy + Eq + Hash> Connected<Q> {
     /// A queue pair begins to connect. EINVAL while it has a connection.
-    pub(super) fn begin(&self, qp: QpHandle, callback: EventCallback) -> Result<Key> {
-        let stage = Stage::Begun;
-        self.enter(qp, Connection { callback, stage })
+    pub(super) fn begin(&self, qp: Q, callback: EventCallback) -> Result<Key> {
+        self.enter(qp, callback, Stage::Begun)
     }
 
     /// A queue pair has a connection. EINVAL if it has another one.
-    pub(super) fn make(&self, qp: QpHandle, callback: EventCallback) -> Result<Key> {
-        let stage = Stage::Made;
-        self.enter(qp, Connection { callback, stage })
+    pub(super) fn make(&self, qp: Q, callback: EventCallback) -> Result<Key> {
+        self.enter(qp, callback, Stage::Made)
     }
 
-    fn enter(&self, qp: QpHandle, connection: Connection) -> Result<Key> {
+    fn enter(&self, qp: Q, callback: EventCallback, stage: Stage) -> Result<Key> {
         let mut lists = lock(&self.0);
         if lists.present.contains_key(&qp) {
             return Err(Errno::EINVAL);
         }
-        let key = lists.all.insert(connection);
+        let key = lists.all.insert(Connection {
+            qp,
+            callback,
+            stage,
+        });
         lists.present.insert(qp, key);
         Ok(key)
     }
@@ -98,12 +110,12 @@ impl Connected {
     }
 
     /// Whether a queue pair has a connection, or begins one.
-    pub(super) fn has(&self, qp: QpHandle) -> bool {
+    pub(super) fn has(&self, qp: Q) -> bool {
         lock(&self.0).present.contains_key(&qp)
     }
 
     /// The connection of a queue pair has ended. False if it has none.
-    pub(super) fn note_end(&self, qp: QpHandle, orderly: bool) -> bool {
+    pub(super) fn note_end(&self, qp: Q, orderly: bool) -> bool {
         let mut lists = lock(&self.0);
         let ended = lists.present.remove(&qp);
         lists
@@ -127,25 +139,26 @@ impl Connected {
 
     /// Takes the ends that have been noted. The end of a connection whose attempt is not watched
     /// yet stays: the attempt's outcome is reported first.
-    pub(super) fn take_ended(&self) -> Vec<Ended> {
+    pub(super) fn take_ended(&self) -> Vec<Ended<Q>> {
         let mut lists = lock(&self.0);
         let Lists { all, ended, .. } = &mut *lists;
         let taken = ended.extract_if(.., |it| !all.is_in(it.key, Stage::Begun));
         taken.collect()
     }
 
-    /// Forgets a connection of a queue pair. Returns the callback that its end would have had.
-    pub(super) fn remove(&self, key: Key, qp: QpHandle) -> Option<EventCallback> {
+    /// Forgets a connection. Returns the callback that its end would have had.
+    pub(super) fn remove(&self, key: Key) -> Option<EventCallback> {
         let mut lists = lock(&self.0);
-        if lists.present.get(&qp) == Some(&key) {
-            lists.present.remove(&qp);
+        let connection = lists.all.remove(key)?;
+        if lists.present.get(&connection.qp) == Some(&key) {
+            lists.present.remove(&connection.qp);
         }
-        lists.all.remove(key).map(|it| it.callback)
+        Some(connection.callback)
     }
 
     /// Forgets the present connection of a queue pair. Returns the callback for its end, if it was
     /// made.
-    pub(super) fn remove_present(&self, qp: QpHandle) -> Option<EventCallback> {
+    pub(super) fn remove_present(&self, qp: Q) -> Option<EventCallback> {
         let mut lists = lock(&self.0);
         let key = lists.present.remove(&qp)?;
         let connection = lists.all.remove(key)?;
@@ -153,7 +166,7 @@ impl Connected {
     }
 }
 
-impl Keyed<Connection> {
+impl<Q> Keyed<Connection<Q>> {
     fn is_in(&self, key: Key, stage: Stage) -> bool {
         self.get(key).is_some_and(|it| it.stage == stage)
     }
@@ -164,7 +177,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    const QP: QpHandle = QpHandle(Key(7));
+    /// Name of a queue pair.
+    const QP: u64 = 7;
 
     fn ignoring() -> EventCallback {
         Arc::new(|_event| {})
@@ -183,9 +197,9 @@ mod tests {
             panic!("one has ended");
         };
         assert_eq!((ended.key, ended.orderly), (first, true));
-        assert!(connected.remove(first, QP).is_some());
+        assert!(connected.remove(first).is_some());
         assert!(connected.has(QP), "the second goes on");
-        assert!(connected.remove(second, QP).is_some() && !connected.has(QP));
+        assert!(connected.remove(second).is_some() && !connected.has(QP));
     }
 
     #[test]
@@ -222,7 +236,7 @@ mod tests {
     #[test]
     fn only_connections_that_were_made_end_with_the_rnic_or_the_queue_pair() {
         let connected = Connected::default();
-        let [made, accepted, begun] = [8, 9, 10].map(|key| QpHandle(Key(key)));
+        let [made, accepted, begun] = [8, 9, 10];
         let key = connected
             .begin(made, ignoring())
             .expect("no connection yet");

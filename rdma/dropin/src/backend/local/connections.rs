@@ -1,53 +1,40 @@
-//! Connections of the RNIC in this process.
+//! Ports of the RNIC, and connections of its queue pairs.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use xwarp::attr::QpChange;
-use xwarp::cm::{BoundPort, ConnectionRequest};
-use xwarp::{QpState, QueuePair};
+use xwarp::QpState;
+use xwarp::cm::BoundPort;
 
-use super::Local;
+use super::Backend;
 use super::attempts::Attempt;
+use super::connection_event::{ConnectRequest, EventCallback, ReadDepths};
 use super::errors::Numbered;
-use super::table::Table;
-use crate::backend::connections::{
-    ConnectRequest, Connections, EventCallback, PortHandle, ReadDepths, RequestHandle,
-};
-use crate::backend::{Key, QpHandle};
+use super::keyed::Key;
+use super::owned::Owned;
+use super::peer::PeerRequest;
+use super::queue_pair::{Qp, make_idle};
 use crate::entry::{Result, lock};
 
 /// How long destroying a queue pair waits for a close that has begun.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// A port of the RNIC.
-enum Port {
-    /// Shared by the numbers of a port that is reusable.
+/// State of a port.
+pub(crate) enum PortState {
+    /// Shared by the ports of other identifiers, if it is reusable.
     Bound(Arc<BoundPort>),
     /// The watcher has its listener.
     Listening(Key),
 }
 
-/// Ports of the RNIC by number.
-pub(super) struct Ports {
-    table: Table<Port>,
-    reusable: Reusable,
-}
-
-impl Ports {
-    pub(super) fn new() -> Self {
-        Self {
-            table: Table::new(),
-            reusable: Reusable::default(),
-        }
-    }
-}
+/// A port that is bound, and may be listened on.
+pub(crate) type Port = Owned<PortState>;
 
 /// Ports that several identifiers may be bound to, until the first of them listens.
 #[derive(Default)]
-struct Reusable(Mutex<Vec<Weak<BoundPort>>>);
+pub(super) struct Reusable(Mutex<Vec<Weak<BoundPort>>>);
 
 impl Reusable {
     fn add(&self, port: &Arc<BoundPort>) {
@@ -74,151 +61,150 @@ impl Reusable {
     }
 }
 
-impl Local {
-    /// Destroys a queue pair, which resets its connection. A close that has begun may end before that: programs destroy a queue pair as soon as
-    /// they have asked for it. The connection's end is told, if it was not.
-    pub(super) fn destroy_connected(&self, qp: QpHandle) -> Result<()> {
-        self.watcher.cancel_attempt(qp);
-        self.qps.with(qp, |qp| {
-            if qp.state() == QpState::Closing
-                && let Err(error) = qp.disconnect(CLOSE_WAIT)
-            {
-                log::info!("a connection is reset: {error}");
-            }
-            Ok(())
-        })?;
-        let gone = self.qps.destroy(qp)?;
-        for cq in gone.cqs {
-            // One that is destroyed meanwhile has no completions.
-            if let Ok(cq) = self.cq(cq) {
-                cq.discard(gone.id);
-            }
-        }
-        self.watcher.report_end(qp);
-        Ok(())
-    }
-}
-
-/// Brings a queue pair without a connection into Idle, where it can begin one with these depths.
-fn make_idle(qp: &mut QueuePair, depths: ReadDepths) -> Result<()> {
-    let change = QpChange::to(QpState::Idle).ird(depths.ird).ord(depths.ord);
-    let changed = qp.modify(change);
-    changed.map(|_depths| ()).map_err(|error| error.errno())
-}
-
-impl Connections for Local {
-    fn bind(&self, local: SocketAddr, reusable: bool) -> Result<(PortHandle, Vec<SocketAddr>)> {
+impl Backend {
+    /// Takes a port of one address, or of all addresses of a family. Returns the addresses that it
+    /// is bound to, too. If `reusable`, the port may be bound already by a call that was reusable,
+    /// too.
+    pub(crate) fn bind(
+        &self,
+        local: SocketAddr,
+        reusable: bool,
+    ) -> Result<(Arc<Port>, Vec<SocketAddr>)> {
         let bound = match self.rnic.bind(local).map_err(|error| error.errno()) {
             Ok(bound) => Arc::new(bound),
             Err(Errno::EADDRINUSE) if reusable => {
-                self.ports.reusable.at(local).ok_or(Errno::EADDRINUSE)?
+                self.reusable.at(local).ok_or(Errno::EADDRINUSE)?
             }
             Err(errno) => return Err(errno),
         };
         let addresses = bound.addresses();
-        let port = PortHandle(self.ports.table.insert(Port::Bound(bound)));
+        let port = self.own(PortState::Bound(bound));
         if reusable {
-            self.make_reusable(port)?;
+            port.make_reusable()?;
         }
         Ok((port, addresses))
     }
+}
 
-    fn make_reusable(&self, port: PortHandle) -> Result<()> {
-        self.ports.table.with(port.0, |port| match port {
-            Port::Bound(bound) => {
-                self.ports.reusable.add(bound);
+impl Owned<PortState> {
+    /// Has further calls of [`Backend::bind`] share the port.
+    pub(crate) fn make_reusable(&self) -> Result<()> {
+        let rnic = self.rnic()?;
+        self.with(|port| match port {
+            PortState::Bound(bound) => {
+                rnic.reusable.add(bound);
                 Ok(())
             }
-            Port::Listening(_) => Err(Errno::EINVAL),
+            PortState::Listening(_) => Err(Errno::EINVAL),
         })
     }
 
-    fn listen(&self, port: PortHandle, callback: EventCallback) -> Result<()> {
-        self.ports.table.replace(port.0, |port| match port {
-            Port::Listening(_) => (Some(port), Err(Errno::EINVAL)),
-            Port::Bound(bound) => {
-                let alone = match self.ports.reusable.alone(bound) {
+    /// Listens on the port. Requests are reported to `callback` until it is unbound.
+    pub(crate) fn listen(&self, callback: EventCallback) -> Result<()> {
+        let rnic = self.rnic()?;
+        self.replace(|port| match port {
+            PortState::Listening(_) => (Some(port), Err(Errno::EINVAL)),
+            PortState::Bound(bound) => {
+                let alone = match rnic.reusable.alone(bound) {
                     Ok(alone) => alone,
-                    Err(shared) => return (Some(Port::Bound(shared)), Err(Errno::EADDRINUSE)),
+                    Err(shared) => return (Some(PortState::Bound(shared)), Err(Errno::EADDRINUSE)),
                 };
                 let listener = alone.listen().map_err(|error| error.errno());
-                match listener.and_then(|it| self.watcher.add_listener(it, callback)) {
-                    Ok(key) => (Some(Port::Listening(key)), Ok(())),
+                match listener.and_then(|it| rnic.watcher.add_listener(it, callback)) {
+                    Ok(key) => (Some(PortState::Listening(key)), Ok(())),
                     Err(errno) => (None, Err(errno)),
                 }
             }
         })
     }
 
-    fn unbind(&self, port: PortHandle) -> Result<()> {
-        self.ports.table.destroy(port.0, |port| {
-            if let Port::Listening(key) = port {
-                self.watcher.remove_listener(key);
+    /// Ends listening and gives the port back, before it returns.
+    pub(crate) fn unbind(&self) -> Result<()> {
+        let rnic = self.rnic()?;
+        self.destroy(|port| {
+            if let PortState::Listening(key) = port {
+                rnic.watcher.remove_listener(key);
             }
             Ok(())
         })
     }
+}
 
-    fn connect(
-        &self,
-        qp: QpHandle,
+impl Qp {
+    /// Begins to connect. Returns the address and port that it begins from. How it ends is reported
+    /// to `callback`.
+    pub(crate) fn connect(
+        self: &Arc<Self>,
         request: ConnectRequest,
         callback: EventCallback,
     ) -> Result<SocketAddr> {
-        let connected = self.watcher.connected();
-        let (attempt, local, connecting) = self.qps.with(qp, |it| {
-            make_idle(it, request.depths)?;
-            let connection = connected.begin(qp, EventCallback::clone(&callback))?;
-            let attempt = Attempt::new(qp, connection, request, callback);
-            let begun = attempt.begin(it);
+        let rnic = self.owned.rnic()?;
+        let connected = rnic.watcher.connected();
+        let (attempt, local, connecting) = self.owned.with(|qp| {
+            make_idle(qp, request.depths)?;
+            let connection = connected.begin(self.id(), EventCallback::clone(&callback))?;
+            let attempt = Attempt::new(self, connection, request, callback);
+            let begun = attempt.begin(qp);
             let (local, connecting) = begun.inspect_err(|_errno| {
-                connected.remove(connection, qp);
+                connected.remove(connection);
             })?;
             Ok((attempt, local, connecting))
         })?;
-        self.watcher.add_attempt(attempt, connecting)?;
+        rnic.watcher.add_attempt(attempt, connecting)?;
         Ok(local)
     }
 
-    fn accept(
+    /// Accepts a peer, which is rejected if that fails. Only the connection's end is reported to
+    /// `callback`.
+    pub(crate) fn accept(
         &self,
-        request: RequestHandle,
-        qp: QpHandle,
+        peer: &PeerRequest,
         depths: ReadDepths,
         private_data: &[u8],
         callback: EventCallback,
     ) -> Result<()> {
-        let connected = self.watcher.connected();
-        let accepted = self.qps.with(qp, |it| {
-            make_idle(it, depths)?;
+        let rnic = self.owned.rnic()?;
+        let connected = rnic.watcher.connected();
+        let request = peer.take()?;
+        self.owned.with(|qp| {
+            make_idle(qp, depths)?;
             // It may end as soon as it is made.
-            let connection = connected.make(qp, callback)?;
-            let answer = |request: ConnectionRequest| request.accept(it, private_data);
-            let accepted = self.requests.answer(request, answer);
-            accepted.inspect_err(|_errno| {
-                connected.remove(connection, qp);
+            let connection = connected.make(self.id(), callback)?;
+            let accepted = request.accept(qp, private_data);
+            accepted.map_err(|error| {
+                connected.remove(connection);
+                error.errno()
             })
-        });
-        if accepted.is_err() {
-            self.requests.discard(request);
-        }
-        accepted
+        })
     }
 
-    fn reject(&self, request: RequestHandle, private_data: &[u8]) -> Result<()> {
-        self.requests
-            .answer(request, |request| request.reject(private_data))
-    }
-
-    fn disconnect(&self, qp: QpHandle) -> Result<()> {
-        self.qps.with(qp, |qp| match qp.state() {
+    /// Begins a graceful close.
+    pub(crate) fn disconnect(&self) -> Result<()> {
+        let _rnic = self.owned.rnic()?;
+        self.owned.with(|qp| match qp.state() {
             QpState::Rts => qp.begin_disconnect().map_err(|error| error.errno()),
             QpState::Closing => Ok(()),
             QpState::Idle | QpState::Terminate | QpState::Error => Err(Errno::EINVAL),
         })
     }
 
-    fn qp_with_number(&self, number: u32) -> Result<QpHandle> {
-        self.qps.by_number(number).ok_or(Errno::EINVAL)
+    /// Destroys it, which resets its connection. A close that has begun may end before that:
+    /// programs destroy a queue pair as soon as they have asked for it. The connection's end is
+    /// reported, if it was not.
+    pub(crate) fn destroy(self: &Arc<Self>) -> Result<()> {
+        self.owned.end(|rnic| {
+            rnic.watcher.cancel_attempt(self);
+            self.owned.with(|qp| {
+                if qp.state() == QpState::Closing
+                    && let Err(error) = qp.disconnect(CLOSE_WAIT)
+                {
+                    log::info!("a connection is reset: {error}");
+                }
+                Ok(())
+            })?;
+            self.destroy_by(rnic)?;
+            rnic.watcher.report_end(self.id());
+            Ok(())
+        })
     }
 }

@@ -9,7 +9,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 
-use crate::backend::{EventSink, Happening, Source};
+use crate::backend::{EventTarget, Happening};
 use crate::entry::{Result, lock};
 
 /// The group of notifications that links are told in (`linux/rtnetlink.h`).
@@ -22,12 +22,12 @@ pub(super) struct Link {
     notifications: OwnedFd,
     interface: String,
     was_up: Mutex<bool>,
-    sink: Arc<dyn EventSink>,
+    device: Arc<dyn EventTarget>,
 }
 
 impl Link {
     /// Watches the link of an interface from now on.
-    pub(super) fn watch(interface: &str, sink: Arc<dyn EventSink>) -> Result<Self> {
+    pub(super) fn watch(interface: &str, device: Arc<dyn EventTarget>) -> Result<Self> {
         let notifications = socket(
             AddressFamily::Netlink,
             SockType::Raw,
@@ -39,7 +39,7 @@ impl Link {
             notifications,
             interface: interface.to_owned(),
             was_up: Mutex::new(is_up(interface)?),
-            sink,
+            device,
         })
     }
 
@@ -67,7 +67,7 @@ impl Link {
             } else {
                 Happening::PortError
             };
-            self.sink.event(Source::Device, happening);
+            self.device.notify(happening);
         }
     }
 }
@@ -92,9 +92,8 @@ mod tests {
     #[derive(Default)]
     struct Noted(Mutex<Vec<Happening>>);
 
-    impl EventSink for Noted {
-        fn event(&self, source: Source, happening: Happening) {
-            assert_eq!(source, Source::Device);
+    impl EventTarget for Noted {
+        fn notify(&self, happening: Happening) {
             lock(&self.0).push(happening);
         }
     }
@@ -102,8 +101,8 @@ mod tests {
     #[test]
     fn change_is_told_once() {
         let noted = Arc::new(Noted::default());
-        let sink: Arc<dyn EventSink> = Arc::<Noted>::clone(&noted);
-        let link = Link::watch("no such interface", sink).expect("a descriptor");
+        let device: Arc<dyn EventTarget> = Arc::<Noted>::clone(&noted);
+        let link = Link::watch("no such interface", device).expect("a descriptor");
         link.look();
         for is_up in [false, true, true, false, false] {
             link.report(is_up);

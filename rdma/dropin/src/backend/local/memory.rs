@@ -1,15 +1,18 @@
 //! Memory of the program: regions and windows.
 
+use std::sync::Arc;
+
 use nix::errno::Errno;
 use xwarp::memory::{RegionSpec, SharedBytes};
 use xwarp::{Access, MemoryRegion, ProtectionDomain};
 
 use super::errors::Numbered;
+use super::owned::Owned;
 use crate::abi::numbers::{
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
     IBV_ACCESS_ZERO_BASED,
 };
-use crate::backend::{Memory, Rights};
+use crate::backend::{Memory, ReregisterFailure, Rights};
 use crate::entry::Result;
 
 /// Rights as xwarp has them.
@@ -64,25 +67,64 @@ fn spec(memory: Memory, rights: Rights) -> RegionSpec {
 }
 
 /// A region with the place that it was registered for.
-pub(super) struct Region {
+pub(crate) struct Region {
     region: MemoryRegion,
     memory: Memory,
 }
 
+/// A memory region.
+pub(crate) type Mr = Owned<Region>;
+
+impl Owned<ProtectionDomain> {
+    /// Registers memory, and returns the `STag`, too.
+    pub(crate) fn reg_mr(&self, memory: Memory, rights: Rights) -> Result<(Arc<Mr>, u32)> {
+        let rnic = self.rnic()?;
+        let region = self.with(|pd| Region::register(pd, memory, rights))?;
+        let stag = region.stag();
+        Ok((rnic.own(region), stag))
+    }
+}
+
+impl Owned<Region> {
+    /// Registers a region anew: in `pd`, with other memory or rights. Returns the new `STag`.
+    pub(crate) fn reregister(
+        &self,
+        pd: &Owned<ProtectionDomain>,
+        memory: Option<Memory>,
+        rights: Rights,
+    ) -> std::result::Result<u32, ReregisterFailure> {
+        let mut is_lost = false;
+        let made = pd.rnic().and_then(|_rnic| {
+            pd.with(|pd| {
+                self.replace(|region| {
+                    let (region, made) = region.reregister(pd, memory, rights);
+                    is_lost = region.is_none();
+                    (region, made)
+                })
+            })
+        });
+        made.map_err(|errno| ReregisterFailure { errno, is_lost })
+    }
+
+    pub(crate) fn dereg(&self) -> Result<()> {
+        self.end(|_rnic| self.destroy(Region::deregister))
+    }
+}
+
 impl Region {
-    pub(super) fn register(pd: &ProtectionDomain, memory: Memory, rights: Rights) -> Result<Self> {
+    fn register(pd: &ProtectionDomain, memory: Memory, rights: Rights) -> Result<Self> {
         let region = pd
             .register_with(bytes(memory)?, &spec(memory, rights))
             .map_err(|error| error.errno())?;
         Ok(Self { region, memory })
     }
 
-    pub(super) fn stag(&self) -> u32 {
+    fn stag(&self) -> u32 {
         self.region.stag().0
     }
 
     /// Registers it anew. If that fails, it comes back as it was, or is gone.
-    pub(super) fn reregister(
+    fn reregister(
         self,
         pd: &ProtectionDomain,
         other: Option<Memory>,
@@ -111,7 +153,7 @@ impl Region {
         }
     }
 
-    pub(super) fn deregister(self) -> std::result::Result<(), (Errno, Option<Box<Self>>)> {
+    fn deregister(self) -> std::result::Result<(), (Errno, Option<Box<Self>>)> {
         let memory = self.memory;
         self.region.deallocate().map_err(|refused| {
             let region = *refused.object;

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
-use xwarp::attr::QpId;
+use xwarp::attr::{CqId, QpId};
 use xwarp::completion::Arm;
-use xwarp::error::TermCode;
+use xwarp::error::{RefusedError, TermCode};
 use xwarp::{CompletionQueue, CompletionStatus, Opcode, WorkCompletion};
 
 use super::errors::Numbered;
-use super::owned::HasQueue;
-use super::queue_pairs::QueuePairs;
+use super::owned::Release;
+use super::{Backend, BackendRef};
 use crate::abi::numbers::{
     IBV_WC_BIND_MW, IBV_WC_COMP_SWAP, IBV_WC_DRIVER1, IBV_WC_FATAL_ERR, IBV_WC_FETCH_ADD,
     IBV_WC_GENERAL_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
@@ -20,26 +20,118 @@ use crate::abi::numbers::{
     IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR,
 };
 use crate::abi::verbs::ibv_wc;
-use crate::backend::CqPort;
+use crate::backend::{CompletionCallback, CqPort, EventTarget};
 use crate::entry::Result;
 use crate::lock::Lock;
 
+/// Knows why connections of queue pairs have ended.
+pub(super) trait Terminates: Send + Sync {
+    /// The Terminate that has ended the connection of a queue pair.
+    fn terminate_of(&self, qp: QpId) -> Option<TermCode>;
+}
+
 /// A completion queue, until it is destroyed.
-pub(super) struct Cq {
-    pub(super) queue: Lock<Option<CompletionQueue>>,
-    qps: Weak<QueuePairs>,
+pub(crate) struct Cq {
+    queue: Lock<Option<CompletionQueue>>,
+    id: CqId,
+    rnic: BackendRef,
+    /// Not by `rnic`: a poll has the lock of this queue, which dropping the RNIC takes.
+    terminates: Weak<dyn Terminates>,
+}
+
+impl Backend {
+    /// Makes a completion queue. `callback` is called when it has the completion that it was armed
+    /// for.
+    pub(crate) fn create_cq(
+        &self,
+        entries: usize,
+        callback: Option<CompletionCallback>,
+    ) -> Result<Arc<Cq>> {
+        let made = self.rnic.create_cq_with(entries, self.handler);
+        let queue = made.map_err(|error| error.errno())?;
+        let id = queue.id();
+        let terminates: Arc<dyn Terminates> = self.registry();
+        let cq = Arc::new(Cq {
+            queue: Lock::new(Some(queue)),
+            id,
+            rnic: self.reference(),
+            terminates: Arc::downgrade(&terminates),
+        });
+        self.objects.add(&cq);
+        self.registry.add_cq(id, callback);
+        Ok(cq)
+    }
 }
 
 impl Cq {
-    pub(super) fn new(queue: CompletionQueue, qps: &Arc<QueuePairs>) -> Self {
-        Self {
-            queue: Lock::new(Some(queue)),
-            qps: Arc::downgrade(qps),
+    /// What polls it.
+    pub(crate) fn port(self: &Arc<Self>) -> Box<dyn CqPort> {
+        Box::new(Arc::clone(self))
+    }
+
+    /// Reports its events to `target` from now on.
+    pub(crate) fn report_events(&self, target: Weak<dyn EventTarget>) -> Result<()> {
+        self.rnic.get()?.registry.report_cq(self.id, target);
+        Ok(())
+    }
+
+    pub(crate) fn resize(&self, entries: usize) -> Result<()> {
+        let _rnic = self.rnic.get()?;
+        let mut queue = self.queue.lock();
+        let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
+        queue.resize(entries).map_err(|error| error.errno())
+    }
+
+    pub(crate) fn destroy(&self) -> Result<()> {
+        self.rnic.end(|rnic| {
+            end_queue(&self.queue, CompletionQueue::destroy)?;
+            rnic.registry.remove_cq(self.id);
+            Ok(())
+        })
+    }
+
+    /// Lends both completion queues of a queue pair to be. Two are locked in the order of their
+    /// addresses.
+    pub(super) fn with_both<R>(
+        send: &Arc<Self>,
+        recv: &Arc<Self>,
+        verb: impl FnOnce(&CompletionQueue, &CompletionQueue) -> Result<R>,
+    ) -> Result<R> {
+        if Arc::ptr_eq(send, recv) {
+            let queue = send.queue.lock();
+            let queue = queue.as_ref().ok_or(Errno::EINVAL)?;
+            return verb(queue, queue);
+        }
+        let is_in_order = Arc::as_ptr(send) < Arc::as_ptr(recv);
+        let (first, second) = if is_in_order {
+            (send, recv)
+        } else {
+            (recv, send)
+        };
+        let (first, second) = (first.queue.lock(), second.queue.lock());
+        let first = first.as_ref().ok_or(Errno::EINVAL)?;
+        let second = second.as_ref().ok_or(Errno::EINVAL)?;
+        if is_in_order {
+            verb(first, second)
+        } else {
+            verb(second, first)
         }
     }
 }
 
-impl HasQueue for Cq {
+/// Ends the queue of a port by a verb that takes it. One that is refused stays where it is.
+pub(super) fn end_queue<T, E: Numbered>(
+    place: &Lock<Option<T>>,
+    end: impl FnOnce(T) -> std::result::Result<(), RefusedError<T, E>>,
+) -> Result<()> {
+    let mut place = place.lock();
+    end(place.take().ok_or(Errno::EINVAL)?).map_err(|refused| {
+        *place = Some(*refused.object);
+        refused.error.errno()
+    })
+}
+
+impl Release for Cq {
     fn release(&self) {
         let queue = self.queue.lock().take();
         drop(queue);
@@ -124,8 +216,8 @@ impl Cq {
     fn write_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
         // Only this one asks the engine.
         let is_remote = completion.status == CompletionStatus::RemoteTermination;
-        let qps = is_remote.then(|| self.qps.upgrade()).flatten();
-        let terminate = qps.and_then(|qps| qps.terminate_of(completion.qp));
+        let terminates = is_remote.then(|| self.terminates.upgrade()).flatten();
+        let terminate = terminates.and_then(|it| it.terminate_of(completion.qp));
         place.status = status(completion, terminate);
         place.vendor_err = terminate.map_or(0, vendor_error);
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nix::errno::Errno;
+use xwarp::attr::SrqId;
 use xwarp::error::PostError;
 use xwarp::memory::{Bind, MemoryOperation};
 use xwarp::work::{
@@ -11,9 +12,10 @@ use xwarp::work::{
 };
 use xwarp::{RecvRequest, RemoteAddress, SendRequest, Sge, SharedReceiveQueue, Stag, WrId};
 
+use super::BackendRef;
 use super::errors::Numbered;
 use super::memory::window_access;
-use super::owned::HasQueue;
+use super::owned::Release;
 use crate::abi::numbers::{
     IBV_ACCESS_ZERO_BASED, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
@@ -36,8 +38,12 @@ pub(super) struct Posts {
     always: u32,
 }
 
-/// The posting end of a shared receive queue, until that is destroyed.
-pub(super) struct SrqPosts(pub(super) Lock<Option<SharedReceiveQueue>>);
+/// A shared receive queue, until it is destroyed.
+pub(crate) struct Srq {
+    pub(super) queue: Lock<Option<SharedReceiveQueue>>,
+    pub(super) id: SrqId,
+    pub(super) rnic: BackendRef,
+}
 
 impl Posts {
     pub(super) fn new(sends: SendQueue, recvs: Option<ReceiveQueue>, all_signaled: bool) -> Self {
@@ -49,16 +55,16 @@ impl Posts {
     }
 }
 
-impl HasQueue for Posts {
+impl Release for Posts {
     fn release(&self) {
         self.sends.revoke();
         self.recvs.iter().for_each(RevocableLock::revoke);
     }
 }
 
-impl HasQueue for SrqPosts {
+impl Release for Srq {
     fn release(&self) {
-        let queue = self.0.lock().take();
+        let queue = self.queue.lock().take();
         drop(queue);
     }
 }
@@ -231,9 +237,9 @@ fn receive_any(batch: &mut ReceiveBatch<'_>, request: RecvWr<'_>) -> Result<()> 
     batch.post(recv(request)?).map_err(refused)
 }
 
-impl SrqPort for SrqPosts {
+impl SrqPort for Srq {
     fn post_recv(&self, list: RecvList<'_>) -> Posted {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         let queue = queue.as_mut().ok_or(GONE)?;
         post_each(list, |request| {
             let posted = queue.post_recv(recv(request)?);

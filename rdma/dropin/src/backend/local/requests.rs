@@ -1,61 +1,28 @@
 //! Requests of peers that wait for an answer, and what became of attempts to connect.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use xwarp::cm::{ConnectionRequest, Depth, PrivateData};
 use xwarp::error::{AcceptError, ConnectError, HostError, ListenError, PortError};
 
+use super::connection_event::{ConnectionEvent, Failure, ReadDepths, Request};
 use super::errors::Numbered;
-use super::queue_pairs::QueuePairs;
-use super::table::Table;
-use crate::backend::QpHandle;
-use crate::backend::connections::{ConnectionEvent, Failure, ReadDepths, Request, RequestHandle};
-use crate::entry::Result;
+use super::peer::PeerRequest;
 
-/// Those that wait for an answer.
-pub(super) struct Requests(Table<ConnectionRequest>);
-
-impl Requests {
-    pub(super) fn new() -> Self {
-        Self(Table::new())
-    }
-
-    /// Keeps one until the program answers it. Returns what the program gets.
-    pub(super) fn keep(&self, request: ConnectionRequest) -> Request {
-        let (local, remote) = (request.local(), request.remote());
-        let private_data = request.private_data().to_vec();
-        let depths = request.enhanced().map(|peer| ReadDepths {
-            ird: number(peer.ord),
-            ord: number(peer.ird),
-        });
-        Request {
-            handle: RequestHandle(self.0.insert(request)),
-            local,
-            remote,
-            private_data,
-            depths,
-        }
-    }
-
-    /// Drops one that was not answered, which rejects the peer.
-    pub(super) fn discard(&self, request: RequestHandle) {
-        // It may have been answered already.
-        let _ = self.0.destroy(request.0, |request| {
-            drop(request);
-            Ok(())
-        });
-    }
-
-    /// Takes one out, to be answered.
-    pub(super) fn answer(
-        &self,
-        request: RequestHandle,
-        answer: impl FnOnce(ConnectionRequest) -> std::result::Result<(), AcceptError>,
-    ) -> Result<()> {
-        self.0.destroy(request.0, |request| {
-            answer(request).map_err(|error| (error.errno(), None))
-        })
+/// What the program gets of a peer's request.
+pub(super) fn request(request: ConnectionRequest) -> Request {
+    let depths = request.enhanced().map(|peer| ReadDepths {
+        ird: number(peer.ord),
+        ord: number(peer.ird),
+    });
+    Request {
+        local: request.local(),
+        remote: request.remote(),
+        private_data: request.private_data().to_vec(),
+        depths,
+        peer: Arc::new(PeerRequest::new(request)),
     }
 }
 
@@ -71,14 +38,13 @@ fn number(depth: Depth) -> u16 {
 pub(super) fn outcome(
     local: SocketAddr,
     ended: std::result::Result<PrivateData, ConnectError>,
-    qp: QpHandle,
-    qps: &QueuePairs,
+    depths: Option<ReadDepths>,
 ) -> ConnectionEvent {
     match ended {
         Ok(private_data) => ConnectionEvent::Connected {
             local,
             private_data: private_data.to_vec(),
-            depths: qps.depths(qp).unwrap_or_default(),
+            depths: depths.unwrap_or_default(),
         },
         Err(error) => ConnectionEvent::NotConnected(failure(error)),
     }

@@ -7,44 +7,39 @@ use std::time::Duration;
 use xwarp::Rnic;
 use xwarp::cm::Connecting;
 
-use super::Local;
-use crate::backend::{Backend, EventSink, QpHandle};
+use super::{Backend, Qp};
+use crate::backend::EventTarget;
 use crate::entry::Result;
 
 #[cfg(test)]
 pub(crate) use pair::Pair;
 
 /// A backend on an RNIC of the caller's.
-pub(crate) struct Opened(Arc<Local>);
+pub(crate) struct Opened(Arc<Backend>);
 
 impl Opened {
-    /// Makes it, whose events go to `sink`.
-    pub(crate) fn new(rnic: Rnic, sink: Arc<dyn EventSink>) -> Result<Self> {
-        Ok(Self(Arc::new(Local::new(rnic, sink, None)?)))
+    /// Makes it. The device's events go to `device`.
+    pub(crate) fn new(rnic: Rnic, device: Arc<dyn EventTarget>) -> Result<Self> {
+        Ok(Self(Backend::new(rnic, device, None)?))
     }
 
-    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
-        Arc::<Local>::clone(&self.0)
+    pub(crate) fn backend(&self) -> Arc<Backend> {
+        Arc::clone(&self.0)
     }
 
     #[cfg(feature = "testbed")]
     pub(crate) fn rnic(&self) -> &Rnic {
         &self.0.rnic
     }
+}
 
-    /// Begins to connect a queue pair, which is not connected, to a peer that listens.
-    pub(crate) fn begin_connect(
-        &self,
-        qp: QpHandle,
-        to: SocketAddr,
-        timeout: Duration,
-    ) -> Connecting {
-        let begun = self.0.qps.with(qp, |qp| {
-            let begun = qp.begin_connect(to, b"", timeout);
-            Ok(begun.expect("a connection"))
-        });
-        begun.expect("a queue pair")
-    }
+/// Begins to connect a queue pair, which is not connected, to a peer that listens.
+pub(crate) fn begin_connect(qp: &Qp, to: SocketAddr, timeout: Duration) -> Connecting {
+    let begun = qp.owned.with(|qp| {
+        let begun = qp.begin_connect(to, b"", timeout);
+        Ok(begun.expect("a connection"))
+    });
+    begun.expect("a queue pair")
 }
 
 #[cfg(test)]
@@ -56,7 +51,7 @@ mod pair {
     use xwarp::{Listener, RnicConfig};
     use xwarp_test_kit::{Cable, MemoryRnic, MemoryRnics, Side, next_request};
 
-    use super::{Arc, Backend, Duration, EventSink, Opened, QpHandle};
+    use super::{Arc, Backend, Duration, EventTarget, Opened, Qp, begin_connect};
     use crate::entry::lock;
 
     const PORT: u16 = 7471;
@@ -71,25 +66,25 @@ mod pair {
     }
 
     impl Pair {
-        /// Opens both, whose events go to `sinks`. If `timed`, the NICs tell when frames arrive.
-        pub(crate) fn open(sinks: [Arc<dyn EventSink>; 2], timed: bool) -> Self {
+        /// Opens both. Events of their devices go to `devices`. If `timed`, the NICs tell when frames arrive.
+        pub(crate) fn open(devices: [Arc<dyn EventTarget>; 2], timed: bool) -> Self {
             let nic = NicConfig::default().timestamps(timed);
             let config = RnicConfig::default().nic(nic).progress(Progress::Thread);
             let rnics =
                 MemoryRnics::open(|side| MemoryRnic::at(side).announced().config(config.clone()));
             let MemoryRnics { a, b, cable } = rnics;
-            let [sink_a, sink_b] = sinks;
+            let [device_a, device_b] = devices;
             let address = SocketAddr::new(Side::B.address(), PORT);
             let listener = b.listen(address).expect("a free port");
             Self {
-                a: Opened::new(a, sink_a).expect("handlers"),
-                b: Opened::new(b, sink_b).expect("handlers"),
+                a: Opened::new(a, device_a).expect("handlers"),
+                b: Opened::new(b, device_b).expect("handlers"),
                 listener: Mutex::new(listener),
                 _cable: cable,
             }
         }
 
-        pub(crate) fn backends(&self) -> [Arc<dyn Backend>; 2] {
+        pub(crate) fn backends(&self) -> [Arc<Backend>; 2] {
             [self.a.backend(), self.b.backend()]
         }
 
@@ -99,12 +94,12 @@ mod pair {
         }
 
         /// Connects a queue pair of the first to one of the second.
-        pub(crate) fn connect(&self, a: QpHandle, b: QpHandle) {
+        pub(crate) fn connect(&self, a: &Qp, b: &Qp) {
             let to = SocketAddr::new(Side::B.address(), PORT);
-            let begun = self.a.begin_connect(a, to, TIMEOUT);
+            let begun = begin_connect(a, to, TIMEOUT);
             let mut listener = lock(&self.listener);
             let request = next_request(&mut listener);
-            let accepted = self.b.0.qps.with(b, |qp| {
+            let accepted = b.owned.with(|qp| {
                 request.accept(qp, b"").expect("a connection");
                 Ok(())
             });

@@ -14,17 +14,20 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
 use xwarp::Listener;
-use xwarp::cm::{Connecting, PrivateData};
+use xwarp::attr::QpId;
+use xwarp::cm::{Connecting, ConnectionRequest, PrivateData};
 use xwarp::error::ConnectError;
 
 use super::attempts::{Attempt, PAUSE};
 use super::connected::{Connected, Ended};
+use super::connection_event::{ConnectionEvent, EventCallback, Failure, Request};
+use super::keyed::{Key, Keyed};
 use super::link::Link;
-use super::queue_pairs::QueuePairs;
-use super::requests::{Requests, outcome};
-use super::table::Keyed;
-use crate::backend::connections::{ConnectionEvent, EventCallback, Failure};
-use crate::backend::{self, EventSink, Happening, Key, QpHandle};
+use super::owned::Objects;
+use super::queue_pair::Qp;
+use super::registry::Registry;
+use super::requests::{self, outcome};
+use crate::backend::{EventTarget, Happening};
 use crate::ending;
 use crate::entry::{Result, lock};
 
@@ -53,10 +56,10 @@ struct Shared {
     /// The RNIC has failed, which nobody is told yet.
     has_failed: AtomicBool,
     over: Mutex<bool>,
-    qps: Arc<QueuePairs>,
-    requests: Arc<Requests>,
+    registry: Arc<Registry>,
+    objects: Arc<Objects>,
     link: Option<Link>,
-    sink: Arc<dyn EventSink>,
+    device: Arc<dyn EventTarget>,
 }
 
 /// What a descriptor is of.
@@ -81,7 +84,7 @@ pub(super) struct Ends(Weak<Shared>);
 
 impl Ends {
     /// The connection of a queue pair has ended.
-    pub(super) fn note(&self, qp: QpHandle, orderly: bool) {
+    pub(super) fn note(&self, qp: QpId, orderly: bool) {
         if let Some(shared) = self.0.upgrade()
             && shared.connected.note_end(qp, orderly)
         {
@@ -100,10 +103,10 @@ impl Ends {
 
 impl Watcher {
     pub(super) fn new(
-        qps: &Arc<QueuePairs>,
-        requests: &Arc<Requests>,
+        registry: &Arc<Registry>,
+        objects: &Arc<Objects>,
         link: Option<Link>,
-        sink: &Arc<dyn EventSink>,
+        device: &Arc<dyn EventTarget>,
     ) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
@@ -121,10 +124,10 @@ impl Watcher {
             connected: Arc::clone(&connected),
             has_failed: AtomicBool::new(false),
             over: Mutex::new(false),
-            qps: Arc::clone(qps),
-            requests: Arc::clone(requests),
+            registry: Arc::clone(registry),
+            objects: Arc::clone(objects),
             link,
-            sink: Arc::clone(sink),
+            device: Arc::clone(device),
         });
         let its = Arc::clone(&shared);
         let thread = (thread::Builder::new().name("xwarp-cm".to_owned()))
@@ -156,13 +159,13 @@ impl Watcher {
 
     /// Takes the outcome of an attempt. The end of the connection is told the same.
     pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
-        let (connection, qp) = (attempt.connection, attempt.qp);
+        let connection = attempt.connection;
         let added = self.shared().and_then(|shared| {
             shared.add(Source::Attempt(attempt, connecting))?;
             Ok(shared)
         });
         let shared = added.inspect_err(|_errno| {
-            self.connected.remove(connection, qp);
+            self.connected.remove(connection);
         })?;
         if self.connected.note_watched(connection) {
             Shared::wake_or_report_aside(shared);
@@ -182,18 +185,18 @@ impl Watcher {
     }
 
     /// Gives up an attempt to connect a queue pair that is going to be destroyed.
-    pub(super) fn cancel_attempt(&self, qp: QpHandle) {
+    pub(super) fn cancel_attempt(&self, qp: &Arc<Qp>) {
         let Ok(shared) = self.shared() else {
             return;
         };
-        let key = shared.find_attempt(|attempt| attempt.qp == qp);
+        let key = shared.find_attempt(|attempt| attempt.is_of(qp));
         drop(key.and_then(|key| shared.remove(key)));
-        drop(shared.take_later(|_, attempt| attempt.qp == qp));
+        drop(shared.take_later(|_, attempt| attempt.is_of(qp)));
     }
 
     /// Reports that the connection of a destroyed queue pair has ended, unless that was reported
     /// before or the connection was never made.
-    pub(super) fn report_end(&self, qp: QpHandle) {
+    pub(super) fn report_end(&self, qp: QpId) {
         if let Some(callback) = self.connected.remove_present(qp) {
             callback(ConnectionEvent::Disconnected);
         }
@@ -333,13 +336,14 @@ impl Shared {
     fn make_again(&self) {
         let now = Instant::now();
         for (_, attempt) in self.take_later(|due, _| due <= now) {
-            let (qp, connection, callback) = (attempt.qp, attempt.connection, attempt.callback());
-            let begun = self.qps.with(qp, |qp| attempt.begin(qp));
+            let (connection, callback) = (attempt.connection, attempt.callback());
+            let qp = attempt.qp.upgrade().ok_or(Errno::EINVAL);
+            let begun = qp.and_then(|qp| qp.owned.with(|qp| attempt.begin(qp)));
             let added =
                 begun.and_then(|(_, connecting)| self.add(Source::Attempt(attempt, connecting)));
             // If it was given up meanwhile, nobody is to be told.
             if let Err(errno) = added
-                && self.connected.remove(connection, qp).is_some()
+                && self.connected.remove(connection).is_some()
             {
                 callback(ConnectionEvent::NotConnected(Failure::Failed(errno)));
             }
@@ -379,7 +383,7 @@ impl Shared {
         let (callback, event, made, over) = match sources.get_mut(key)? {
             Source::Listener(listener, callback) => match listener.try_accept() {
                 Ok(request) => {
-                    let event = ConnectionEvent::Request(self.requests.keep(request?));
+                    let event = ConnectionEvent::Request(self.keep(request?));
                     (Arc::clone(callback), Some(event), None, false)
                 }
                 Err(_ended) => (Arc::clone(callback), None, None, true),
@@ -403,6 +407,13 @@ impl Shared {
         })
     }
 
+    /// Keeps a request until the program answers it, or the RNIC is closed.
+    fn keep(&self, request: ConnectionRequest) -> Request {
+        let request = requests::request(request);
+        self.objects.add(&request.peer);
+        request
+    }
+
     /// The event of an attempt that has ended, and its connection if it was made.
     fn ended(
         &self,
@@ -410,9 +421,10 @@ impl Shared {
         connecting: &Connecting,
         ended: std::result::Result<PrivateData, ConnectError>,
     ) -> (ConnectionEvent, Option<Key>) {
-        let event = outcome(connecting.local(), ended, attempt.qp, &self.qps);
+        let depths = attempt.qp.upgrade().and_then(|qp| qp.depths());
+        let event = outcome(connecting.local(), ended, depths);
         if matches!(event, ConnectionEvent::NotConnected(_)) {
-            self.connected.remove(attempt.connection, attempt.qp);
+            self.connected.remove(attempt.connection);
             return (event, None);
         }
         (event, Some(attempt.connection))
@@ -431,11 +443,11 @@ impl Shared {
             if let Some(attempt) = self.find_attempt(|attempt| attempt.connection == key) {
                 self.take(attempt);
             }
-            let Some(callback) = self.connected.remove(key, qp) else {
+            let Some(callback) = self.connected.remove(key) else {
                 continue;
             };
-            if orderly {
-                self.qps.flush(qp, &self.connected);
+            if orderly && let Some(qp) = self.registry.qp(qp) {
+                qp.flush(&self.connected);
             }
             callback(ConnectionEvent::Disconnected);
         }
@@ -447,8 +459,7 @@ impl Shared {
         if self.has_failed.swap(false, Ordering::AcqRel) {
             self.connected.note_all();
             self.report_ends();
-            self.sink
-                .event(backend::Source::Device, Happening::DeviceGone);
+            self.device.notify(Happening::DeviceGone);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::refused_with;
 use crate::abi::numbers::{
     IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
 };
-use crate::backend::connections::ConnectionEvent;
+use crate::backend::connection_event::ConnectionEvent;
 use crate::cm::connecting::{rdma_accept, rdma_disconnect};
 use crate::cm::life::rdma_destroy_id;
 use crate::cm::numbers::EventKind::{DeviceRemoval, Disconnected, Established, Rejected};
@@ -142,7 +142,7 @@ fn connection_whose_queue_pair_is_destroyed_is_reported_as_established_first() {
         }
         event.send(is_connected).expect("the test waits");
     };
-    bed.connect_a(a, Arc::new(callback));
+    Bed::connect_to_b(a, Arc::new(callback));
     let b = bed.b.requested(listener);
     bed.b.accept(b);
     is_made.recv_timeout(TIMEOUT).expect("a connection");

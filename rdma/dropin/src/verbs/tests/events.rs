@@ -14,7 +14,7 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{
     ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
 };
-use crate::backend::{EventSink, Happening, Source};
+use crate::backend::{EventTarget, Happening};
 use crate::object::Object;
 use crate::verbs::async_events::{ibv_ack_async_event, ibv_get_async_event};
 use crate::verbs::context::Context;
@@ -24,8 +24,7 @@ use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_q
 /// Has this happen to the device of a context.
 fn happens(context: *mut ibv_context, happening: Happening) {
     let context = Object::<Context>::find(context).expect("it lives");
-    let targets = context.body().device().targets();
-    targets.event(Source::Device, happening);
+    context.body().device().targets().notify(happening);
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::abi::verbs::ibv_qp;
-use crate::backend::EventSink;
+use crate::backend::EventTarget;
 use crate::backend::testbed::Pair;
 use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
 use crate::verbs::qp::ibv_create_qp;
-use crate::verbs::testbed::handle;
+use crate::verbs::testbed::queue_pair;
 
 pub(super) use crate::verbs::testbed::{
     Host, LEN, await_readable, is_readable, qp_attr, receive, request, rkey,
@@ -36,7 +36,7 @@ impl Bed {
 
     /// Connects a queue pair of the first to one of the second.
     pub(super) fn connect(&self, a: *mut ibv_qp, b: *mut ibv_qp) {
-        self.pair.connect(handle(a), handle(b));
+        self.pair.connect(&queue_pair(a), &queue_pair(b));
     }
 
     pub(super) fn unconnected() -> Self {
@@ -50,10 +50,10 @@ impl Bed {
 
     fn on_cable(timed: bool) -> Self {
         let targets: [Arc<Targets>; 2] = Default::default();
-        let sinks = targets
+        let devices = targets
             .each_ref()
-            .map(|it| -> Arc<dyn EventSink> { Arc::<Targets>::clone(it) });
-        let pair = Pair::open(sinks, timed);
+            .map(|it| -> Arc<dyn EventTarget> { Arc::<Targets>::clone(it) });
+        let pair = Pair::open(devices, timed);
         let [backend_a, backend_b] = pair.backends();
         let [targets_a, targets_b] = &targets;
         Self {

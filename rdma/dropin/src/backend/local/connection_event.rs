@@ -5,15 +5,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::{Key, QpHandle, handles};
-use crate::entry::Result;
-
-handles! {
-    /// A port that is bound, and may be listened on.
-    PortHandle,
-    /// A peer that wants to connect and waits for an answer.
-    RequestHandle,
-}
+use super::peer::PeerRequest;
 
 /// How many Reads may be outstanding: the peer's, which are answered at once (IRD), and ours (ORD).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +17,8 @@ pub(crate) struct ReadDepths {
 /// A peer that wants to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) handle: RequestHandle,
+    /// What answers it.
+    pub(crate) peer: Arc<PeerRequest>,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) private_data: Vec<u8>,
@@ -74,41 +67,4 @@ pub(crate) struct ConnectRequest {
     pub(crate) remote: SocketAddr,
     pub(crate) depths: ReadDepths,
     pub(crate) private_data: Vec<u8>,
-}
-
-/// Connections of an RNIC.
-pub(crate) trait Connections {
-    /// Takes a port of one address, or of all addresses of a family. Returns the addresses that it
-    /// is bound to, too. If `reusable`, the port may be bound already by a call that was reusable,
-    /// too.
-    fn bind(&self, local: SocketAddr, reusable: bool) -> Result<(PortHandle, Vec<SocketAddr>)>;
-    /// Has further calls of `bind` share a port.
-    fn make_reusable(&self, port: PortHandle) -> Result<()>;
-    /// Listens on a port. Requests are told until it is unbound.
-    fn listen(&self, port: PortHandle, callback: EventCallback) -> Result<()>;
-    /// Ends listening and gives the port back, before it returns.
-    fn unbind(&self, port: PortHandle) -> Result<()>;
-
-    /// Begins to connect; with the address and port that it begins from. How it ends is told.
-    fn connect(
-        &self,
-        qp: QpHandle,
-        request: ConnectRequest,
-        callback: EventCallback,
-    ) -> Result<SocketAddr>;
-    /// Accepts. Only the connection's end is told.
-    fn accept(
-        &self,
-        request: RequestHandle,
-        qp: QpHandle,
-        depths: ReadDepths,
-        private_data: &[u8],
-        callback: EventCallback,
-    ) -> Result<()>;
-    /// Says no.
-    fn reject(&self, request: RequestHandle, private_data: &[u8]) -> Result<()>;
-    /// Begins a graceful close.
-    fn disconnect(&self, qp: QpHandle) -> Result<()>;
-    /// The queue pair with that number.
-    fn qp_with_number(&self, number: u32) -> Result<QpHandle>;
 }

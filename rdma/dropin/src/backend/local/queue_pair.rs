@@ -1,0 +1,221 @@
+//! Queue pairs. What posts to one is taken out of it, to be called without the verbs' lock.
+
+use std::sync::{Arc, Weak};
+
+use nix::errno::Errno;
+use xwarp::attr::{QpChange, QpId};
+use xwarp::cm::{PeerToPeer, RtrTypes};
+use xwarp::error::TermCode;
+use xwarp::{ProtectionDomain, QpConfig, QpState, QueuePair};
+
+use super::Backend;
+use super::connected::Connected;
+use super::connection_event::ReadDepths;
+use super::errors::Numbered;
+use super::owned::{Owned, Release};
+use super::poll::Cq;
+use super::post::{Posts, Srq};
+use crate::backend::{EventTarget, QpPort, QpSizes, QpStatus, QpView};
+use crate::entry::Result;
+
+/// How a queue pair is made.
+pub(crate) struct QpRequest<'a> {
+    pub(crate) send_cq: &'a Arc<Cq>,
+    pub(crate) recv_cq: &'a Arc<Cq>,
+    pub(crate) srq: Option<&'a Srq>,
+    pub(crate) sizes: QpSizes,
+    /// Each send completes, whether it asks for it or not.
+    pub(crate) all_signaled: bool,
+}
+
+/// A queue pair.
+pub(crate) struct Qp {
+    id: QpId,
+    pub(super) owned: Owned<QueuePair>,
+    posts: Arc<Posts>,
+    /// Where it completes.
+    cqs: [Arc<Cq>; 2],
+}
+
+impl Release for Qp {
+    fn release(&self) {
+        self.owned.release();
+        self.posts.release();
+    }
+}
+
+/// How a queue pair is created. Programs of InfiniBand register the sink of a Read without a remote
+/// right. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may
+/// send first (RFC 6581).
+fn config(request: &QpRequest<'_>) -> QpConfig {
+    let sizes = &request.sizes;
+    QpConfig::default()
+        .send_depth(sizes.send_depth)
+        .recv_depth(sizes.recv_depth)
+        .send_sge(sizes.send_sge)
+        .write_sge(sizes.send_sge)
+        .recv_sge(sizes.recv_sge)
+        .max_inline(sizes.inline)
+        .flush_late_posts(true)
+        .report_ends(true)
+        .local_read_sinks(true)
+        .peer_to_peer(Some(PeerToPeer {
+            required: false,
+            rtr: RtrTypes::ALL,
+        }))
+}
+
+fn make(pd: &ProtectionDomain, request: &QpRequest<'_>) -> Result<QueuePair> {
+    let config = config(request);
+    Cq::with_both(request.send_cq, request.recv_cq, |send, recv| {
+        let Some(srq) = request.srq else {
+            let made = pd.create_qp(&config, send, recv);
+            return made.map_err(|error| error.errno());
+        };
+        srq.with(|srq| {
+            let made = pd.create_qp_with_srq(&config, send, recv, srq);
+            made.map_err(|error| error.errno())
+        })
+    })
+}
+
+fn modify(qp: &mut QueuePair, change: QpChange) -> Result<()> {
+    let changed = qp.modify(change);
+    changed.map(|_depths| ()).map_err(|error| error.errno())
+}
+
+impl Owned<ProtectionDomain> {
+    pub(crate) fn create_qp(&self, request: &QpRequest<'_>) -> Result<Arc<Qp>> {
+        let rnic = self.rnic()?;
+        let mut qp = self.with(|pd| make(pd, request))?;
+        let id = qp.id();
+        let path = qp.take_data_path().map_err(|_never| Errno::EINVAL)?;
+        let (sends, recvs) = path.split();
+        let qp = Arc::new(Qp {
+            id,
+            owned: Owned::new(rnic.reference(), qp),
+            posts: Arc::new(Posts::new(sends, recvs, request.all_signaled)),
+            cqs: [Arc::clone(request.send_cq), Arc::clone(request.recv_cq)],
+        });
+        rnic.objects.add(&qp);
+        rnic.registry.add_qp(id, &qp);
+        Ok(qp)
+    }
+}
+
+impl Qp {
+    /// What posts to it.
+    pub(crate) fn port(&self) -> Box<dyn QpPort> {
+        Box::new(Arc::clone(&self.posts))
+    }
+
+    /// Its number of 24 bits.
+    pub(crate) fn number(&self) -> u32 {
+        self.id.number()
+    }
+
+    pub(super) fn id(&self) -> QpId {
+        self.id
+    }
+
+    /// Reports its events to `target` from now on.
+    pub(crate) fn report_events(&self, target: Weak<dyn EventTarget>) -> Result<()> {
+        self.owned.rnic()?.registry.report_qp(self.id, target);
+        Ok(())
+    }
+
+    /// Sets how many Reads may be outstanding, each way.
+    pub(crate) fn set_reads(&self, ird: Option<u16>, ord: Option<u16>) -> Result<()> {
+        let _rnic = self.owned.rnic()?;
+        self.owned.with(|qp| {
+            let mut change = QpChange::to(qp.state());
+            if let Some(ird) = ird {
+                change = change.ird(ird);
+            }
+            if let Some(ord) = ord {
+                change = change.ord(ord);
+            }
+            modify(qp, change)
+        })
+    }
+
+    pub(crate) fn query(&self) -> Result<QpView> {
+        let _rnic = self.owned.rnic()?;
+        self.owned.with(|qp| {
+            let info = qp.query().map_err(|error| error.errno())?;
+            let status = match info.state {
+                QpState::Idle => QpStatus::Idle,
+                QpState::Rts | QpState::Closing => QpStatus::Connected,
+                QpState::Terminate | QpState::Error => QpStatus::Error,
+            };
+            Ok(QpView {
+                status,
+                ird: info.ird,
+                ord: info.ord,
+            })
+        })
+    }
+
+    /// Ends the connection at once, and flushes all work.
+    pub(crate) fn abort(&self) -> Result<()> {
+        let _rnic = self.owned.rnic()?;
+        self.owned
+            .with(|qp| qp.abort().map_err(|error| error.errno()))
+    }
+
+    /// Makes a queue pair in Error fit for another connection.
+    pub(crate) fn reset(&self) -> Result<()> {
+        let _rnic = self.owned.rnic()?;
+        self.owned
+            .with(|qp| modify(qp, QpChange::to(QpState::Idle)))
+    }
+
+    /// The Terminate that has ended its connection.
+    pub(super) fn terminate(&self) -> Option<TermCode> {
+        let query = |qp: &mut QueuePair| qp.query().map_err(|error| error.errno());
+        Some(self.owned.with(query).ok()?.terminate?.code)
+    }
+
+    /// The depths that the ends of its connection have agreed upon.
+    pub(super) fn depths(&self) -> Option<ReadDepths> {
+        let info = self.owned.with(|qp| Ok(qp.connection())).ok()??;
+        Some(ReadDepths {
+            ird: info.ird,
+            ord: info.ord,
+        })
+    }
+
+    /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.
+    /// A queue pair that has its next connection by now is left alone.
+    pub(super) fn flush(&self, connected: &Connected) {
+        let flushed = self.owned.with(|qp| {
+            if connected.has(self.id) {
+                return Ok(());
+            }
+            qp.abort().map_err(|error| error.errno())
+        });
+        if let Err(errno) = flushed {
+            log::debug!("a queue pair is gone already: {errno}");
+        }
+    }
+
+    /// Ends it in any state, with what posts to it. Discards its completions.
+    pub(super) fn destroy_by(&self, rnic: &Backend) -> Result<()> {
+        self.owned.destroy(|qp| {
+            qp.destroy()
+                .map_err(|refused| (refused.error.errno(), Some(refused.object)))
+        })?;
+        self.posts.release();
+        rnic.registry.remove_qp(self.id);
+        for cq in &self.cqs {
+            cq.discard(self.id);
+        }
+        Ok(())
+    }
+}
+
+/// Brings a queue pair without a connection into Idle, where it can begin one with these depths.
+pub(super) fn make_idle(qp: &mut QueuePair, depths: ReadDepths) -> Result<()> {
+    let change = QpChange::to(QpState::Idle);
+    modify(qp, change.ird(depths.ird).ord(depths.ord))
+}
