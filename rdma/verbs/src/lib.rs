@@ -87,6 +87,7 @@
 #![warn(clippy::missing_errors_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod accept;
 mod assisted;
 mod async_events;
 mod attempt;

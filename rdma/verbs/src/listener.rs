@@ -10,10 +10,8 @@ use xwarp_iwarp::mpa::EnhancedData;
 use crate::control::Control;
 use crate::error::RnicEnded;
 use crate::listening::Listening;
-use crate::qp::QueuePair;
 use xwarp_rnic::engine::IncomingRequest;
-use xwarp_rnic::model::AcceptError;
-use xwarp_rnic::model::IncomingId;
+use xwarp_rnic::model::{AcceptError, IncomingId, QpId};
 
 /// Waits for connections on one address and port, or on that port of all addresses of the interface.
 pub struct Listener(Listening<IncomingRequest>);
@@ -127,30 +125,21 @@ impl ConnectionRequest {
         self.enhanced.is_some_and(|enhanced| enhanced.rtr.is_some())
     }
 
-    /// Accepts: `qp`, which must be Idle, becomes our end. Post receives before; sends wait until the peer's first message
-    /// (RFC 5044 §7.1.2). If the Request is enhanced, `qp`'s ORD is lowered to the peer's IRD and its IRD to the peer's ORD
-    /// (RFC 6581 §9.1). `private_data` has 512 bytes at most, 508 if the Request is enhanced. After an error the peer is rejected.
-    ///
-    /// # Errors
-    ///
-    /// - [`AcceptError::InvalidState`]: `qp` is not in Idle, or is being connected.
-    /// - [`AcceptError::OtherRnic`]: `qp` is one of another RNIC.
-    /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
-    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044 §7.1.1, RFC 6581 §6).
-    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
-    pub fn accept(mut self, qp: &mut QueuePair, private_data: &[u8]) -> Result<(), AcceptError> {
+    /// The engine where the request is, if `qp_control` is of the same RNIC.
+    pub(crate) fn engine_for(&self, qp_control: &Arc<Control>) -> Result<usize, AcceptError> {
+        let id = self.id.ok_or(AcceptError::PeerGone)?;
+        if !Arc::ptr_eq(&self.control, qp_control) {
+            return Err(AcceptError::OtherRnic);
+        }
+        Ok(id.engine())
+    }
+
+    /// Accepts: `qp` becomes this side's end.
+    pub(crate) fn accept_for(mut self, qp: QpId, private_data: &[u8]) -> Result<(), AcceptError> {
         let Some(id) = self.id.take() else {
             return Err(AcceptError::PeerGone);
         };
-        if !Arc::ptr_eq(&self.control, qp.control()) {
-            self.id = Some(id);
-            return Err(AcceptError::OtherRnic);
-        }
-        if !qp.move_to(id.engine())? {
-            self.id = Some(id);
-            return Err(AcceptError::InvalidState(qp.state()));
-        }
-        let (qp, data) = (qp.id(), private_data.to_vec());
+        let data = private_data.to_vec();
         let answered =
             (self.control).call_on(id.engine(), move |engine| engine.accept(id, qp, &data))?;
         self.settle(id, answered)
