@@ -87,74 +87,100 @@
 #![warn(clippy::missing_errors_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-mod accept;
-mod assisted;
-mod async_events;
-mod attempt;
-pub mod attr;
-mod batch;
-mod bound;
 pub mod buffers;
-mod burst;
-mod channel;
 pub mod cm;
-pub mod completion;
-pub mod config;
-mod connecting;
-mod control;
 mod cq;
-mod data_path;
-mod diagnosis;
-mod engine_thread;
 pub mod error;
-pub mod event;
-#[cfg(feature = "fault-injection")]
-mod fault_injection;
-mod hand_over;
 mod host;
-mod hosted;
-mod in_handler;
-mod inline;
-mod listener;
-mod listening;
 pub mod memory;
-mod open_rnics;
 mod pd;
-mod ports;
-mod private_data;
 mod qp;
-mod qp_change;
-mod released;
-mod rings;
 mod rnic;
-mod rnic_config;
-mod runner;
-mod sharing;
-mod showing;
-pub mod sim;
-mod spinning;
-mod spread;
+mod runtime;
 mod srq;
-mod state_changes;
-pub mod stream;
-mod streaming;
 #[cfg(feature = "tokio")]
 pub mod tokio;
-pub mod work;
 
-/// The atomics that the protocols of this crate use; a model checker provides its own.
-mod sync {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+/// Attributes: what queries of the objects return, what Modify QP takes, identifiers, and counters (verbs draft §9).
+pub mod attr {
+    pub use crate::cq::CqInfo;
+    pub use crate::qp::change::QpChange;
+    pub use crate::srq::SrqInfo;
+    pub use xwarp_driver::net::MacAddr;
+    pub use xwarp_driver::{IoCounters, NicInfo};
+    pub use xwarp_rnic::model::{
+        CqId, DequeuingModel, EngineCounters, PdId, QpId, QpInfo, RnicAttributes, RnicCounters,
+        RqLimit, SrqId, TerminateInfo, TerminateOrigin,
+    };
+    pub use xwarp_tcp::{ConnLoad, StackCounters};
 }
 
+/// Completion notification: channels, arming, and the poller of a queue that is borrowed (verbs draft §8.2.5).
+pub mod completion {
+    pub use crate::cq::CompletionPoller;
+    pub use crate::cq::channel::CompletionChannel;
+    pub use xwarp_rnic::queues::Arm;
+}
+
+/// Configuration of an RNIC: the parts of [`RnicConfig`].
+pub mod config {
+    pub use crate::runtime::config::{Progress, WaitMode};
+    pub use xwarp_driver::attach::XdpMode;
+    pub use xwarp_driver::{
+        Capture, NicConfig, Polling, Queues, ServedQueues, TxChecksum, ZeroCopy,
+    };
+    pub use xwarp_tcp::CongestionControl;
+}
+
+/// Asynchronous events: what an RNIC reports besides completions, and who takes it (verbs draft
+/// §8.3, §9.5); why a connection has ended.
+pub mod event {
+    pub use crate::qp::state_changes::StateChanges;
+    pub use crate::rnic::async_events::AsyncEvents;
+    pub use xwarp_rnic::model::{
+        AsyncEvent, AsyncEventKind, ConnectionEnd, EventContext, EventResource, HandlerId,
+    };
+}
+
+/// Simulation: seams for tests that run an RNIC without a kernel, with virtual time.
+pub mod sim {
+    pub use crate::host::{FixedHost, Neighbours};
+    pub use xwarp_driver::net::{
+        Channels, DriverRings, InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter,
+        InterfaceState, Network, Setting,
+    };
+    pub use xwarp_driver::{
+        BoardError, Doorbell, Icmp, IoError, MemoryIo, PacketIo, QueueLevels, RegionPool, RxFrame,
+        SentFrame, StateBoard, TxFrame, Wire,
+    };
+    pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch, PresentWay, Way};
+    pub use xwarp_tcp::{Instant, RouteMetrics, StackConfig};
+}
+
+/// Streaming mode: TCP connections before they carry iWARP (verbs draft §6.2.1.2, §6.6.1).
+pub mod stream {
+    pub use crate::cm::streaming::{ConnectingStream, LlpStream, StreamListener};
+    pub use xwarp_rnic::model::{Framing, StreamId, StreamState};
+}
+
+/// Work requests: what they are made of, and the queues that they are posted to (verbs draft §8.1, §8.2).
+pub mod work {
+    pub use crate::qp::batch::{Piece, PlainRequest, ReceiveBatch, SendBatch};
+    pub use crate::qp::data_path::{DataPath, ReceiveQueue, SendQueue};
+    pub use xwarp_iwarp::AtomicOperation;
+    pub use xwarp_rnic::model::{
+        Immediate, InlineData, MAX_INLINE, MAX_SGE, Operation, Payload, Sgl,
+    };
+}
+
+pub use cm::listener::Listener;
 pub use cq::CompletionQueue;
-pub use listener::Listener;
 pub use memory::region::MemoryRegion;
 pub use memory::window::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
+pub use rnic::config::RnicConfig;
 pub use rnic::{Rnic, interface_name};
-pub use rnic_config::RnicConfig;
 pub use srq::{SharedReceiveQueue, SrqConfig};
 pub use xwarp_iwarp::Stag;
 pub use xwarp_rnic::model::{

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::control::Control;
 use crate::error::RefusedError;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::PdId;
 use xwarp_rnic::model::{CreateError, DestroyError, StagScope};
 

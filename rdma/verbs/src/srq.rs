@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::control::Control;
 use crate::error::{ModifySrqError, PostListError, RefusedError};
 use crate::pd::ProtectionDomain;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::{
     CapabilityError, CreateError, DestroyError, MAX_DEPTH, MAX_SGE, PdId, PostError, RecvRequest,
     ResizeError, RnicUnavailable, SrqId, check_buffers, check_capability,

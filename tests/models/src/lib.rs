@@ -11,9 +11,9 @@
 //! | completion and armed queue | `rdma/rnic/src/queues/arming.rs`, used by `cq_shared.rs`, `completion_ring.rs` | model `arming` |
 //! | end of an RNIC; state of a queue pair | `rdma/rnic/src/queues/waiters.rs`, used by `ending.rs`, `qp_shared.rs` | model `waiters` |
 //! | frames for another engine; news of the interface | `driver/src/wake/hinted.rs`, used by `packet_io/crossing.rs`, `net/state.rs` | model `hinted` |
-//! | application and thread of an assisted engine | `rdma/verbs/src/hand_over.rs`, used by `assisted.rs` | model `hand_over` |
-//! | verb and engine's thread | `rdma/verbs/src/engine_thread.rs`, `runner.rs` | model `sleeping`: a channel is the work, and it is looked at after the announcement |
-//! | threads and event loops that share an inline engine | `rdma/verbs/src/sharing.rs`, used by `inline.rs` | model `sharing`, with the loops of its callers |
+//! | application and thread of an assisted engine | `rdma/verbs/src/runtime/hand_over.rs`, used by `assisted.rs` | model `hand_over` |
+//! | verb and engine's thread | `rdma/verbs/src/runtime/engine_thread.rs`, `runner.rs` | model `sleeping`: a channel is the work, and it is looked at after the announcement |
+//! | threads and event loops that share an inline engine | `rdma/verbs/src/runtime/sharing.rs`, used by `inline.rs` | model `sharing`, with the loops of its callers |
 //! | calls of several steps | `rdma/dropin/src/verbs/turn.rs` | model `turn` |
 //! | lock of the data path | `rdma/dropin/src/lock_state.rs`, used by `lock.rs` | model `lock` |
 //! | events of the C interface | `rdma/dropin/src/verbs/waiting.rs`, used by `event_queue.rs` | model `waiting` |
@@ -21,9 +21,9 @@
 //! | acknowledged events | `rdma/dropin/src/verbs/watched.rs`, `cm/id.rs` | mutex only: the count changes within it, and the condition variable looks at the count |
 //! | connection manager's thread | `rdma/dropin/src/backend/local/watcher.rs` | mutex and eventfd: a note is put before the write, and the thread reads the eventfd before it looks |
 //! | Ctrl-C | `tools/src/signals.rs` | signal that stays raised |
-//! | what a handler has dropped | `rdma/verbs/src/released.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
+//! | what a handler has dropped | `rdma/verbs/src/runtime/released.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
 //! | other atomics: credits, spinning, orders, counters | `credits.rs`, `spinning.rs`, `cq_orders.rs`, `siblings.rs`, `single.rs` | no wake-up: the reader asks by itself, and does not sleep for it |
-//! | threads that wait for one stream | `rdma/verbs/src/streaming.rs` | signal that the first clears: it counts the others and raises it again; a test with four threads |
+//! | threads that wait for one stream | `rdma/verbs/src/cm/streaming.rs` | signal that the first clears: it counts the others and raises it again; a test with four threads |
 //! | kernel and engine | `driver/src/xdp/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |
 //! | tasks of tokio | `rdma/verbs/src/tokio/waiter.rs` | tokio's: a task registers before each look; a test there has two tasks share a waiter |
 #![cfg(test)]
@@ -35,7 +35,7 @@
 
 #[path = "../../../rdma/rnic/src/queues/arming.rs"]
 mod arming;
-#[path = "../../../rdma/verbs/src/hand_over.rs"]
+#[path = "../../../rdma/verbs/src/runtime/hand_over.rs"]
 mod hand_over;
 #[path = "../../../driver/src/wake/hinted.rs"]
 mod hinted;
@@ -43,7 +43,7 @@ mod hinted;
 mod lock_state;
 #[path = "../../../rdma/rnic/src/queues/ready_set.rs"]
 mod ready_set;
-#[path = "../../../rdma/verbs/src/sharing.rs"]
+#[path = "../../../rdma/verbs/src/runtime/sharing.rs"]
 mod sharing;
 #[path = "../../../driver/src/wake/sleep_flag.rs"]
 mod sleep_flag;

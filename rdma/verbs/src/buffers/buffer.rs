@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use xwarp_driver::{CopyError, OutOfBounds, SharedBytes};
 
-use crate::control::Control;
 use crate::memory::region::MemoryRegion;
 use crate::pd::ProtectionDomain;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::{Access, RegisterError, Sge};
 
 /// Memory that is either the application's or a work request's, never both: posting it takes it away, and
@@ -129,10 +129,10 @@ impl fmt::Debug for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Progress;
     use crate::host::FixedHost;
     use crate::rnic::Rnic;
-    use crate::rnic_config::RnicConfig;
+    use crate::rnic::config::RnicConfig;
+    use crate::runtime::config::Progress;
     use xwarp_driver::{MemoryIo, RegionPool};
     use xwarp_tcp::StackConfig;
 

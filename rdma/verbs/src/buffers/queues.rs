@@ -1,8 +1,8 @@
 //! Queues to which exclusive buffers can be posted.
 
 use super::buffer::Buffer;
-use crate::data_path::{DataPath, ReceiveQueue, SendQueue};
 use crate::qp::QueuePair;
+use crate::qp::data_path::{DataPath, ReceiveQueue, SendQueue};
 use crate::srq::SharedReceiveQueue;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{PostError, QpId, RecvRequest, SendRequest, SrqId};

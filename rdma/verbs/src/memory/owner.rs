@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::control::Control;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::DeallocateError;
 
 /// No region or window has it.

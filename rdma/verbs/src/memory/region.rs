@@ -7,9 +7,9 @@ use xwarp_driver::SharedBytes;
 use xwarp_iwarp::Stag;
 
 use super::stag::AllocatedStag;
-use crate::control::Control;
 use crate::error::{RefusedError, ReregisterError};
 use crate::pd::ProtectionDomain;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::Access;
 use xwarp_rnic::model::{
     Addressing, DeallocateError, QueryError, RegionInfo, RegionMemory, RegionSpec, RegisterError,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use xwarp_iwarp::Stag;
 
 use super::owner::Owner;
-use crate::control::Control;
 use crate::error::RefusedError;
 use crate::pd::ProtectionDomain;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::{
     Access, Addressing, DeallocateError, FastRegister, PhysicalList, QueryError, RegionInfo,
     RegionMemory, RegionSpec, RegisterError, StagScope,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use xwarp_iwarp::Stag;
 
 use super::owner::Owner;
-use crate::control::Control;
 use crate::pd::ProtectionDomain;
+use crate::runtime::control::Control;
 use xwarp_rnic::model::{
     Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, StagScope, WindowInfo,
 };

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use xwarp_rnic::model::ConnectError;
 
 use super::waiter::Waiter;
-use crate::attempt::no_descriptor;
-use crate::connecting::Connecting;
-use crate::control::Control;
+use crate::cm::attempt::no_descriptor;
+use crate::cm::connecting::Connecting;
+use crate::cm::private_data::PrivateData;
+use crate::cm::streaming::{ConnectingStream, LlpStream};
 use crate::error::WaitError;
-use crate::private_data::PrivateData;
-use crate::streaming::{ConnectingStream, LlpStream};
+use crate::runtime::control::Control;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

@@ -50,13 +50,13 @@ use std::sync::Arc;
 
 use xwarp_rnic::model::{AsyncEvent, CqId, QpState};
 
-use crate::async_events::AsyncEvents;
-use crate::channel::CompletionChannel;
-use crate::control::Control;
+use crate::cm::listener::{ConnectionRequest, Listener};
+use crate::cq::channel::CompletionChannel;
 use crate::error::{RnicEnded, WaitError};
-use crate::listener::{ConnectionRequest, Listener};
+use crate::qp::state_changes::StateChanges;
 use crate::rnic::Rnic;
-use crate::state_changes::StateChanges;
+use crate::rnic::async_events::AsyncEvents;
+use crate::runtime::control::Control;
 use waiter::{Waiter, drive};
 
 /// An object of an RNIC that tasks wait for. Dropping a future of it loses nothing: the next one has what came meanwhile.

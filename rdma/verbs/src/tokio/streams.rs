@@ -5,8 +5,8 @@ use std::io;
 use xwarp_rnic::model::{StreamError, StreamState};
 
 use super::Async;
+use crate::cm::streaming::{LlpStream, StreamListener};
 use crate::error::{RnicEnded, WaitError};
-use crate::streaming::{LlpStream, StreamListener};
 
 impl StreamListener {
     /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.

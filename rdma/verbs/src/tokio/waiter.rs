@@ -10,8 +10,8 @@ use std::task::Poll;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::control::Control;
 use crate::error::{RnicEnded, WaitError};
+use crate::runtime::control::Control;
 
 /// Descriptors that tasks wait for. They are duplicates: tokio has each of its own once only.
 pub(super) struct Waiter {
@@ -164,7 +164,7 @@ mod tests {
     use xwarp_driver::Signal;
 
     use super::*;
-    use crate::config::Progress;
+    use crate::runtime::config::Progress;
     use crate::sim::{FixedHost, MemoryIo, RegionPool, StackConfig};
     use crate::{Rnic, RnicConfig};
 

@@ -94,7 +94,7 @@ mod tests {
             ("README.md", "."),
             ("tcp/DESIGN.md", "tcp"),
             ("tcp/src/conn/mod.rs", "tcp"),
-            ("rdma/verbs/src/qp.rs", "rdma/verbs"),
+            ("rdma/verbs/src/qp/mod.rs", "rdma/verbs"),
             ("tests/README.md", "tests"),
             ("tests/kit/src/lib.rs", "tests/kit"),
         ] {

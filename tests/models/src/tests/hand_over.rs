@@ -1,4 +1,4 @@
-//! Hand-over (`rdma/verbs/src/hand_over.rs`): the thread of an assisted engine rests while the
+//! Hand-over (`rdma/verbs/src/runtime/hand_over.rs`): the thread of an assisted engine rests while the
 //! application polls.
 
 use loom::sync::Arc;

@@ -1,0 +1,202 @@
+//! The connection manager as an application sees it: listening, accepting, rejecting.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_iwarp::mpa::EnhancedData;
+
+use super::listening::Listening;
+use crate::error::RnicEnded;
+use crate::runtime::control::Control;
+use xwarp_rnic::engine::IncomingRequest;
+use xwarp_rnic::model::{AcceptError, IncomingId, QpId};
+
+/// Waits for connections on one address and port, or on that port of all addresses of the interface.
+pub struct Listener(Listening<IncomingRequest>);
+
+impl Listener {
+    pub(crate) fn new(listening: Listening<IncomingRequest>) -> Self {
+        Self(listening)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.0.control()
+    }
+
+    /// Addresses and ports that it listened on at first. The listener follows the interface's addresses; this list does not.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.0.addresses()
+    }
+
+    /// The oldest request that has come in. Turns an inline engine if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub fn try_accept(&mut self) -> Result<Option<ConnectionRequest>, RnicEnded> {
+        self.0.try_accept(|| self.take())
+    }
+
+    /// The oldest request, waiting for one up to `timeout`; `None` when none has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_accept`](Self::try_accept), at once.
+    pub fn accept(&mut self, timeout: Duration) -> Result<Option<ConnectionRequest>, RnicEnded> {
+        self.0.accept(timeout, || self.take())
+    }
+
+    fn take(&self) -> Result<Option<ConnectionRequest>, RnicEnded> {
+        let (inbox, control) = (self.0.inbox(), self.0.control());
+        let request = control.take_or_ended(inbox.signal(), || inbox.take())?;
+        Ok(request.map(|request| ConnectionRequest::new(request, control)))
+    }
+}
+
+impl AsFd for Listener {
+    /// Readable while [`try_accept`](Self::try_accept) has something to return. It is not to be read. With an inline
+    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        drop(self.0.inbox().close());
+    }
+}
+
+/// A peer that wants to connect. Dropping the request rejects it.
+pub struct ConnectionRequest {
+    id: Option<IncomingId>,
+    local: SocketAddr,
+    remote: SocketAddr,
+    private_data: Vec<u8>,
+    revision: u8,
+    enhanced: Option<EnhancedData>,
+    control: Arc<Control>,
+}
+
+impl ConnectionRequest {
+    fn new(request: IncomingRequest, control: &Arc<Control>) -> Self {
+        drop(request.place);
+        Self {
+            id: Some(request.id),
+            local: request.local,
+            remote: request.remote,
+            private_data: request.private_data,
+            revision: request.revision,
+            enhanced: request.enhanced,
+            control: Arc::clone(control),
+        }
+    }
+
+    /// Where: one of the listener's addresses.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Address and port of the peer.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Private data of the MPA Request: at most 512 bytes (RFC 5044 §7.1.1), 508 from a peer of MPA revision 2 (RFC 6581 §6).
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    /// The peer's MPA revision: 1, 2, or 0 for one of the RDMA Consortium. The answer has the same.
+    pub fn revision(&self) -> u8 {
+        self.revision
+    }
+
+    /// The peer's read depths and RTR types as they came (RFC 6581 §9.1); `None` if its Request is not enhanced.
+    pub fn enhanced(&self) -> Option<EnhancedData> {
+        self.enhanced
+    }
+
+    /// The peer begins with an RTR, so that this side may send before the peer's application does (RFC 6581 §9.2).
+    pub fn is_peer_to_peer(&self) -> bool {
+        self.enhanced.is_some_and(|enhanced| enhanced.rtr.is_some())
+    }
+
+    /// The engine where the request is, if `qp_control` is of the same RNIC.
+    pub(crate) fn engine_for(&self, qp_control: &Arc<Control>) -> Result<usize, AcceptError> {
+        let id = self.id.ok_or(AcceptError::PeerGone)?;
+        if !Arc::ptr_eq(&self.control, qp_control) {
+            return Err(AcceptError::OtherRnic);
+        }
+        Ok(id.engine())
+    }
+
+    /// Accepts: `qp` becomes this side's end.
+    pub(crate) fn accept_for(mut self, qp: QpId, private_data: &[u8]) -> Result<(), AcceptError> {
+        let Some(id) = self.id.take() else {
+            return Err(AcceptError::PeerGone);
+        };
+        let data = private_data.to_vec();
+        let answered =
+            (self.control).call_on(id.engine(), move |engine| engine.accept(id, qp, &data))?;
+        self.settle(id, answered)
+    }
+
+    /// Rejects the peer by an MPA Reply with bit R, which carries `private_data` (RFC 5044 §7.1.1).
+    ///
+    /// # Errors
+    ///
+    /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
+    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044 §7.1.1, RFC 6581 §6).
+    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn reject(self, private_data: &[u8]) -> Result<(), AcceptError> {
+        self.answer_no(None, private_data)
+    }
+
+    /// Rejects the peer because its IRD is below the `ord` that is needed here, and tells a peer of revision 2 which
+    /// that is (RFC 6581 §9.1). To others it is a plain rejection. Whether an IRD suffices is the application's to
+    /// judge: [`accept`](Self::accept) makes do with any.
+    ///
+    /// # Errors
+    ///
+    /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
+    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044 §7.1.1, RFC 6581 §6).
+    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn reject_for_ord(self, ord: u16, private_data: &[u8]) -> Result<(), AcceptError> {
+        self.answer_no(Some(ord), private_data)
+    }
+
+    fn answer_no(mut self, ord: Option<u16>, private_data: &[u8]) -> Result<(), AcceptError> {
+        let Some(id) = self.id.take() else {
+            return Err(AcceptError::PeerGone);
+        };
+        let data = private_data.to_vec();
+        let answered =
+            (self.control).call_on(id.engine(), move |engine| engine.reject(id, ord, &data))?;
+        self.settle(id, answered)
+    }
+
+    /// A request whose answer failed is not left without one: it is rejected when this is dropped.
+    fn settle(
+        &mut self,
+        id: IncomingId,
+        answered: Result<(), AcceptError>,
+    ) -> Result<(), AcceptError> {
+        self.id = answered.is_err().then_some(id);
+        answered
+    }
+}
+
+impl Drop for ConnectionRequest {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.control.release_on(id.engine(), move |engine| {
+                // A peer that is gone needs no answer.
+                let _ = engine.reject(id, None, &[]);
+            });
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! TCP connections in streaming mode, before they carry iWARP (verbs draft §6.2.1.2, §6.6.1).
+//!
+//! The draft has no verbs that make connections. Applications make one by other means, say on it what they like, and hand it over by Modify
+//! QP. Here both sides of that are the RNIC's own TCP.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use xwarp_driver::Signal;
+
+use super::attempt::{Attempt, no_descriptor};
+use super::listening::Listening;
+use crate::error::{RnicEnded, WaitError};
+use crate::runtime::control::Control;
+use xwarp_rnic::engine::{Engine, StreamOrder};
+use xwarp_rnic::model::RnicId;
+use xwarp_rnic::model::StreamId;
+use xwarp_rnic::model::StreamState;
+use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
+
+/// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
+///
+/// [`QueuePair::modify`](crate::QueuePair::modify) takes the connection to a queue pair; this handle is then of no use any more. What the
+/// peer has sent and was not read by then is taken as FPDUs. So read the last streaming message of the peer, and not a byte beyond it.
+/// Dropping the handle closes the connection unless a queue pair has it.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use xwarp::{QueuePair, Rnic};
+/// use xwarp::attr::QpChange;
+/// use xwarp::stream::Framing;
+///
+/// // Asks in an application's own protocol whether the server goes on to iWARP.
+/// fn upgrade(rnic: &Rnic, qp: &mut QueuePair) -> Result<(), Box<dyn std::error::Error>> {
+///     let timeout = Duration::from_secs(5);
+///     let mut stream = rnic.connect_stream("10.0.0.2:7471".parse()?, timeout)?;
+///     stream.wait_established(timeout)?;
+///     stream.write_all(b"UPGRADE\n", timeout)?;
+///     let mut answer = [0; 3];
+///     stream.read_exact(&mut answer, timeout)?;
+///     if answer == *b"OK\n" {
+///         qp.modify(QpChange::start(&stream, Framing::default()))?;
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct LlpStream {
+    id: StreamId,
+    /// Raised by whatever happens to the stream.
+    signal: Arc<Signal>,
+    /// Threads that wait until it is established.
+    waiting: AtomicUsize,
+    control: Arc<Control>,
+}
+
+impl LlpStream {
+    /// A stream that has come to a listener. It may have bytes already.
+    fn accepted(id: StreamId, control: &Arc<Control>) -> Result<Self, WaitError> {
+        let signal = control.signal()?;
+        let stream = Self::new(id, signal, control)?;
+        stream.settle()?;
+        Ok(stream)
+    }
+
+    fn new(
+        id: StreamId,
+        signal: Arc<Signal>,
+        control: &Arc<Control>,
+    ) -> Result<Self, RnicUnavailable> {
+        let watcher = Arc::clone(&signal);
+        control.call_on(id.engine(), move |engine| engine.watch_stream(id, watcher))?;
+        Ok(Self::of(id, signal, control))
+    }
+
+    /// One whose signal the engine raises already.
+    fn of(id: StreamId, signal: Arc<Signal>, control: &Arc<Control>) -> Self {
+        Self {
+            id,
+            signal,
+            waiting: AtomicUsize::new(0),
+            control: Arc::clone(control),
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// A verb of its engine.
+    fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.control.call_on(self.id.engine(), work)
+    }
+
+    /// The stream's identity, which [`QpInfo::stream`](crate::attr::QpInfo::stream) tells once a queue pair has it.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    pub(crate) fn rnic(&self) -> RnicId {
+        self.control.id()
+    }
+
+    /// The TCP connection's state, as far as the stream can be used.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn state(&self) -> Result<StreamState, RnicUnavailable> {
+        let id = self.id;
+        self.call(move |engine| engine.stream_state(id))
+    }
+
+    /// Waits until it is established, up to `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::TimedOut`]: `timeout` is over.
+    /// - [`StreamError::System`]: the kernel refuses the sleep.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn wait_established(&self, timeout: Duration) -> Result<(), StreamError> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let established = wait(&self.control, &self.signal, timeout, || {
+            match self.state() {
+                Ok(StreamState::Connecting) => None,
+                Ok(StreamState::Established | StreamState::PeerClosed) => Some(Ok(())),
+                Ok(StreamState::Gone) => Some(Err(StreamError::Gone)),
+                Err(closed) => Some(Err(closed.into())),
+            }
+        });
+        // Other threads perhaps sleep on the signal, which this one has cleared.
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
+            self.signal.raise();
+        }
+        self.settle()?;
+        established
+    }
+
+    /// Takes what has come, as far as it fits; how many bytes. 0 if nothing has.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::PeerClosed`]: the peer has closed, and all that it sent has been read.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
+        let (id, len) = (self.id, into.len());
+        self.signal.clear();
+        let read = self.call(move |engine| engine.read_stream(id, len));
+        self.settle()?;
+        let bytes = read??;
+        into[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    /// Sends as much as TCP takes now; how many bytes.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let (id, bytes) = (self.id, bytes.to_vec());
+        self.call(move |engine| engine.write_stream(id, &bytes))?
+    }
+
+    /// Fills all of `into`, up to `timeout`. What had come by the time of an error is lost.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::PeerClosed`]: the peer has closed, and all that it sent has been read.
+    /// - [`StreamError::TimedOut`]: `timeout` is over.
+    /// - [`StreamError::System`]: the kernel refuses the sleep.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn read_exact(&mut self, into: &mut [u8], timeout: Duration) -> Result<(), StreamError> {
+        let (control, signal) = (Arc::clone(&self.control), Arc::clone(&self.signal));
+        let mut filled = 0;
+        wait(&control, &signal, timeout, || {
+            match self.read(&mut into[filled..]) {
+                Ok(n) => filled += n,
+                Err(error) => return Some(Err(error)),
+            }
+            (filled == into.len()).then_some(Ok(()))
+        })
+    }
+
+    /// Sends all of `bytes`, up to `timeout`. How much was sent by the time of an error is not told.
+    ///
+    /// # Errors
+    ///
+    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::TimedOut`]: `timeout` is over.
+    /// - [`StreamError::System`]: the kernel refuses the sleep.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn write_all(&mut self, bytes: &[u8], timeout: Duration) -> Result<(), StreamError> {
+        let (control, signal) = (Arc::clone(&self.control), Arc::clone(&self.signal));
+        let mut rest = bytes;
+        let written = wait(&control, &signal, timeout, || {
+            match self.write(rest) {
+                Ok(n) => rest = &rest[n..],
+                Err(error) => return Some(Err(error)),
+            }
+            rest.is_empty().then_some(Ok(()))
+        });
+        self.settle()?;
+        written
+    }
+
+    /// Raises the signal again, which a look has cleared, if there is something to read.
+    fn settle(&self) -> Result<(), RnicUnavailable> {
+        let id = self.id;
+        let has_news = self.call(move |engine| engine.stream_is_readable(id));
+        if has_news != Ok(false) {
+            self.signal.raise();
+        }
+        has_news.map(drop)
+    }
+}
+
+impl AsFd for LlpStream {
+    /// Readable when bytes have come, the peer has closed or the stream has ended, until [`read`](LlpStream::read) has told it; an end
+    /// stays. Also when it is established or TCP takes bytes again, until the next read. It is not to be read. With an inline engine that
+    /// holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+}
+
+fn wait(
+    control: &Control,
+    signal: &Signal,
+    timeout: Duration,
+    mut condition: impl FnMut() -> Option<Result<(), StreamError>>,
+) -> Result<(), StreamError> {
+    let deadline = Instant::now().checked_add(timeout);
+    let look = || {
+        signal.clear();
+        condition()
+    };
+    match control.wait_until(signal, deadline, look) {
+        Ok(ended) => ended.unwrap_or(Err(StreamError::TimedOut)),
+        Err(WaitError::Unavailable(why)) => Err(why.into()),
+        Err(WaitError::System(error)) => Err(StreamError::System(error.kind())),
+    }
+}
+
+impl Drop for LlpStream {
+    fn drop(&mut self) {
+        let id = self.id;
+        (self.control).release_on(id.engine(), move |engine| engine.drop_stream(id));
+    }
+}
+
+/// A stream whose path the host searches for. Once it is found, TCP connects, whether or not anybody looks at this. Dropping it gives the
+/// stream up.
+pub struct ConnectingStream {
+    attempt: Attempt<StreamId>,
+    engine: usize,
+    /// The stream's.
+    signal: Arc<Signal>,
+}
+
+impl ConnectingStream {
+    pub(crate) fn begin(
+        control: &Arc<Control>,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<Self, ConnectError> {
+        control.check_no_handler()?;
+        control.check_open()?;
+        let source = control.host().source_to(remote)?;
+        let outcome = control.inbox().map_err(no_descriptor)?;
+        let signal = control.signal().map_err(no_descriptor)?;
+        let engine = control.engine_for_stream();
+        let port = control.open_port(source, remote, engine)?;
+        let way = control.host().next_hop(port.local(), remote, timeout)?;
+        let order = StreamOrder {
+            port,
+            remote,
+            metrics: way.metrics,
+            watcher: Arc::clone(&signal),
+            outcome: Arc::clone(&outcome),
+        };
+        control.call_on(engine, move |engine| {
+            engine.connect_stream(order, way.next_hop);
+        })?;
+        Ok(Self {
+            attempt: Attempt::new(outcome, control),
+            engine,
+            signal,
+        })
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.attempt.control()
+    }
+
+    fn stream(&self, id: StreamId) -> LlpStream {
+        LlpStream::of(id, Arc::clone(&self.signal), self.attempt.control())
+    }
+
+    /// The stream, once the path to the peer is known: TCP has begun to connect then, and [`LlpStream::wait_established`] waits for it.
+    /// `None` while the host searches.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn try_finish(&mut self) -> Option<Result<LlpStream, ConnectError>> {
+        let outcome = self.attempt.try_finish()?;
+        Some(outcome.map(|id| self.stream(id)))
+    }
+
+    /// The stream, waiting for the path; the timeout given to `begin_connect_stream` bounds it.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Host`]: no route leads there, nobody answers for the next hop, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Failed`]: the RNIC has failed.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn wait(mut self) -> Result<LlpStream, ConnectError> {
+        let outcome = self.attempt.wait();
+        outcome.map(|id| self.stream(id))
+    }
+}
+
+impl AsFd for ConnectingStream {
+    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline
+    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.attempt.fd()
+    }
+}
+
+impl Drop for ConnectingStream {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.attempt.unfinished() {
+            let control = self.attempt.control();
+            control.release_on(self.engine, move |engine| engine.cancel_stream(&outcome));
+        }
+    }
+}
+
+/// Waits for TCP connections on one address and port, or on that port of all addresses of the interface; each becomes a stream.
+pub struct StreamListener(Listening<StreamId>);
+
+impl StreamListener {
+    pub(crate) fn new(listening: Listening<StreamId>) -> Self {
+        Self(listening)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.0.control()
+    }
+
+    /// Addresses and ports that it listened on at first. The listener follows the interface's addresses; this list does not.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.0.addresses()
+    }
+
+    /// The oldest connection that has come. Turns an inline engine if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] once none will come.
+    pub fn try_accept(&mut self) -> Result<Option<LlpStream>, RnicEnded> {
+        self.0.try_accept(|| self.take())
+    }
+
+    /// The oldest connection, waiting for one up to `timeout`; `None` when none has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_accept`](Self::try_accept), at once.
+    pub fn accept(&mut self, timeout: Duration) -> Result<Option<LlpStream>, RnicEnded> {
+        self.0.accept(timeout, || self.take())
+    }
+
+    fn take(&self) -> Result<Option<LlpStream>, RnicEnded> {
+        let (inbox, control) = (self.0.inbox(), self.0.control());
+        if let Some(ended) = control.ended() {
+            inbox.signal().raise();
+            return Err(ended);
+        }
+        while let Some(id) = inbox.take() {
+            let stream = match LlpStream::accepted(id, control) {
+                Ok(stream) => stream,
+                Err(WaitError::Unavailable(why)) => return Err(why.into()),
+                Err(WaitError::System(error)) => {
+                    log::warn!("a connection that has come is closed: {error}");
+                    control.call_on(id.engine(), move |engine| engine.drop_stream(id))?;
+                    continue;
+                }
+            };
+            match stream.state()? {
+                StreamState::Gone => {}
+                StreamState::Connecting | StreamState::Established | StreamState::PeerClosed => {
+                    return Ok(Some(stream));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for StreamListener {
+    /// Streams that wait to be taken are closed.
+    fn drop(&mut self) {
+        for id in self.0.inbox().close() {
+            let control = self.0.control();
+            control.release_on(id.engine(), move |engine| engine.drop_stream(id));
+        }
+    }
+}
+
+impl AsFd for StreamListener {
+    /// Readable while [`try_accept`](Self::try_accept) may have something to return. It is not to be read. With an
+    /// inline engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}

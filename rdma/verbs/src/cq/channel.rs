@@ -1,0 +1,101 @@
+//! Completion channel: one descriptor for the completion events of several completion queues, as `ibv_comp_channel` is.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_rnic::model::{CqId, CreateError};
+use xwarp_rnic::queues::CompletionNotices;
+
+use crate::error::RnicEnded;
+use crate::runtime::control::Control;
+
+/// A channel that says which of its completion queues have got the completion that they were armed for.
+///
+/// [`Rnic::create_cq_on`](crate::Rnic::create_cq_on) makes a completion queue on it, which lives on by itself if the channel is dropped. A
+/// queue that was [armed](crate::CompletionQueue::arm) enters the channel with the next completion of that kind, once. The descriptor is
+/// readable while a queue is in the channel, and for good when the RNIC has ended.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use xwarp::{Rnic, RnicConfig};
+/// use xwarp::completion::Arm;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rnic = Rnic::open("eth1", &RnicConfig::default())?;
+/// let channel = rnic.create_completion_channel()?;
+/// let mut cq = rnic.create_cq_on(&channel, 64)?;
+/// loop {
+///     // Arms first and polls then: what completes in between is seen by the one or the other.
+///     cq.arm(Arm::Next)?;
+///     while let Some(completion) = cq.poll()? {
+///         println!("{completion:?}");
+///     }
+///     // An event loop waits for the channel's descriptor and calls try_next instead.
+///     channel.next(Duration::from_secs(60))?;
+/// }
+/// # }
+/// ```
+pub struct CompletionChannel {
+    notices: Arc<CompletionNotices>,
+    control: Arc<Control>,
+}
+
+impl CompletionChannel {
+    pub(crate) fn new(control: &Arc<Control>) -> Result<Self, CreateError> {
+        control.check_open()?;
+        Ok(Self {
+            notices: control.notices()?,
+            control: Arc::clone(control),
+        })
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Takes the completion queue that has been in the channel for longest. Turns an inline engine if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub fn try_next(&self) -> Result<Option<CqId>, RnicEnded> {
+        if let Some(cq) = self.notices.take() {
+            self.control.keep_raised(self.notices.signal());
+            return Ok(Some(cq));
+        }
+        self.control.turn();
+        self.take()
+    }
+
+    /// Takes the completion queue that has been in the channel for longest, waiting for one up to `timeout`; `None` when none has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_next`](Self::try_next), at once.
+    pub fn next(&self, timeout: Duration) -> Result<Option<CqId>, RnicEnded> {
+        (self.control).wait_for(self.notices.signal(), timeout, || self.take())
+    }
+
+    fn take(&self) -> Result<Option<CqId>, RnicEnded> {
+        let signal = self.notices.signal();
+        self.control.take_or_ended(signal, || self.notices.take())
+    }
+
+    pub(crate) fn notices(&self) -> &Arc<CompletionNotices> {
+        &self.notices
+    }
+
+    pub(crate) fn is_of(&self, control: &Arc<Control>) -> bool {
+        Arc::ptr_eq(&self.control, control)
+    }
+}
+
+impl AsFd for CompletionChannel {
+    /// Readable while [`try_next`](Self::try_next) has something to return. It is not to be read. With an inline engine that holds as far as
+    /// somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.notices.signal().as_fd()
+    }
+}

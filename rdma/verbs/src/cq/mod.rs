@@ -1,0 +1,592 @@
+//! Completion queues (verbs draft §5.3, §8.2): filled by the engines, polled by the application;
+//! and the channels that a thread waits on for several of them.
+
+pub(crate) mod channel;
+mod rings;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtrb::{Consumer, Producer};
+use xwarp_driver::Sleeper;
+
+use crate::error::{RefusedError, WaitError};
+use crate::runtime::control::Control;
+use crate::runtime::inline::Bell;
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::{
+    CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory, QpId,
+    ResizeError, RnicUnavailable, WorkCompletion,
+};
+use xwarp_rnic::queues::Arm;
+use xwarp_rnic::queues::CqShared;
+use xwarp_rnic::queues::CqSink;
+use xwarp_rnic::queues::EventTarget;
+use xwarp_rnic::queues::FreedSlots;
+use xwarp_rnic::queues::{Cqe, arm_and_look, ring};
+
+use rings::Rings;
+
+/// What Query CQ tells (verbs draft §9.2.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CqInfo {
+    /// Completions that it has room for.
+    pub entries: usize,
+    /// Whom its events are told, besides whoever waits for it.
+    pub handler: Option<HandlerId>,
+}
+
+/// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete on it.
+///
+/// It should have room for all work that can be outstanding on them, unsignaled work included, which completes if it fails. One that is
+/// full loses what is to be added, never what it has. The queue pair whose completion is lost ends with
+/// [`SendCqError`](crate::event::AsyncEventKind::SendCqError) or [`RecvCqError`](crate::event::AsyncEventKind::RecvCqError), and no other
+/// is touched. The first time, [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow) names the queue (verbs draft §5.3.1).
+pub struct CompletionQueue {
+    id: CqId,
+    rings: Rings,
+    /// What was in former rings, older than what is in this one.
+    backlog: VecDeque<Cqe>,
+    entries: usize,
+    handler: Option<HandlerId>,
+    shared: Arc<CqShared>,
+    sleeper: Sleeper,
+    /// There is nothing left to destroy.
+    destroyed: bool,
+    control: Arc<Control>,
+}
+
+fn check_entries(entries: usize) -> Result<(), CapabilityError> {
+    CapabilityError::check(
+        "a completion queue's number of entries",
+        entries,
+        1,
+        MAX_CQ_ENTRIES,
+    )
+}
+
+/// The two ends of a ring for each engine; those of the first one apart.
+struct NewRings {
+    first: (Producer<Cqe>, Consumer<Cqe>),
+    others: Vec<(Producer<Cqe>, Consumer<Cqe>)>,
+}
+
+impl NewRings {
+    /// With room for so many entries. Any engine may fill all of it.
+    fn new(control: &Control, entries: usize) -> Result<Self, OutOfMemory> {
+        let others = (1..control.commons().engines()).map(|_| ring(entries));
+        Ok(Self {
+            first: ring(entries)?,
+            others: others.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The completion event handler that events are told, which there must be.
+fn checked_handler(
+    control: &Control,
+    target: &EventTarget,
+) -> Result<Option<HandlerId>, CreateError> {
+    control.check_no_handler()?;
+    control.check_open()?;
+    match target {
+        EventTarget::Handler(handler) => {
+            control.commons().handlers().lock().check(*handler)?;
+            Ok(Some(*handler))
+        }
+        EventTarget::Nobody | EventTarget::Channel(_) => Ok(None),
+    }
+}
+
+impl CompletionQueue {
+    pub(crate) fn create(
+        control: &Arc<Control>,
+        entries: usize,
+        target: &EventTarget,
+    ) -> Result<Self, CreateError> {
+        check_entries(entries)?;
+        let handler = checked_handler(control, target)?;
+        let identity = Arc::new(control.commons().cqs().give()?);
+        let (sleeper, bell) = Sleeper::new()?;
+        let shared = Arc::new(CqShared::new());
+        let NewRings { first, others } = NewRings::new(control, entries)?;
+        let id = identity.cq();
+        let (others, consumers): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+        for (engine, producer) in [first.0].into_iter().chain(others).enumerate() {
+            let ends = (Arc::clone(&shared), bell.clone());
+            let sink = CqSink::new(Arc::clone(&identity), producer, ends, target.clone());
+            control.call_on(engine, move |engine| engine.cqs().insert(sink))?;
+        }
+        Ok(Self {
+            id,
+            rings: Rings::new(first.1, consumers.into_iter(), &shared),
+            backlog: VecDeque::new(),
+            entries,
+            handler,
+            shared,
+            sleeper,
+            destroyed: false,
+            control: Arc::clone(control),
+        })
+    }
+
+    /// Its identity in events, and in what is told of queue pairs.
+    pub fn id(&self) -> CqId {
+        self.id
+    }
+
+    /// Query CQ (verbs draft §9.2.3.2).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed.
+    pub fn query(&self) -> Result<CqInfo, RnicUnavailable> {
+        self.control.check_open()?;
+        Ok(CqInfo {
+            entries: self.entries,
+            handler: self.handler,
+        })
+    }
+
+    /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going on. What it has stays in it, in order; a
+    /// size that this does not fit into is refused, and nothing is changed then.
+    ///
+    /// # Errors
+    ///
+    /// - [`ResizeError::TooManyPresent`]: the completions that it has do not fit.
+    /// - [`ResizeError::Capability`]: `entries` is 0 or more than a queue can have (verbs draft §9.5.1).
+    /// - [`ResizeError::Memory`]: the host has no memory for it.
+    /// - [`ResizeError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
+        check_entries(entries)?;
+        let NewRings { first, others } = NewRings::new(&self.control, entries)?;
+        let room = (1 + others.len()) * self.entries;
+        self.backlog.try_reserve(room).map_err(OutOfMemory::from)?;
+        let (id, mut waiting) = (
+            self.id,
+            Some(self.backlog.len() + self.rings.len_of_others()),
+        );
+        let (others, consumers): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+        for (engine, producer) in [first.0].into_iter().chain(others).enumerate() {
+            // What is refused is refused by the first.
+            let waiting = waiting.take();
+            let resize = move |engine: &mut Engine| engine.cqs().resize(id, producer, waiting);
+            self.control.call_on(engine, resize)??;
+        }
+        let consumers = [first.1].into_iter().chain(consumers);
+        self.rings.replace(consumers, &mut self.backlog);
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// Drops the completions of a queue pair that was destroyed, which would be polled else, and returns their number. Those of others stay in
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
+    pub fn discard(&mut self, qp: QpId) -> Result<usize, RnicUnavailable> {
+        self.control.check_open()?;
+        let is_of_it = |entry: &Cqe| entry.completion.qp == qp;
+        if self.rings.has(is_of_it) {
+            self.rings.set_aside(&mut self.backlog);
+        }
+        let before = self.backlog.len();
+        self.backlog.retain(|entry| {
+            if is_of_it(entry) {
+                self.control.slots().free(entry.slots);
+            }
+            !is_of_it(entry)
+        });
+        Ok(before - self.backlog.len())
+    }
+
+    /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
+    ///
+    /// # Errors
+    ///
+    /// - [`DestroyError::InUse`]: a queue pair completes on it.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
+        let id = self.id;
+        let ended = self.control.attempt(move |engine| engine.destroy_cq(id));
+        if ended.is_ok() {
+            (self.control).release_on_each(move |engine| engine.cqs().remove(id));
+        }
+        self.destroyed = ended.is_ok();
+        RefusedError::unless(ended, self)
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Lends what polls the queue and cannot change it.
+    pub fn poller(&mut self) -> CompletionPoller<'_> {
+        CompletionPoller(self)
+    }
+
+    /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs
+    /// inline, this is what drives it. Close RNIC takes the completions that were not polled along.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
+        let mut taken = None;
+        let mut copy = |completion: &WorkCompletion| {
+            taken = Some(*completion);
+            true
+        };
+        if self.take_if(&mut copy) {
+            return Ok(taken);
+        }
+        self.control.check_open()?;
+        if self.has_one_place() {
+            self.control.turn();
+            self.take_if(&mut copy);
+        } else {
+            self.poll_places(&mut |completion| taken = Some(*completion));
+        }
+        Ok(taken)
+    }
+
+    /// Whether completions are nowhere but in the ring of the only engine.
+    fn has_one_place(&mut self) -> bool {
+        self.backlog.is_empty() && self.rings.only().is_some()
+    }
+
+    /// Looks among what was in former rings, and in those of all engines.
+    #[inline(never)]
+    fn poll_places(&mut self, see: &mut impl FnMut(&WorkCompletion)) {
+        if self.take_each(1, see) == 0 {
+            self.control.turn();
+            self.take_each(1, see);
+        }
+    }
+
+    /// Takes the oldest completions, as many as there are and `completions` has room for, and returns their number, as `ibv_poll_cq` does.
+    /// The slots of a queue are freed together. Places beyond that number are left as they were.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`] once the RNIC was closed, which takes the completions along.
+    pub fn poll_into(
+        &mut self,
+        completions: &mut [WorkCompletion],
+    ) -> Result<usize, RnicUnavailable> {
+        let most = completions.len();
+        let mut places = completions.iter_mut();
+        self.poll_each(most, |completion| {
+            if let Some(place) = places.next() {
+                *place = *completion;
+            }
+        })
+    }
+
+    /// Takes the oldest completions, as many as there are and `most` allows, and returns their number. Each is shown to `see` where it lies, so
+    /// that it need not be copied.
+    ///
+    /// # Errors
+    ///
+    /// As of [`poll_into`](Self::poll_into).
+    pub fn poll_each(
+        &mut self,
+        most: usize,
+        mut see: impl FnMut(&WorkCompletion),
+    ) -> Result<usize, RnicUnavailable> {
+        self.control.check_open()?;
+        let mut has_turned = false;
+        loop {
+            let taken = self.take_each(most, &mut see);
+            if taken > 0 || most == 0 || has_turned {
+                return Ok(taken);
+            }
+            self.control.turn();
+            has_turned = true;
+        }
+    }
+
+    /// Takes the oldest completion if it is there and `accept` says so. Returns false else, also where it was not found out: then
+    /// [`poll_each`](Self::poll_each) does.
+    #[inline]
+    pub fn take_if(&mut self, mut accept: impl FnMut(&WorkCompletion) -> bool) -> bool {
+        if self.control.is_closed() || !self.backlog.is_empty() {
+            return false;
+        }
+        // Where several engines complete, `poll_each` finds out which is next.
+        let Some(ring) = self.rings.only() else {
+            return false;
+        };
+        let Ok(entry) = ring.peek() else {
+            return false;
+        };
+        if !accept(&entry.completion) {
+            return false;
+        }
+        let slots = entry.slots;
+        // The engine must find the place free before anybody posts again.
+        let _seen = ring.pop();
+        self.control.slots().free(slots);
+        true
+    }
+
+    fn take_each(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
+        let mut taken = 0;
+        while taken < most {
+            let run = if self.backlog.is_empty() {
+                self.take_run(most - taken, see)
+            } else {
+                self.take_former(see)
+            };
+            if run == 0 {
+                break;
+            }
+            taken += run;
+        }
+        taken
+    }
+
+    /// Takes the oldest completion of a former ring.
+    #[cold]
+    fn take_former(&mut self, see: &mut impl FnMut(&WorkCompletion)) -> usize {
+        self.backlog.pop_front().map_or(0, |entry| {
+            see(&entry.completion);
+            self.control.slots().free(entry.slots);
+            1
+        })
+    }
+
+    /// Takes the oldest completions as far as they are of a few queues, whose slots are freed together.
+    #[inline]
+    fn take_run(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
+        let (ring, there) = self.rings.next_run(most);
+        let Ok(entries) = ring.read_chunk(there) else {
+            return 0;
+        };
+        let (first, second) = entries.as_slices();
+        let Some(oldest) = first.first() else {
+            return 0;
+        };
+        let (mut taken, mut freed) = (0, FreedSlots::beginning_with(oldest.slots));
+        for entry in first.iter().chain(second) {
+            if !freed.note(entry.slots) {
+                break;
+            }
+            see(&entry.completion);
+            taken += 1;
+        }
+        // The engine must find the places free before anybody posts again.
+        entries.commit(taken);
+        self.rings.pass(taken);
+        let slots = u32::try_from(taken).unwrap_or(u32::MAX); // no more than a queue has
+        freed.free(slots, self.control.slots());
+        taken
+    }
+
+    /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5). A completion that is in the
+    /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed.
+    pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
+        self.control.check_open()?;
+        self.shared.arm(kind);
+        self.control.ask_for_progress();
+        Ok(())
+    }
+
+    /// Takes the oldest completion, waiting for one up to `timeout`; `None` when none has come. Ends at once when the RNIC is closed.
+    ///
+    /// # Errors
+    ///
+    /// - [`WaitError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`WaitError::System`]: the kernel refuses the sleep.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
+        self.wait_or(&[], timeout)
+    }
+
+    /// Waits as [`wait`](Self::wait) does, and also ends when one of `others` is readable: a descriptor that tells of Ctrl-C, for example.
+    /// They are looked at when the caller sleeps and, while it does not, now and then.
+    ///
+    /// # Errors
+    ///
+    /// As of [`wait`](Self::wait).
+    pub fn wait_or(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<Option<WorkCompletion>, WaitError> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            if let Some(completion) = self.poll()? {
+                return Ok(Some(completion));
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(None);
+            }
+            let arm = |queue: &Self| queue.arm(Arm::Next);
+            if let Some(completion) = arm_and_look(self, arm, Self::poll)? {
+                return Ok(Some(completion));
+            }
+            if !self.await_event(others, deadline)? {
+                // It may have come at the last moment.
+                return Ok(self.poll()?);
+            }
+        }
+    }
+
+    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `timeout`. True if it has. Ends at once when the RNIC is
+    /// closed.
+    ///
+    /// # Errors
+    ///
+    /// - [`WaitError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`WaitError::System`]: the kernel refuses the sleep.
+    pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        self.control.check_open()?;
+        let deadline = Instant::now().checked_add(timeout);
+        self.await_event(&[], deadline)
+    }
+
+    /// Sleeps until the event has come, one of `others` is readable, or the deadline. True if the event has come.
+    fn await_event(
+        &self,
+        others: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<bool, WaitError> {
+        let waits = || self.shared.is_armed() && !self.control.is_closed();
+        let bell = ArmedSleeper {
+            sleeper: &self.sleeper,
+            waits: &waits,
+        };
+        let over = || (!waits()).then_some(());
+        (self.control).wait_until_or(&bell, others, deadline, over)?;
+        self.control.check_open()?;
+        Ok(!self.shared.is_armed())
+    }
+
+    /// True once a completion was lost because the queue was full.
+    pub fn overflowed(&self) -> bool {
+        self.shared.overflowed()
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    /// What can be polled, and whether its waiter would be woken.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("id", &self.id)
+            .field("rings", &self.rings)
+            .field("backlog", &self.backlog.len())
+            .field("shared", &self.shared)
+            .field("sleeper", &self.sleeper)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The doorbell of a queue that is armed, for as long as it is.
+struct ArmedSleeper<'a> {
+    sleeper: &'a Sleeper,
+    waits: &'a dyn Fn() -> bool,
+}
+
+impl Bell for ArmedSleeper<'_> {
+    fn arm(&self) -> io::Result<()> {
+        self.sleeper.arm(self.waits)
+    }
+
+    fn disarm(&self) -> io::Result<()> {
+        self.sleeper.clear()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.sleeper.as_fd()
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        self.shared.set_destroyed();
+        let id = self.id;
+        if !self.destroyed {
+            // Completions of queue pairs that still use it go nowhere from now on.
+            (self.control).release_on_each(move |engine| engine.cqs().remove(id));
+        }
+        // Nobody else can poll these, and their work requests are done.
+        self.take_each(usize::MAX, &mut |_completion| {});
+    }
+}
+
+/// What a Non-Privileged Consumer has of a completion queue (verbs draft §8.2.1): it polls, and asks to be told. For as long as it is lent by
+/// [`CompletionQueue::poller`].
+pub struct CompletionPoller<'a>(pub(crate) &'a mut CompletionQueue);
+
+impl CompletionPoller<'_> {
+    /// As [`CompletionQueue::poll`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
+        self.0.poll()
+    }
+
+    /// As [`CompletionQueue::poll_into`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn poll_into(
+        &mut self,
+        completions: &mut [WorkCompletion],
+    ) -> Result<usize, RnicUnavailable> {
+        self.0.poll_into(completions)
+    }
+
+    /// As [`CompletionQueue::arm`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
+        self.0.arm(kind)
+    }
+
+    /// As [`CompletionQueue::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
+        self.0.wait(timeout)
+    }
+
+    /// As [`CompletionQueue::wait_or`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_or(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<Option<WorkCompletion>, WaitError> {
+        self.0.wait_or(others, timeout)
+    }
+
+    /// As [`CompletionQueue::wait_event`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        self.0.wait_event(timeout)
+    }
+}

@@ -1,0 +1,512 @@
+//! Work queues of a queue pair: the halves that post to them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use rtrb::Producer;
+
+use crate::error::PostListError;
+use crate::runtime::control::Control;
+use xwarp_rnic::model::{
+    Operation, OutOfMemory, PayloadLimits, PostError, QpConfig, QpId, QpState, RecvRequest,
+    SendRequest,
+};
+use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
+
+/// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1, §9.1): it posts, and can do nothing else with it.
+///
+/// The [`QueuePair`] has it and gives it away by [`take_data_path`](crate::QueuePair::take_data_path): to another thread, say, or to code that
+/// shall not be able to change the queue pair. Whoever has the queue pair itself is the Privileged Consumer. Two threads post without a lock
+/// after [`split`](Self::split).
+///
+/// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which open and close memory that the Privileged
+/// Consumer has registered (RFC 5042 §2.3.2). None of them registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, and
+/// that gives no data path away. On any other one they complete with an error, and the queue pair ends.
+///
+/// [`QueuePair`]: crate::QueuePair
+pub struct DataPath {
+    sends: SendQueue,
+    /// None where buffers are posted to a shared receive queue.
+    recvs: Option<ReceiveQueue>,
+}
+
+/// The send queue of a queue pair: half of a [`DataPath`].
+pub struct SendQueue {
+    end: PostingEnd,
+    ring: WorkQueue<SendRequest>,
+    extensions: bool,
+}
+
+/// The receive queue of a queue pair: half of a [`DataPath`].
+pub struct ReceiveQueue {
+    end: PostingEnd,
+    ring: WorkQueue<RecvRequest>,
+}
+
+/// What is posted to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Sends,
+    Receives,
+}
+
+/// What both halves know of their queue pair.
+#[derive(Clone)]
+pub(crate) struct PostingEnd {
+    pub(crate) id: QpId,
+    pub(crate) shared: Arc<QpShared>,
+    pub(crate) limits: PayloadLimits,
+    /// Buffers are posted to a shared receive queue.
+    pub(crate) shares_receives: bool,
+    /// What is posted too late is flushed, not refused.
+    flushes_late: bool,
+    pub(crate) control: Arc<Control>,
+}
+
+/// Where is posted to when work queues have been resized.
+#[derive(Default)]
+pub(crate) struct NewPosts {
+    sends: Option<Producer<SendRequest>>,
+    recvs: Option<Producer<RecvRequest>>,
+}
+
+impl PostingEnd {
+    /// Of a queue pair that the engine has made.
+    pub(crate) fn new(
+        id: QpId,
+        config: &QpConfig,
+        shared: &Arc<QpShared>,
+        shares_receives: bool,
+        control: &Arc<Control>,
+    ) -> Self {
+        Self {
+            id,
+            shared: Arc::clone(shared),
+            limits: config.payload_limits(),
+            shares_receives,
+            flushes_late: config.flush_late_posts,
+            control: Arc::clone(control),
+        }
+    }
+
+    #[inline]
+    fn check_postable(&self, half: Half) -> Result<(), PostError> {
+        match self.shared.state() {
+            QpState::Idle | QpState::Rts => Ok(()),
+            state => self.check_late(state, half),
+        }
+    }
+
+    #[cold]
+    fn check_late(&self, state: QpState, half: Half) -> Result<(), PostError> {
+        // The engine's end leaves all queue pairs in Error.
+        self.control.check_open()?;
+        if self.shared.is_destroyed() {
+            return Err(PostError::Destroyed);
+        }
+        if self.flushes_late && (state != QpState::Closing || half == Half::Receives) {
+            return Ok(());
+        }
+        Err(PostError::InvalidState(state))
+    }
+
+    /// The engine does not take what is posted but flushes it.
+    #[inline]
+    fn is_late(&self) -> bool {
+        !matches!(self.shared.state(), QpState::Idle | QpState::Rts)
+    }
+
+    fn is_of(&self, shared: &Arc<QpShared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// Tells the engine that something was posted.
+    #[inline]
+    fn notify(&self) {
+        self.control.notify(self.id, self.shared.engine());
+    }
+}
+
+/// Refuses what a send queue does not take.
+#[inline]
+fn check_operation(
+    limits: &PayloadLimits,
+    extensions: bool,
+    operation: &Operation,
+) -> Result<(), PostError> {
+    limits.check_send(operation)?;
+    match operation {
+        // Most are such.
+        Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => Ok(()),
+        _ => check_kind(extensions, operation),
+    }
+}
+
+#[inline(never)]
+fn check_kind(extensions: bool, operation: &Operation) -> Result<(), PostError> {
+    if operation.works_on_stag_zero() {
+        return Err(PostError::StagZero);
+    }
+    if operation.is_extension() && !extensions {
+        return Err(PostError::ExtensionsDisabled);
+    }
+    Ok(())
+}
+
+impl SendQueue {
+    /// The queue pair's identity in completions.
+    pub fn qp(&self) -> QpId {
+        self.end.id
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.end.shared.state()
+    }
+
+    /// `PostSQ` (verbs draft §9.3.1.1): posts a work request. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2), and
+    ///   [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not accept it.
+    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
+    /// - [`PostError::TooManyWorkRequests`]: the queue is full.
+    /// - [`PostError::TooManyElements`], [`PostError::TooManyInlineBytes`]: list or inline data are longer than the queue pair was created for
+    ///   (verbs draft §9.5.1).
+    /// - [`PostError::TooLong`]: the message has 4 GiB or more (RFC 5041 §5.2).
+    /// - [`PostError::StagZero`]: the request binds, registers or invalidates `STag` index 0 (verbs draft §7.2.1).
+    /// - [`PostError::ExtensionsDisabled`]: an operation of RFC 7306, and [`QpConfig::rfc7306`](crate::QpConfig::rfc7306) is not set.
+    pub fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.push(request)?;
+        self.ring_doorbell();
+        Ok(())
+    }
+
+    /// Posts a list, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it: those before
+    /// it stay posted.
+    ///
+    /// # Errors
+    ///
+    /// What [`post`](Self::post) fails with, for the first request that is refused; how many were posted before it.
+    pub fn post_list(
+        &mut self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<usize, PostListError> {
+        let postable = self.end.check_postable(Half::Sends);
+        let (limits, extensions) = (&self.end.limits, self.extensions);
+        let check = |request: &SendRequest| {
+            postable?;
+            check_operation(limits, extensions, &request.operation)
+        };
+        let posted = PostListError::post_runs(requests, &mut self.ring, check);
+        self.ring_doorbell();
+        posted
+    }
+
+    /// Posts a list as a whole, or nothing of it: other than with [`post_list`](Self::post_list), a list that fails leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// What [`post`](Self::post) fails with, for any of the requests; [`PostError::TooManyWorkRequests`] if there is no room for all.
+    pub fn post_all(&mut self, requests: Vec<SendRequest>) -> Result<(), PostError> {
+        self.end.check_postable(Half::Sends)?;
+        let (limits, extensions) = (&self.end.limits, self.extensions);
+        for request in &requests {
+            check_operation(limits, extensions, &request.operation)?;
+        }
+        let wanted = requests.len();
+        if self.ring.room_for(wanted) < wanted {
+            return Err(PostError::TooManyWorkRequests(self.ring.depth()));
+        }
+        self.ring.push_run(wanted, requests.into_iter());
+        self.ring_doorbell();
+        Ok(())
+    }
+
+    /// Posts without telling the engine.
+    pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.end.check_postable(Half::Sends)?;
+        check_operation(&self.end.limits, self.extensions, &request.operation)?;
+        self.ring.push(request)
+    }
+
+    /// Whether a work request that passes `check` may be [`put`](Self::put) now.
+    #[inline]
+    pub(crate) fn check_put(
+        &mut self,
+        check: impl FnOnce(&PayloadLimits) -> Result<(), PostError>,
+    ) -> Result<(), PostError> {
+        self.end.check_postable(Half::Sends)?;
+        check(&self.end.limits)?;
+        self.ring.check_room()
+    }
+
+    /// Posts what was checked, without telling the engine. A request that is made in the argument is made in its place.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "else the request is moved")]
+    pub(crate) fn put(&mut self, request: SendRequest) {
+        self.ring.put(request);
+    }
+
+    /// Tells the engine that something was posted.
+    #[inline]
+    pub(crate) fn ring_doorbell(&self) {
+        self.end.notify();
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.end.control
+    }
+}
+
+impl ReceiveQueue {
+    /// The queue pair's identity in completions.
+    pub fn qp(&self) -> QpId {
+        self.end.id
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.end.shared.state()
+    }
+
+    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message of the peer. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2), and
+    ///   [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not accept it.
+    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
+    /// - [`PostError::TooManyWorkRequests`]: the queue is full.
+    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs draft §9.5.1).
+    /// - [`PostError::TooLong`]: the list has 4 GiB or more (RFC 5041 §5.2).
+    pub fn post(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.push(request)?;
+        self.recheck_state();
+        Ok(())
+    }
+
+    /// Posts a list of buffers, as [`SendQueue::post_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// What [`post`](Self::post) fails with, for the first request that is refused; how many were posted before it.
+    pub fn post_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        let postable = self.end.check_postable(Half::Receives);
+        let limits = &self.end.limits;
+        let check = |request: &RecvRequest| {
+            postable?;
+            limits.check_recv(&request.sgl)
+        };
+        let posted = PostListError::post_runs(requests, &mut self.ring, check);
+        self.recheck_state();
+        posted
+    }
+
+    /// Posts without looking whether it came too late.
+    pub(crate) fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.end.check_postable(Half::Receives)?;
+        self.end.limits.check_recv(&request.sgl)?;
+        self.ring.push(request)
+    }
+
+    /// Whether a buffer that passes `check` may be [`put`](Self::put) now.
+    #[inline]
+    pub(crate) fn check_put(
+        &mut self,
+        check: impl FnOnce(&PayloadLimits) -> Result<(), PostError>,
+    ) -> Result<(), PostError> {
+        self.end.check_postable(Half::Receives)?;
+        check(&self.end.limits)?;
+        self.ring.check_room()
+    }
+
+    /// Posts what was checked, as [`SendQueue::put`] does.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "else the request is moved")]
+    pub(crate) fn put(&mut self, request: RecvRequest) {
+        self.ring.put(request);
+    }
+
+    /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
+    #[inline]
+    pub(crate) fn recheck_state(&self) {
+        fence(Ordering::SeqCst);
+        if self.end.is_late() {
+            self.end.notify();
+        }
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.end.control
+    }
+}
+
+impl DataPath {
+    /// What posts to these rings of a queue pair that the engine has made.
+    pub(crate) fn new(
+        end: &PostingEnd,
+        sends: Producer<SendRequest>,
+        recvs: Option<Producer<RecvRequest>>,
+        extensions: bool,
+    ) -> Self {
+        let slots = end.control.slots();
+        let [send_slots, recv_slots] = slots.pair(end.id);
+        Self {
+            sends: SendQueue {
+                end: end.clone(),
+                ring: WorkQueue::new(sends, slots, send_slots),
+                extensions,
+            },
+            recvs: recvs.map(|ring| ReceiveQueue {
+                end: end.clone(),
+                ring: WorkQueue::new(ring, slots, recv_slots),
+            }),
+        }
+    }
+
+    /// Its halves, which two threads use without a lock. There is no receive queue where buffers are posted to a shared one.
+    pub fn split(self) -> (SendQueue, Option<ReceiveQueue>) {
+        (self.sends, self.recvs)
+    }
+
+    /// Puts the halves of one queue pair together again, so that the queue pair can have them back. Halves of two queue pairs, and a send
+    /// queue without the receive queue that belongs to it, are refused, and come back.
+    ///
+    /// # Errors
+    ///
+    /// The halves, if they do not belong together.
+    pub fn join(
+        sends: SendQueue,
+        recvs: Option<ReceiveQueue>,
+    ) -> Result<Self, Box<(SendQueue, Option<ReceiveQueue>)>> {
+        let fits = match &recvs {
+            Some(recvs) => recvs.end.is_of(&sends.end.shared),
+            None => sends.end.shares_receives,
+        };
+        if fits {
+            Ok(Self { sends, recvs })
+        } else {
+            Err(Box::new((sends, recvs)))
+        }
+    }
+
+    /// The queue pair's identity in completions.
+    pub fn id(&self) -> QpId {
+        self.sends.qp()
+    }
+
+    /// The queue pair's state a moment ago; Error once it is destroyed.
+    pub fn state(&self) -> QpState {
+        self.sends.state()
+    }
+
+    /// Posts to the send queue. In Idle the work waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post`].
+    pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.sends.post(request)
+    }
+
+    /// Posts a list to the send queue, as [`SendQueue::post_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post_list`].
+    pub fn post_send_list(
+        &mut self,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> Result<usize, PostListError> {
+        self.sends.post_list(requests)
+    }
+
+    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReceiveQueue::post`], and [`PostError::SharedReceiveQueue`] if the queue pair takes its buffers from a shared one.
+    pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
+        self.receives()?.post(request)
+    }
+
+    /// Posts a list of buffers, as [`SendQueue::post_list`] does.
+    ///
+    /// # Errors
+    ///
+    /// What [`post_recv`](Self::post_recv) fails with, for the first request that is refused; how many were posted before it.
+    pub fn post_recv_list(
+        &mut self,
+        requests: impl IntoIterator<Item = RecvRequest>,
+    ) -> Result<usize, PostListError> {
+        match self.receives() {
+            Ok(receives) => receives.post_list(requests),
+            Err(error) => PostListError::post(requests, |_| Err(error)),
+        }
+    }
+
+    pub(crate) fn sends(&mut self) -> &mut SendQueue {
+        &mut self.sends
+    }
+
+    #[inline]
+    pub(crate) fn receives(&mut self) -> Result<&mut ReceiveQueue, PostError> {
+        self.recvs.as_mut().ok_or(PostError::SharedReceiveQueue)
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        self.sends.control()
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<QpShared>) -> bool {
+        self.sends.end.is_of(shared)
+    }
+
+    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not resized here.
+    pub(crate) fn other_rings(
+        &mut self,
+        send_depth: Option<usize>,
+        recv_depth: Option<usize>,
+    ) -> Result<(NewPosts, NewRings), OutOfMemory> {
+        let sends = send_depth.map(|depth| self.sends.ring.other_ring(depth));
+        let recvs = self.recvs.as_mut().zip(recv_depth);
+        let recvs = recvs.map(|(recvs, depth)| recvs.ring.other_ring(depth));
+        let (sends, sq) = sends.transpose()?.unzip();
+        let (recvs, rq) = recvs.transpose()?.unzip();
+        Ok((NewPosts { sends, recvs }, NewRings { sq, rq }))
+    }
+
+    /// Posts to them from now on.
+    pub(crate) fn resize(&mut self, ends: NewPosts) {
+        if let Some(sends) = ends.sends {
+            self.sends.ring.resize(sends);
+        }
+        if let (Some(recvs), Some(ring)) = (&mut self.recvs, ends.recvs) {
+            recvs.ring.resize(ring);
+        }
+    }
+}
+
+impl fmt::Debug for DataPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DataPath({}, {:?})", self.id(), self.state())
+    }
+}
+
+impl fmt::Debug for SendQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendQueue({}, {:?})", self.qp(), self.state())
+    }
+}
+
+impl fmt::Debug for ReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReceiveQueue({}, {:?})", self.qp(), self.state())
+    }
+}

@@ -1,0 +1,61 @@
+//! Asynchronous events for whoever takes them: a descriptor, and the bounded queue behind it (verbs draft §8.3.3).
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use xwarp_rnic::model::AsyncEvent;
+
+use crate::error::RnicEnded;
+use crate::runtime::control::Control;
+
+/// The asynchronous events of an RNIC that happened without a handler. All handles of an RNIC take from one queue, each event once.
+///
+/// At most [`RnicConfig::max_events`](crate::RnicConfig::max_events) wait in it; of further ones
+/// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) tells.
+#[derive(Clone)]
+pub struct AsyncEvents {
+    control: Arc<Control>,
+}
+
+impl AsyncEvents {
+    pub(crate) fn new(control: &Arc<Control>) -> Self {
+        let control = Arc::clone(control);
+        Self { control }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Takes the oldest event; also of an RNIC that has ended since. It does not turn an inline engine.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicEnded`] if there is none and none will come.
+    pub fn try_next(&self) -> Result<Option<AsyncEvent>, RnicEnded> {
+        let events = self.control.events();
+        let signal = events.signal();
+        self.control.take_or_ended(signal, || events.take())
+    }
+
+    /// Takes the oldest event, waiting for one up to `timeout`; `None` when none has come. The waiting thread is woken by the event, or
+    /// turns an inline engine until there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_next`](Self::try_next), at once.
+    pub fn wait(&self, timeout: Duration) -> Result<Option<AsyncEvent>, RnicEnded> {
+        let signal = self.control.events().signal();
+        self.control.wait_for(signal, timeout, || self.try_next())
+    }
+}
+
+impl AsFd for AsyncEvents {
+    /// Readable while [`try_next`](Self::try_next) has something to return. It is not to be read. With an inline engine that holds as far as
+    /// somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.events().signal().as_fd()
+    }
+}

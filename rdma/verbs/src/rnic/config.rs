@@ -1,0 +1,148 @@
+//! Options of opening an RNIC: progress, wait mode, TCP and MPA (verbs draft §9.2.1.1).
+
+use std::time::Duration;
+
+use xwarp_driver::NicConfig;
+use xwarp_rnic::model::{MAX_QPS, MpaConfig, PblMode};
+use xwarp_tcp::{CongestionControl, MAX_ACK_DELAY, MAX_RTO, StackConfig};
+
+use crate::error::ConfigError;
+use crate::runtime::config::{Progress, WaitMode};
+
+/// Connections that may wait to be accepted, per listener, by default: a burst of them, such as when all clients come back at once.
+const BACKLOG: usize = 1024;
+
+/// How an RNIC is opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RnicConfig {
+    /// The interface's part.
+    pub nic: NicConfig,
+    /// Who runs the engine.
+    pub progress: Progress,
+    /// What it does without work.
+    pub wait_mode: WaitMode,
+    /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC 9293 §3.8.4 has it: never, so
+    /// that the death of a peer which owes nothing goes unnoticed.
+    pub keepalive: Option<Duration>,
+    /// How long an acknowledgment may take beyond the round trip before a segment is sent again (RFC 6298 §2.4). 5 ms by default;
+    /// more where peers may have to wait longer for a processor, less delay after a loss with less.
+    pub min_rto: Duration,
+    /// How long the TCP acknowledgment of a message may wait for the application's answer to ride on, where it answered the last ones as soon
+    /// (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms at most; zero sends it at once.
+    pub ack_delay: Duration,
+    /// How long a peer may leave bytes, or the question whether it lives, unanswered before the connection is given up (RFC 9293
+    /// §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
+    pub user_timeout: Duration,
+    /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for paths that lose at random.
+    pub congestion: CongestionControl,
+    /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default; DCTCP always does, BBR never.
+    pub ecn: bool,
+    /// How connections are started.
+    pub mpa: MpaConfig,
+    /// Connections that each listener keeps for the application to accept; for one more, the one goes that has been silent for
+    /// longest. As many more may be in TCP's handshake. 1024 by default.
+    pub backlog: usize,
+    /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
+    pub pbl_mode: PblMode,
+    /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some. Of further ones
+    /// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) tells. By default one for each queue pair that there can be.
+    pub max_events: usize,
+}
+
+xwarp_rnic::setters!(RnicConfig {
+    nic: NicConfig,
+    progress: Progress,
+    wait_mode: WaitMode,
+    keepalive: Option<Duration>,
+    min_rto: Duration,
+    ack_delay: Duration,
+    user_timeout: Duration,
+    congestion: CongestionControl,
+    ecn: bool,
+    mpa: MpaConfig,
+    backlog: usize,
+    pbl_mode: PblMode,
+    max_events: usize,
+});
+
+impl RnicConfig {
+    /// Refuses options that cannot be had, or not together.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if self.ack_delay > MAX_ACK_DELAY {
+            return Err(ConfigError::AckDelay(self.ack_delay));
+        }
+        if self.min_rto > MAX_RTO {
+            return Err(ConfigError::MinRto(self.min_rto));
+        }
+        if self.ecn && self.congestion == CongestionControl::Bbr {
+            return Err(ConfigError::EcnWithBbr);
+        }
+        let zero = [
+            (self.user_timeout.is_zero(), "user_timeout"),
+            (self.keepalive == Some(Duration::ZERO), "keepalive"),
+            (self.backlog == 0, "backlog"),
+        ];
+        let named = zero.into_iter().find_map(|(is, name)| is.then_some(name));
+        named.map_or(Ok(()), |name| Err(ConfigError::Zero(name)))
+    }
+}
+
+impl Default for RnicConfig {
+    fn default() -> Self {
+        Self {
+            nic: NicConfig::default(),
+            progress: Progress::Thread,
+            wait_mode: WaitMode::Adaptive(Duration::from_micros(50)),
+            keepalive: None,
+            min_rto: StackConfig::default().min_rto,
+            ack_delay: StackConfig::default().ack_delay,
+            user_timeout: StackConfig::default().user_timeout,
+            congestion: StackConfig::default().congestion,
+            ecn: StackConfig::default().ecn,
+            mpa: MpaConfig::default(),
+            backlog: BACKLOG,
+            pbl_mode: PblMode::Page,
+            max_events: MAX_QPS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_be_had_are_refused_by_name() {
+        let config = RnicConfig::default;
+        let (second, bbr) = (Duration::from_secs(1), CongestionControl::Bbr);
+        for (config, wanted) in [
+            (config().ack_delay(MAX_ACK_DELAY).min_rto(MAX_RTO), Ok(())),
+            (config().ecn(true), Ok(())),
+            (config().congestion(bbr), Ok(())),
+            (
+                config().ack_delay(second),
+                Err(ConfigError::AckDelay(second)),
+            ),
+            (
+                config().min_rto(61 * second),
+                Err(ConfigError::MinRto(61 * second)),
+            ),
+            (
+                config().congestion(bbr).ecn(true),
+                Err(ConfigError::EcnWithBbr),
+            ),
+            (
+                config().user_timeout(Duration::ZERO),
+                Err(ConfigError::Zero("user_timeout")),
+            ),
+            (
+                config().keepalive(Some(Duration::ZERO)),
+                Err(ConfigError::Zero("keepalive")),
+            ),
+            (config().backlog(0), Err(ConfigError::Zero("backlog"))),
+        ] {
+            assert_eq!(config.check(), wanted, "{config:?}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Diagnosis: all that the RNICs of a process and their engines wait for, for a test that has
+//! waited in vain.
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use super::Rnic;
+use crate::runtime::control::{Control, Mode};
+use crate::runtime::open_rnics::{self, Diagnosed};
+
+/// How long an engine has for its answer. One that is alive needs no millisecond.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[doc(hidden)]
+impl Rnic {
+    /// State of all RNICs of the process: engines with their queue pairs, connections, rings, sleep
+    /// flags and counters, one a line.
+    ///
+    /// What can be seen without waking an engine comes first, as asking an engine wakes it.
+    pub fn diagnosis_of_all() -> String {
+        let all = open_rnics::all();
+        let asleep = all
+            .iter()
+            .cloned()
+            .flat_map(Diagnosed::diagnosis_without_asking);
+        let mut lines: Vec<String> = asleep.collect();
+        lines.extend(all.into_iter().flat_map(Diagnosed::diagnosis));
+        lines.join("\n")
+    }
+}
+
+impl Diagnosed for Control {
+    fn diagnosis_without_asking(self: Arc<Self>) -> Vec<String> {
+        let mut lines = vec![who_runs(&self)];
+        let doors = self.commons().doors().iter().enumerate();
+        lines.extend(doors.map(|(engine, door)| format!("  engine {engine} has {door:?}")));
+        lines
+    }
+
+    fn diagnosis(self: Arc<Self>) -> Vec<String> {
+        let engines = 0..self.commons().engines();
+        let each = engines.flat_map(|engine| diagnosis_of(&self, engine));
+        let lines = each.map(|line| format!("  {line}"));
+        let name = format!("{:?}:", self.id());
+        [name].into_iter().chain(lines).collect()
+    }
+}
+
+/// Which threads run the engines, or sleep on one that has no thread.
+fn who_runs(control: &Control) -> String {
+    let who = match control.mode() {
+        Mode::Threads(threads) => format!("{} threads", threads.len()),
+        Mode::Inline(inline) => format!("{inline:?}"),
+        Mode::Assisted(assisted) => format!("{assisted:?}"),
+        Mode::Manual(_) => "turned by a test".to_owned(),
+    };
+    let (id, closed, ended) = (control.id(), control.is_closed(), control.ended());
+    format!("{id:?}: {who}, closed {closed}, ended {ended:?}")
+}
+
+/// State of an engine, as it reports it. An engine that does not answer is a finding, too.
+fn diagnosis_of(control: &Arc<Control>, engine: usize) -> Vec<String> {
+    let (answer, reply) = mpsc::channel();
+    let control = Arc::clone(control);
+    thread::spawn(move || {
+        let told = control.call_on(engine, |engine| engine.diagnosis());
+        // The asking thread may have waited too long, and ended.
+        let _ = answer.send(told);
+    });
+    match reply.recv_timeout(PATIENCE) {
+        Ok(Ok(lines)) => lines,
+        Ok(Err(error)) => vec![format!("engine {engine}: {error}")],
+        Err(_) => vec![format!("engine {engine} has not answered for {PATIENCE:?}")],
+    }
+}

@@ -1,0 +1,696 @@
+//! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
+//!
+//! Its configuration, its asynchronous events, and what tests ask of all RNICs of a process.
+
+pub(crate) mod async_events;
+pub(crate) mod config;
+mod diagnosis;
+#[cfg(feature = "fault-injection")]
+mod fault_injection;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use xwarp_driver::net::InterfaceReporter;
+use xwarp_driver::{
+    Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
+    Sleeper, aside,
+};
+use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
+
+use crate::cm::bound::BoundPort;
+use crate::cm::listener::Listener;
+use crate::cm::streaming::{ConnectingStream, LlpStream, StreamListener};
+use crate::cq::CompletionQueue;
+use crate::cq::channel::CompletionChannel;
+use crate::error::{OpenError, WaitError};
+use crate::host::KernelHost;
+use crate::host::ports::Ports;
+use crate::host::spread::Spread;
+use crate::pd::ProtectionDomain;
+use crate::runtime::assisted::{Assisted, waiting_on};
+use crate::runtime::config::Progress;
+use crate::runtime::control::{Control, Mode, Parts};
+use crate::runtime::engine_thread::EngineThread;
+use crate::runtime::hosted::HostedEngine;
+use crate::runtime::in_handler::Guarded;
+use crate::runtime::inline::Inline;
+use crate::runtime::released::Released;
+use crate::runtime::runner::Runner;
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::{
+    AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
+    ListenError, MAX_QPS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
+};
+use xwarp_rnic::queues::{Door, Ending, EventTarget, InCommon};
+use xwarp_rnic::stags::StagTable;
+use xwarp_rnic::tables::{Commons, Handler};
+
+use async_events::AsyncEvents;
+use config::RnicConfig;
+
+/// The name of the interface that has `name`, which may be an alternative one
+/// (`ip link property add ... altname`). `None` if none has it, or the kernel could not be asked.
+/// [`Rnic::open`] takes either name.
+pub fn interface_name(name: &str) -> Option<String> {
+    let found = xwarp_driver::net::interface_by_name(name);
+    found.ok().map(|interface| interface.name)
+}
+
+/// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
+pub struct Rnic {
+    control: Arc<Control>,
+    info: Option<NicInfo>,
+    backlog: usize,
+    pbl_mode: PblMode,
+    capture: Option<Capture>,
+    timestamps: bool,
+}
+
+impl Rnic {
+    /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the calling thread. Needs root.
+    ///
+    /// A thread of the library does the work. So the caller's stack may be as small as
+    /// `PTHREAD_STACK_MIN`, and signals may interrupt the caller at any time.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
+    /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
+    /// - [`OpenError::Config`]: an option cannot be had.
+    pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
+        config.check()?;
+        aside("xwarp-open", || Self::open_here(interface, config))?
+    }
+
+    fn open_here(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
+        let nic = open_nic(interface, config)?;
+        let stack = stack_config(&nic.info, config);
+        let wakings = wakings(nic.ios.len())?;
+        let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
+        let watching = nic.watch.start(bells.next())?;
+        let strays = StrayAnswers::default();
+        let spread = Spread::new(strays.clone());
+        let host = KernelHost::new(nic.info.clone(), nic.steering, watching, spread);
+        let host = Arc::new(host);
+        let stacks = stacks(nic.ios, &stack, &wakings, &strays)?;
+        let mut rnic = Self::assemble(stacks, wakings, host, nic.regions, config)?;
+        rnic.info = Some(nic.info);
+        rnic.capture = nic.capture;
+        Ok(rnic)
+    }
+
+    /// An RNIC over any packet interface and host, for tests and simulation.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
+    /// - [`OpenError::Config`]: an option cannot be had.
+    pub fn with_io(
+        io: Box<dyn PacketIo>,
+        stack: &StackConfig,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        Self::with_ios(vec![io], stack, host, regions, config)
+    }
+
+    /// An RNIC over several queues of a packet interface, likewise, each with an engine of its own. Frames of a connection come to the queue
+    /// that its first frame has come to, or has left by. [`Progress::Inline`] and [`Progress::Assisted`] have one engine.
+    ///
+    /// # Errors
+    ///
+    /// - [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or
+    ///   the host has no thread, file descriptor or memory left.
+    /// - [`OpenError::Config`]: an option cannot be had.
+    pub fn with_ios(
+        ios: Vec<Box<dyn PacketIo>>,
+        stack: &StackConfig,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        config.check()?;
+        let wakings = wakings(ios.len())?;
+        let stacks = stacks(ios, stack, &wakings, &StrayAnswers::default())?;
+        Self::assemble(stacks, wakings, host, regions, config)
+    }
+
+    fn assemble(
+        stacks: Vec<Stack>,
+        wakings: Vec<Waking>,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        let commons = commons(config, &wakings)?;
+        let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
+        let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
+        let stags = InCommon::of_engines(stags, stacks.len(), StagTable::share);
+        let engines = stacks.into_iter().zip(stags).zip(commons.doors());
+        let new = |(index, ((stack, stags), door))| {
+            Engine::new(stack, config.mpa, stags, &commons, (index, door))
+        };
+        let mut engines: Vec<Engine> = engines.enumerate().map(new).collect();
+        if config.nic.timestamps {
+            engines.iter_mut().for_each(Engine::stamp_completions);
+        }
+        attend(&mut engines, &wakings, &host, &ending);
+        let parts = Parts {
+            commons,
+            host,
+            ending,
+            regions,
+            mpa: config.mpa,
+            released: Arc::default(),
+        };
+        let mode = run_by(config, engines, wakings, &parts.released)?;
+        Ok(Self {
+            control: Control::new(mode, parts)?,
+            info: None,
+            backlog: config.backlog,
+            pbl_mode: config.pbl_mode,
+            capture: None,
+            timestamps: config.nic.timestamps,
+        })
+    }
+
+    #[cfg(any(feature = "fault-injection", feature = "tokio"))]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Whether completions may have times: they were asked for ([`NicConfig::timestamps`](crate::config::NicConfig)).
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps
+    }
+
+    /// The interface and the XDP mode in effect; `None` without a network interface.
+    pub fn info(&self) -> Option<&NicInfo> {
+        self.info.as_ref()
+    }
+
+    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it has every frame,
+    /// [`close`](Self::close) the RNIC, then call [`Capture::finish`].
+    pub fn capture(&self) -> Option<&Capture> {
+        self.capture.as_ref()
+    }
+
+    /// Query RNIC (verbs draft §9.2.1.2).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed.
+    pub fn query(&self) -> Result<RnicAttributes, RnicUnavailable> {
+        self.control.check_open()?;
+        let max_events = self.control.events().bound();
+        Ok(RnicAttributes::new(self.pbl_mode, max_events))
+    }
+
+    /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles
+    /// of it. Every verb of those is refused from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: it was closed already, or a handler of it calls.
+    pub fn close(&self) -> Result<(), RnicUnavailable> {
+        self.control.close()
+    }
+
+    /// Allocate PD (verbs draft §9.2.2.1): a new protection domain.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: there are as many domains as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn allocate_pd(&self) -> Result<ProtectionDomain, CreateError> {
+        ProtectionDomain::new(&self.control)
+    }
+
+    /// Create CQ (verbs draft §9.2.3.1): a completion queue with room for `entries` completions. It should have room
+    /// for all work that can be outstanding.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create(&self.control, entries, &EventTarget::Nobody)
+    }
+
+    /// Create CQ with a handler (verbs draft §9.2.3.1): its events are told the handler, besides whoever waits for the queue itself.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Handler`]: there is no such handler.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn create_cq_with(
+        &self,
+        entries: usize,
+        handler: HandlerId,
+    ) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create(&self.control, entries, &EventTarget::Handler(handler))
+    }
+
+    /// A completion channel, on which completion queues can be created. It takes a file descriptor.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::System`]: no file descriptor is left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed.
+    pub fn create_completion_channel(&self) -> Result<CompletionChannel, CreateError> {
+        CompletionChannel::new(&self.control)
+    }
+
+    /// A completion queue with room for `entries` completions, whose events a channel tells, besides whoever waits for the queue itself.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::InvalidChannel`]: the channel is one of another RNIC.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn create_cq_on(
+        &self,
+        channel: &CompletionChannel,
+        entries: usize,
+    ) -> Result<CompletionQueue, CreateError> {
+        if !channel.is_of(&self.control) {
+            return Err(CreateError::InvalidChannel);
+        }
+        let target = EventTarget::Channel(Arc::clone(channel.notices()));
+        CompletionQueue::create(&self.control, entries, &target)
+    }
+
+    /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
+    /// with the queue that has the completion which was asked for by [`CompletionQueue::arm`], once per arming.
+    ///
+    /// It is called by whoever runs the engine, in the middle of a turn. A verb of the same RNIC is refused there with
+    /// [`RnicUnavailable::InHandler`], and objects that it drops end after the turn. It should only tell somebody, such as by a channel; a
+    /// [`CompletionChannel`] does as much.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::TooMany`]: there are as many handlers as the RNIC can have.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn add_completion_handler(
+        &self,
+        handler: impl FnMut(CqId) + Send + 'static,
+    ) -> Result<HandlerId, HandlerError> {
+        let handler = self.completion_handler(handler);
+        (self.control).with_handlers(|handlers| handlers.add(handler))
+    }
+
+    /// Set Completion Event Handler (verbs draft §9.4.1): puts another handler in the place of one, for all completion queues that have it.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::Unknown`]: there is no such handler.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn replace_completion_handler(
+        &self,
+        id: HandlerId,
+        handler: impl FnMut(CqId) + Send + 'static,
+    ) -> Result<(), HandlerError> {
+        let handler = self.completion_handler(handler);
+        (self.control).with_handlers(|handlers| handlers.replace(id, handler))
+    }
+
+    fn completion_handler(&self, handler: impl FnMut(CqId) + Send + 'static) -> Handler {
+        let mut guarded = Guarded::new(self.control.id(), handler);
+        Box::new(move |cq| guarded.run(|handler| handler(cq)))
+    }
+
+    /// Set Completion Event Handler (verbs draft §9.4.1): clears a handler. Completion queues that have it stay, and their events are told
+    /// nobody.
+    ///
+    /// # Errors
+    ///
+    /// - [`HandlerError::Unknown`]: there is no such handler.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn clear_completion_handler(&self, id: HandlerId) -> Result<(), HandlerError> {
+        (self.control).with_handlers(|handlers| handlers.clear(id))
+    }
+
+    /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).
+    pub fn pbl_mode(&self) -> PblMode {
+        self.pbl_mode
+    }
+
+    /// Carves zeroed memory of `len` bytes out of the region area, to be registered. It goes back with its last handle.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionAreaFull`]: the region area has no free piece of that length. [`NicConfig::region_bytes`](crate::config::NicConfig::region_bytes)
+    /// is its size.
+    /// [`NicConfig::region_bytes`](crate::config::NicConfig::region_bytes) is its size.
+    pub fn allocate_memory(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
+        self.control.regions().allocate(len)
+    }
+
+    /// The physical address of memory of the region area (verbs draft §7.6): what physical buffer lists and, with
+    /// `STag` 0, Tagged Offsets of this RNIC name it by. `None` for memory that is elsewhere.
+    pub fn physical_address(&self, memory: &SharedBytes) -> Option<u64> {
+        self.control.regions().address_of(memory)
+    }
+
+    /// Binds a port, to be listened on by [`BoundPort::listen`]. An unspecified address (`0.0.0.0`, `::`) stands for every address of that family
+    /// that the interface has, and port 0 for one that is free. Connections that came by a former listener do not keep a port from being bound.
+    ///
+    /// # Errors
+    ///
+    /// - [`ListenError::NotOurs`]: the address is none of the interface's.
+    /// - [`ListenError::Host`]: the port is in use, also by a listener of this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn bind(&self, local: SocketAddr) -> Result<BoundPort, ListenError> {
+        BoundPort::bind(&self.control, local, self.backlog)
+    }
+
+    /// Listens for connections as MPA responder (RFC 5044 §7.1). An unspecified address (`0.0.0.0`, `::`) stands for
+    /// every address of that family that the interface has or gets later. Port 0 stands for one that is free:
+    /// [`Listener::addresses`] tells which. An address that is removed is listened on again when it is back.
+    ///
+    /// # Errors
+    ///
+    /// - [`ListenError::NotOurs`]: the address is none of the interface's.
+    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::System`]: no file descriptor is left.
+    /// - [`ListenError::Failed`]: the RNIC has failed.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
+        self.bind(local)?.listen()
+    }
+
+    /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw bytes until it is handed over to a
+    /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
+    /// reset.
+    ///
+    /// # Errors
+    ///
+    /// - [`ListenError::NotOurs`]: the address is none of the interface's.
+    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::System`]: no file descriptor is left.
+    /// - [`ListenError::Failed`]: the RNIC has failed.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
+        self.bind(local)?.listen_for_streams()
+    }
+
+    /// Begins to make a connection in streaming mode (verbs draft §6.6.1); [`LlpStream::wait_established`] waits for
+    /// it. Waits up to `timeout` for the host to find the path.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Host`]: no route leads there, nobody answers for the next hop, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Failed`]: the RNIC has failed.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn connect_stream(
+        &self,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<LlpStream, ConnectError> {
+        self.begin_connect_stream(remote, timeout)?.wait()
+    }
+
+    /// Begins to make a connection in streaming mode (verbs draft §6.6.1), and returns at once. The host searches for
+    /// the path up to `timeout`, and the stream is asked for later.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn begin_connect_stream(
+        &self,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> Result<ConnectingStream, ConnectError> {
+        ConnectingStream::begin(&self.control, remote, timeout)
+    }
+
+    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
+    /// the handler before it.
+    ///
+    /// Each event is told once. What happens while there is a handler is told the handler alone. What happens while there is none, also
+    /// before this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
+    /// happens. One that panics is cleared.
+    ///
+    /// It is called by whoever runs the engine, after the turn or verb in which the event happened. A verb of the same RNIC is refused
+    /// there with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its [`EventContext`] what became of a
+    /// queue pair. For all else it should tell another thread, by a channel for example.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn set_event_handler(
+        &self,
+        handler: impl FnMut(&EventContext<'_>, &AsyncEvent) + Send + 'static,
+    ) -> Result<(), RnicUnavailable> {
+        let mut guarded = Guarded::new(self.control.id(), handler);
+        let handler = move |context: &EventContext<'_>, event: &AsyncEvent| {
+            guarded.run(|handler| handler(context, event));
+        };
+        (self.control).call(|engine| engine.set_event_handler(Some(Box::new(handler))))
+    }
+
+    /// Set Asynchronous Event Handler (verbs draft §9.4.2): clears the handler. From now on events wait for [`events`](Self::events).
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn clear_event_handler(&self) -> Result<(), RnicUnavailable> {
+        self.control.call(|engine| engine.set_event_handler(None))
+    }
+
+    /// The asynchronous events (verbs draft §8.3.3) that happen while there is no handler.
+    pub fn events(&self) -> AsyncEvents {
+        AsyncEvents::new(&self.control)
+    }
+
+    /// Counters of the interface, of TCP and of the RDMA layers, since the RNIC was opened.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn counters(&self) -> Result<RnicCounters, RnicUnavailable> {
+        let all = self.control.call_each(|engine| engine.counters())?;
+        Ok(RnicCounters::total(&all))
+    }
+
+    /// Turns an inline engine once, and has the RNIC's descriptor become readable when there is something to do: at once, if there is more.
+    /// With an engine that has a thread it does nothing.
+    ///
+    /// An event loop waits for this descriptor besides those of channels, events, listeners and connections. These become readable by turns
+    /// of the engine:
+    ///
+    /// ```no_run
+    /// use std::os::fd::AsFd;
+    /// use xwarp::{Listener, Rnic};
+    /// use xwarp::completion::CompletionChannel;
+    /// use xwarp::event::AsyncEvents;
+    ///
+    /// # fn wait_for_one_of(_: &[std::os::fd::BorrowedFd<'_>]) {}
+    /// fn serve(
+    ///     rnic: &Rnic,
+    ///     listener: &mut Listener,
+    ///     channel: &CompletionChannel,
+    ///     events: &AsyncEvents,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     loop {
+    ///         wait_for_one_of(&[rnic.as_fd(), listener.as_fd(), channel.as_fd(), events.as_fd()]);
+    ///         rnic.progress()?;
+    ///         while let Some(request) = listener.try_accept()? { /* ... */ }
+    ///         while let Some(cq) = channel.try_next()? { /* ... */ }
+    ///         while let Some(event) = events.try_next()? { /* ... */ }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Unavailable`] once the RNIC was closed, when the descriptor stays readable, and in a handler.
+    pub fn progress(&self) -> Result<(), WaitError> {
+        self.control.progress()
+    }
+
+    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may be those of this
+    /// RNIC's objects, and others that shall end the wait, such as one that tells of Ctrl-C. Turns an inline engine
+    /// meanwhile. A manual engine is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// - [`WaitError::Unavailable`]: the RNIC was closed and none is readable, or a handler of it calls.
+    /// - [`WaitError::System`]: the kernel refuses the sleep.
+    pub fn wait_readable(
+        &self,
+        fds: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<bool, WaitError> {
+        self.control.wait_readable(fds, timeout)
+    }
+
+    /// Turns each manual engine once, at the time `now`. Returns how much they have done: 0 if there was nothing to do, or
+    /// the engines are not manual.
+    pub fn step_at(&self, now: Instant) -> usize {
+        self.control.step_at(now)
+    }
+
+    /// When a manual engine next has something to do by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    pub fn next_deadline(&self) -> Result<Option<Instant>, RnicUnavailable> {
+        let all = self.control.call_each(|engine| engine.next_deadline())?;
+        Ok(all.into_iter().flatten().min())
+    }
+}
+
+/// What wakes whoever turns an engine.
+type Waking = (Sleeper, Doorbell);
+
+/// Opens the interface for as many engines as the progress mode has.
+fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
+    match config.progress {
+        Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic),
+        // A thread of the application turns one engine.
+        Progress::Inline | Progress::Assisted => {
+            Nic::open(interface, &config.nic.clone().engines(Some(1)))
+        }
+    }
+}
+
+/// TCP on an interface.
+fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
+    StackConfig {
+        mac: nic.mac.0,
+        mtu: nic.mtu,
+        max_connections: 2 * MAX_QPS,
+        keepalive: config.keepalive,
+        min_rto: config.min_rto,
+        ack_delay: config.ack_delay,
+        user_timeout: config.user_timeout,
+        congestion: config.congestion,
+        ecn: config.ecn,
+        ..StackConfig::default()
+    }
+}
+
+/// For so many engines.
+fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
+    (0..engines).map(|_| Sleeper::new()).collect()
+}
+
+/// The stacks of these queues, whose engines are woken by these.
+fn stacks(
+    ios: Vec<Box<dyn PacketIo>>,
+    stack: &StackConfig,
+    wakings: &[Waking],
+    strays: &StrayAnswers,
+) -> io::Result<Vec<Stack>> {
+    let bells = wakings.iter().map(|(_, bell)| bell.clone());
+    Stack::several(ios.into_iter().zip(bells), stack, strays)
+}
+
+/// What the engines that are woken by these have in common. A manual one never sleeps.
+fn commons(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<Commons>> {
+    let sleeps = config.progress != Progress::Manual;
+    let door = |(_, bell): &Waking| Door::new(MAX_QPS, sleeps.then(|| bell.clone()));
+    let mut doors = wakings.iter().map(door).map(Arc::new);
+    let first = doors.next();
+    let first = first.ok_or_else(|| refusal("an RNIC needs a queue: open it with one at least"))?;
+    Commons::new(first, doors, config.max_events)
+}
+
+fn refusal(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Has the engines learn of changes of the interface: the first from the host, the others from the first.
+fn attend(engines: &mut [Engine], wakings: &[Waking], host: &Arc<Ports>, ending: &Arc<Ending>) {
+    let mut monitor = host.monitor();
+    let watched = monitor.is_some();
+    let relay = |(_, bell): &Waking| InterfaceReporter::new(Some(bell.clone()));
+    let others = wakings.iter().skip(1).filter(|_| watched).map(relay);
+    let (mut relays, monitors): (Vec<_>, Vec<_>) = others.unzip();
+    let mut monitors = monitors.into_iter();
+    for engine in engines {
+        let host = Arc::clone(host) as Arc<dyn Host>;
+        engine.attend(
+            host,
+            Arc::clone(ending),
+            monitor,
+            std::mem::take(&mut relays),
+        );
+        monitor = monitors.next();
+    }
+}
+
+/// Has the engines be run as the configuration says.
+fn run_by(
+    config: &RnicConfig,
+    mut engines: Vec<Engine>,
+    wakings: Vec<Waking>,
+    released: &Arc<Released>,
+) -> io::Result<Mode> {
+    let waiting = config.wait_mode;
+    match config.progress {
+        Progress::Manual => return Mode::manual(engines),
+        Progress::Thread => {
+            let threads = engines.into_iter().zip(wakings);
+            let start = |(engine, waking)| EngineThread::start(engine, waiting, waking);
+            return Ok(Mode::Threads(
+                threads.map(start).collect::<io::Result<_>>()?,
+            ));
+        }
+        Progress::Inline | Progress::Assisted => {}
+    }
+    let (Some(engine), [waking], true) = (engines.pop(), &*wakings, engines.is_empty()) else {
+        return Err(refusal(
+            "an application's thread turns one engine, for one queue: use Progress::Thread for several",
+        ));
+    };
+    let engine = HostedEngine::new(engine)?;
+    if config.progress == Progress::Inline {
+        let runner = Runner::new(engine, waiting);
+        return Ok(Mode::Inline(Inline::new(runner, waking)?));
+    }
+    // A number that cannot be told is as good as many.
+    let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
+    let runner = Runner::new(engine, waiting_on(processors, waiting));
+    Ok(Mode::Assisted(Assisted::new(runner, waking, released)?))
+}
+
+impl AsFd for Rnic {
+    /// What an event loop that drives an inline engine waits for, before it calls
+    /// [`progress`](Self::progress). It is not to be read. With any other [`Progress`] it is
+    /// readable only once the RNIC was closed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.fd()
+    }
+}
+
+impl fmt::Display for Rnic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.info {
+            Some(info) => write!(f, "{info}"),
+            None => f.write_str(self.control.host().name()),
+        }
+    }
+}

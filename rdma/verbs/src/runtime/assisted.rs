@@ -1,0 +1,434 @@
+//! Assisted engine: an inline one, and a thread that turns it while nobody polls.
+//!
+//! The application's polling turns the engine as it does an inline one. When the thread sees a burst of polls, it rests. It looks again after a
+//! short time, and at once when the application asks to be told of a completion or waits. Its rests are always limited, so an application that
+//! stops polling without a word, to spin on its memory for example, is noticed, too.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use xwarp_driver::{Doorbell, Sleeper, join};
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::RnicUnavailable;
+
+use super::burst::{Burst, Seen};
+use super::config::WaitMode;
+use super::hand_over::HandOver;
+use super::inline::Inline;
+use super::released::Released;
+use super::runner::{Runner, take_signals};
+use super::sharing::{Turned, Uncounted};
+
+/// An application whose last poll is longer ago polls no longer.
+const POLLED_LATELY: Duration = Duration::from_micros(50);
+/// How long the thread rests at first, and at most, before it looks whether the application still polls. A look takes some 10 µs of a core that
+/// the application needs, and so 0.6 % of it at most.
+const RESTS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(1600)];
+
+/// Between two turns of an engine that has failed, and that has no descriptor to sleep on.
+const FLUSH_PAUSE: Duration = Duration::from_millis(5);
+
+/// See the module.
+pub(crate) struct Assisted {
+    shared: Arc<Shared>,
+    helper: Thread,
+    join: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    inline: Inline,
+    hand_over: HandOver,
+    /// Verbs that wait for the engine.
+    calls: AtomicUsize,
+    released: Arc<Released>,
+}
+
+impl Assisted {
+    pub(crate) fn new(
+        runner: Runner,
+        waking: &(Sleeper, Doorbell),
+        released: &Arc<Released>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            inline: Inline::new(runner, waking)?,
+            hand_over: HandOver::new(),
+            calls: AtomicUsize::new(0),
+            released: Arc::clone(released),
+        });
+        let its = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("xwarp-engine".to_owned())
+            .spawn(move || Helper::new(&its).run())?;
+        Ok(Self {
+            shared,
+            helper: thread.thread().clone(),
+            join: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// A verb. The thread, which takes the engine again and again, lets it go first.
+    pub(crate) fn call<R>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R,
+    ) -> Result<R, RnicUnavailable> {
+        self.shared.calls.fetch_add(1, Ordering::Relaxed);
+        let done = self.shared.inline.call(work);
+        self.shared.calls.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    /// One turn for a caller that polls, unless somebody turns it now.
+    pub(crate) fn turn(&self) {
+        self.shared.hand_over.note_poll();
+        self.shared.inline.turn();
+    }
+
+    /// The application is going to wait: the thread turns the engine.
+    pub(crate) fn ask(&self) {
+        if self.shared.hand_over.ask() {
+            self.helper.unpark();
+        }
+    }
+
+    /// Ends the engine, and its thread unless that calls: then it ends both after the turn.
+    pub(crate) fn close(&self, from_handler: bool) {
+        if self.shared.hand_over.end() {
+            self.helper.unpark();
+        }
+        if from_handler {
+            return;
+        }
+        self.shared.inline.close();
+        if let Some(thread) = lock(&self.join).take() {
+            join(thread, "the engine's thread");
+        }
+    }
+}
+
+impl Drop for Assisted {
+    /// Where opening the RNIC has failed.
+    fn drop(&mut self) {
+        if !self.shared.hand_over.has_ended() {
+            self.close(false);
+        }
+    }
+}
+
+impl fmt::Debug for Assisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared {
+            inline,
+            hand_over,
+            calls,
+            ..
+        } = &*self.shared;
+        f.debug_struct("Assisted")
+            .field("inline", inline)
+            .field("hand_over", hand_over)
+            .field("calls", calls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The thread that turns the engine while nobody polls.
+struct Helper<'a> {
+    shared: &'a Shared,
+    burst: Burst,
+    /// It counts as a sleeper.
+    counted: bool,
+}
+
+impl<'a> Helper<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let burst = Burst::new(shared.hand_over.polls(), Instant::now());
+        Self {
+            shared,
+            burst,
+            counted: false,
+        }
+    }
+
+    /// Until the RNIC is closed.
+    fn run(mut self) {
+        take_signals();
+        while !self.shared.hand_over.has_ended() {
+            self.give_way();
+            match self.rest_or_turn() {
+                Ok(Turned::Ended) => return,
+                Ok(Turned::On) => {}
+                Ok(Turned::Elsewhere) => self.stand_by(),
+                Err(error) => {
+                    self.fail(&error);
+                    break;
+                }
+            }
+            self.let_go();
+        }
+        self.shared.inline.close();
+    }
+
+    /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
+    /// failed then. What is posted is flushed until the program closes it.
+    fn fail(&mut self, error: &io::Error) {
+        let reason = format!("the engine cannot wait for frames: {error}");
+        let failed = self.shared.inline.call(|engine| engine.fail(&reason));
+        while failed.is_ok() && !self.shared.hand_over.has_ended() {
+            self.shared.inline.turn();
+            self.let_go();
+            std::thread::park_timeout(FLUSH_PAUSE);
+        }
+    }
+
+    /// Rests while the application polls, and turns the engine otherwise.
+    fn rest_or_turn(&mut self) -> io::Result<Turned> {
+        let inline = &self.shared.inline;
+        if !self.sees_burst() {
+            return inline.turn_or_sleep_long(&mut self.counted);
+        }
+        let Some(uncounted) = inline.may_rest(&mut self.counted)? else {
+            return Ok(Turned::Elsewhere);
+        };
+        self.rest(uncounted);
+        Ok(Turned::On)
+    }
+
+    /// Lets verbs have the engine first.
+    fn give_way(&self) {
+        while self.shared.calls.load(Ordering::Relaxed) > 0 && !self.shared.hand_over.has_ended() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What a handler has dropped.
+    fn let_go(&self) {
+        for (_, release) in self.shared.released.take() {
+            // An engine that is gone has nothing to let go of.
+            let _ = self.shared.inline.call(release);
+        }
+    }
+
+    /// Whether the application spins on a completion queue.
+    fn sees_burst(&mut self) -> bool {
+        let polls = self.shared.hand_over.polls();
+        match self.burst.see(polls, Instant::now()) {
+            Seen::Begins => {
+                self.shared.hand_over.begin_burst();
+                false
+            }
+            Seen::Goes => false,
+            Seen::IsLong => true,
+        }
+    }
+
+    /// Somebody has the engine: as long as a poll lasts, the application polls.
+    fn stand_by(&mut self) {
+        self.burst
+            .lasts(self.shared.hand_over.polls(), Instant::now());
+        std::thread::yield_now();
+    }
+
+    /// While it rests: whether the application polls no longer. A poll that has just sent for long
+    /// is no sign of that.
+    fn polls_no_longer(&self) -> bool {
+        let Shared {
+            hand_over, inline, ..
+        } = self.shared;
+        if inline.idle_time() <= POLLED_LATELY {
+            return false;
+        }
+        let before = hand_over.polls();
+        std::thread::park_timeout(POLLED_LATELY);
+        hand_over.polls() == before
+    }
+
+    /// Leaves the engine to the application until the application polls no longer. The thread must
+    /// not count as a sleeper.
+    fn rest(&mut self, Uncounted: Uncounted) {
+        let hand_over = &self.shared.hand_over;
+        if let Some(rest) = hand_over.may_rest() {
+            let [mut length, longest] = RESTS;
+            let pause = || {
+                std::thread::park_timeout(length);
+                length = (2 * length).min(longest);
+            };
+            rest.last(pause, || self.polls_no_longer());
+        }
+        hand_over.begin_burst();
+        self.burst = Burst::new(hand_over.polls(), Instant::now());
+    }
+}
+
+/// How the thread waits for work. Where it has to share a single processor with the application, spinning only keeps that from running.
+pub(crate) fn waiting_on(processors: usize, wished: WaitMode) -> WaitMode {
+    match wished {
+        WaitMode::Adaptive(_) if processors == 1 => WaitMode::Blocking,
+        _ => wished,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::runtime::hosted::HostedEngine;
+    use crate::sim::{MemoryIo, RegionPool, StackConfig, Wire};
+    use xwarp_rnic::model::{MpaConfig, PblMode};
+    use xwarp_rnic::queues::{Door, InCommon};
+    use xwarp_rnic::stags::StagTable;
+    use xwarp_rnic::tables::Commons;
+    use xwarp_tcp::Stack;
+
+    /// How long a test waits for what takes no time.
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// An engine that has nothing to do.
+    struct Idle {
+        shared: Shared,
+        waking: (Sleeper, Doorbell),
+        _wire: Wire,
+        _regions: RegionPool,
+    }
+
+    fn idle() -> Idle {
+        let waking = Sleeper::new().unwrap();
+        let (io, wire) = MemoryIo::new(64).unwrap();
+        let stack = Stack::new(Box::new(io), StackConfig::default());
+        let door = Arc::new(Door::new(64, Some(waking.1.clone())));
+        let commons = Commons::new(Arc::clone(&door), std::iter::empty(), 64).unwrap();
+        let regions = RegionPool::anonymous(4096).unwrap();
+        let stags = StagTable::new(regions.area(), PblMode::default(), || Some(1));
+        let stags = InCommon::of_engines(stags, 1, StagTable::share).remove(0);
+        let engine = Engine::new(stack, MpaConfig::default(), stags, &commons, (0, &door));
+        let runner = Runner::new(HostedEngine::new(engine).unwrap(), WaitMode::Blocking);
+        let shared = Shared {
+            inline: Inline::new(runner, &waking).unwrap(),
+            hand_over: HandOver::new(),
+            calls: AtomicUsize::new(0),
+            released: Arc::default(),
+        };
+        Idle {
+            shared,
+            waking,
+            _wire: wire,
+            _regions: regions,
+        }
+    }
+
+    /// What `work` returns on a thread of its own, within the limit.
+    fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, outcome) = mpsc::channel();
+        std::thread::spawn(move || done.send(work()));
+        outcome.recv_timeout(LIMIT).expect("it waits for the lock")
+    }
+
+    /// A poller has the engine all the time.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs a timerfd")]
+    fn thread_never_waits_for_a_poller() {
+        let Idle { shared, .. } = idle();
+        let shared = Arc::new(shared);
+        let held = shared.inline.hold_beside(0, LIMIT);
+        let its = Arc::clone(&shared);
+        let turned = soon(move || {
+            let mut counted = true;
+            let turned = its.inline.turn_or_sleep_long(&mut counted).unwrap();
+            assert!(its.inline.may_rest(&mut counted).unwrap().is_none() && counted);
+            assert_eq!(its.inline.idle_time(), Duration::ZERO);
+            turned
+        });
+        assert_eq!(turned, Turned::Elsewhere);
+        drop(held);
+    }
+
+    /// It sleeps, and a poller has the engine when it wakes up.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn thread_that_wakes_up_does_not_wait_for_a_poller_either() {
+        let idle = idle();
+        let (shared, bell) = (Arc::new(idle.shared), idle.waking.1);
+        let its = Arc::clone(&shared);
+        let (woken, outcome) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut counted = false;
+            while !counted {
+                its.inline.turn_or_sleep_long(&mut counted).unwrap();
+            }
+            woken.send(counted)
+        });
+        let held = shared.inline.hold_beside(1, LIMIT);
+        assert!(held.is_some(), "it does not sleep");
+        bell.ring();
+        let woken = outcome.recv_timeout(LIMIT);
+        let mut counted = woken.expect("it waits for the lock");
+        drop(held);
+        assert!(shared.inline.may_rest(&mut counted).unwrap().is_some() && !counted);
+        assert!(shared.inline.hold_beside(0, LIMIT).is_some(), "none sleeps");
+    }
+
+    /// Polls follow one another, and none lets go of the engine: that is a burst.
+    #[test]
+    #[cfg_attr(miri, ignore = "takes its time by the clock")]
+    fn thread_rests_while_polls_follow_one_another() {
+        let Idle { shared, .. } = idle();
+        let shared = Arc::new(shared);
+        let held = shared.inline.hold_beside(0, LIMIT);
+        let its = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || Helper::new(&its).run());
+        let began = Instant::now();
+        while !shared.hand_over.ask() {
+            shared.hand_over.begin_burst();
+            shared.hand_over.note_poll();
+            assert!(began.elapsed() < LIMIT, "it waits for the lock");
+        }
+        if shared.hand_over.end() {
+            thread.thread().unpark();
+        }
+        drop(held);
+        thread.join().unwrap();
+    }
+
+    /// A handler has dropped a handle in a turn of the thread. No other thread calls a verb or
+    /// polls.
+    #[test]
+    #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
+    fn thread_releases_what_a_handler_has_dropped() {
+        let idle = idle();
+        let (shared, bell) = (Arc::new(idle.shared), idle.waking.1);
+        let its = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || Helper::new(&its).run());
+        let (tell, told) = mpsc::channel();
+        let release = move |_: &mut Engine| tell.send(()).unwrap();
+        drop(shared.inline.hold_beside(1, LIMIT).expect("it sleeps"));
+        shared.released.add(0, Box::new(release));
+        bell.ring();
+        told.recv_timeout(LIMIT).expect("it is never released");
+        if shared.hand_over.end() {
+            thread.thread().unpark();
+        }
+        shared.inline.close();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn thread_spins_only_beside_another_processor_or_if_told_to() {
+        let adaptive = WaitMode::Adaptive(Duration::from_micros(50));
+        assert_eq!(waiting_on(1, adaptive), WaitMode::Blocking);
+        for (processors, wished) in [
+            (2, adaptive),
+            (1, WaitMode::Busy),
+            (1, WaitMode::Blocking),
+            (2, WaitMode::Blocking),
+        ] {
+            assert_eq!(waiting_on(processors, wished), wished, "{processors}");
+        }
+    }
+}

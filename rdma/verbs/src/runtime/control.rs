@@ -1,0 +1,710 @@
+//! The way from an application's handles to the engines: verbs as messages.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+use xwarp_driver::net::PortError;
+use xwarp_driver::{RegionPool, Signal, is_any_readable, sleep_on};
+
+use super::assisted::Assisted;
+use super::engine_thread::EngineThread;
+use super::hosted::HostedEngine;
+use super::in_handler::is_in_handler;
+use super::inline::{Bell, Inline, Paused};
+use super::open_rnics;
+use super::released::Released;
+use crate::error::{RnicEnded, WaitError};
+use crate::host::ports::{Claim, Ports};
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::RnicId;
+use xwarp_rnic::model::{
+    HandlerError, Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable,
+};
+use xwarp_rnic::queues::{CompletionNotices, Door, Ending, EventQueue, Inbox, QpShared, SlotTable};
+use xwarp_rnic::tables::{Commons, Handlers};
+
+/// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it spins or there is much to do.
+const TURNS_WITHOUT_LOOK: u32 = 256;
+
+/// The first engine. It is asked where it does not matter which: what they have in common, they all have.
+const FIRST: usize = 0;
+
+/// What all handles of an RNIC share.
+pub(crate) struct Control {
+    id: RnicId,
+    mode: Mode,
+    closed: AtomicBool,
+    commons: Arc<Commons>,
+    /// That of the first engine, which most RNICs have alone.
+    first_door: Arc<Door>,
+    slots: Arc<SlotTable>,
+    /// Queue pairs and streams so far: each kind is spread over the engines.
+    qps: AtomicUsize,
+    streams: AtomicUsize,
+    host: Arc<Ports>,
+    ending: Arc<Ending>,
+    released: Arc<Released>,
+    /// What an event loop waits for where there is nothing to wait for: it is raised once the RNIC
+    /// was closed.
+    quiet: Signal,
+    regions: RegionPool,
+    mpa: MpaConfig,
+}
+
+/// Who runs the engines.
+#[expect(clippy::large_enum_variant, reason = "there is one per RNIC")]
+pub(crate) enum Mode {
+    /// A thread of its own runs each.
+    Threads(Vec<EngineThread>),
+    /// Whoever polls runs the one engine.
+    Inline(Inline),
+    /// Whoever polls runs the one engine, and a thread while nobody does.
+    Assisted(Assisted),
+    /// A test runs them, with its own clock.
+    Manual(Vec<Mutex<Option<HostedEngine>>>),
+}
+
+impl Mode {
+    pub(crate) fn manual(engines: Vec<Engine>) -> io::Result<Self> {
+        let hosted = engines.into_iter().map(HostedEngine::new);
+        let engines = hosted.map(|engine| Ok(Mutex::new(Some(engine?))));
+        Ok(Self::Manual(engines.collect::<io::Result<_>>()?))
+    }
+}
+
+impl Control {
+    pub(crate) fn new(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
+        let commons = parts.commons;
+        parts.ending.watch(commons.events().signal());
+        let control = Arc::new(Self {
+            id: RnicId::next(),
+            mode,
+            closed: AtomicBool::new(false),
+            first_door: Arc::clone(commons.first_door()),
+            slots: Arc::clone(commons.slots()),
+            commons,
+            qps: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            host: parts.host,
+            ending: parts.ending,
+            released: parts.released,
+            quiet: Signal::new()?,
+            regions: parts.regions,
+            mpa: parts.mpa,
+        });
+        let rnic: Weak<Self> = Arc::downgrade(&control);
+        open_rnics::add(rnic);
+        Ok(control)
+    }
+
+    /// Which RNIC it is.
+    pub(crate) fn id(&self) -> RnicId {
+        self.id
+    }
+
+    /// Where slots of work queues are freed.
+    #[inline]
+    pub(crate) fn slots(&self) -> &Arc<SlotTable> {
+        &self.slots
+    }
+
+    /// Close RNIC: not from a handler of its engine.
+    pub(crate) fn close(&self) -> Result<(), RnicUnavailable> {
+        self.check_no_handler()?;
+        self.shut_down()?;
+        self.host.close();
+        Ok(())
+    }
+
+    /// Refuses what waits for the host, or for the engine, in a handler of the engine.
+    pub(crate) fn check_no_handler(&self) -> Result<(), RnicUnavailable> {
+        if is_in_handler(self.id) {
+            return Err(RnicUnavailable::InHandler);
+        }
+        Ok(())
+    }
+
+    /// Ends the engine, and with it all objects that it has. Calls are refused from now on.
+    fn shut_down(&self) -> Result<(), RnicUnavailable> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(RnicUnavailable::Closed);
+        }
+        match &self.mode {
+            Mode::Inline(inline) => inline.close(),
+            Mode::Assisted(assisted) => assisted.close(is_in_handler(self.id)),
+            Mode::Manual(engines) => {
+                for engine in engines {
+                    let ended = lock(engine).take();
+                    drop(ended);
+                }
+            }
+            Mode::Threads(threads) => {
+                threads.iter().for_each(EngineThread::end);
+                // A handler that drops the last handle runs in one of them, which then end by themselves.
+                if !is_in_handler(self.id) {
+                    threads.iter().for_each(EngineThread::join);
+                }
+            }
+        }
+        if !is_in_handler(self.id) {
+            self.commons.drop_handlers();
+        }
+        self.quiet.raise();
+        Ok(())
+    }
+
+    /// Whether the RNIC was closed.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Refuses what needs no call of the engine once the RNIC was closed.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<(), RnicUnavailable> {
+        if self.is_closed() {
+            return Err(RnicUnavailable::Closed);
+        }
+        Ok(())
+    }
+
+    /// Why nothing comes any more, once that is so.
+    pub(crate) fn ended(&self) -> Option<RnicEnded> {
+        if let Some(reason) = self.ending.failure() {
+            return Some(RnicEnded::Failed(reason.to_owned()));
+        }
+        let closed = RnicEnded::Unavailable(RnicUnavailable::Closed);
+        self.has_ended().then_some(closed)
+    }
+
+    /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the signal stays raised.
+    pub(crate) fn take_or_ended<T>(
+        &self,
+        signal: &Signal,
+        mut take: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, RnicEnded> {
+        if let Some(value) = take() {
+            self.keep_raised(signal);
+            return Ok(Some(value));
+        }
+        let Some(ended) = self.ended() else {
+            return Ok(None);
+        };
+        // It may have come just before the end.
+        let value = take();
+        signal.raise();
+        value.map(Some).ok_or(ended)
+    }
+
+    /// Call it after a value of `signal` is taken: the last value clears the signal. After the
+    /// RNIC's end, the signal stays raised.
+    pub(crate) fn keep_raised(&self, signal: &Signal) {
+        if self.has_ended() {
+            signal.raise();
+        }
+    }
+
+    /// Whether the RNIC has ended: only flushed work requests complete from then on.
+    fn has_ended(&self) -> bool {
+        self.is_closed() || self.ending.is_over() || self.ending.failure().is_some()
+    }
+
+    /// A signal that is raised when the RNIC ends.
+    pub(crate) fn signal(&self) -> io::Result<Arc<Signal>> {
+        let signal = Arc::new(Signal::new()?);
+        self.ending.watch(&signal);
+        Ok(signal)
+    }
+
+    /// An inbox whose signal is raised when the RNIC ends.
+    pub(crate) fn inbox<T>(&self) -> io::Result<Arc<Inbox<T>>> {
+        let inbox = Arc::new(Inbox::new()?);
+        self.ending.watch(inbox.signal());
+        Ok(inbox)
+    }
+
+    /// A completion channel whose signal is raised when the RNIC ends.
+    pub(crate) fn notices(&self) -> io::Result<Arc<CompletionNotices>> {
+        let notices = Arc::new(CompletionNotices::new()?);
+        self.ending.watch(notices.signal());
+        Ok(notices)
+    }
+
+    pub(crate) fn events(&self) -> &EventQueue {
+        self.commons.events()
+    }
+
+    /// What the engines have in common.
+    pub(crate) fn commons(&self) -> &Arc<Commons> {
+        &self.commons
+    }
+
+    pub(crate) fn host(&self) -> &dyn Host {
+        &*self.host
+    }
+
+    /// A port of the host to connect from to `remote`, by this engine if it can be. If no file descriptor is left for it, those of connections
+    /// that have ended are given up for it.
+    pub(crate) fn open_port(
+        &self,
+        address: IpAddr,
+        remote: SocketAddr,
+        engine: usize,
+    ) -> Result<LocalPort, HostError> {
+        self.with_descriptors(|| self.host.open_port_towards(address, remote, engine))
+    }
+
+    /// This port of the host, to connect from. If the RNIC has the port already, the returned part
+    /// shares it.
+    pub(crate) fn open_named_port(
+        &self,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<LocalPort, HostError> {
+        self.with_descriptors(|| self.host.open_port(address, port))
+    }
+
+    /// A port of the host that nobody else listens on, likewise.
+    pub(crate) fn claim_port(
+        &self,
+        address: IpAddr,
+        port: u16,
+    ) -> Result<(LocalPort, Claim), HostError> {
+        self.with_descriptors(|| self.host.claim(address, port))
+    }
+
+    /// Further shares of ports that the RNIC has.
+    pub(crate) fn share_ports(&self, ports: &[LocalPort]) -> Result<Vec<LocalPort>, HostError> {
+        let places = ports.iter().map(LocalPort::local);
+        places
+            .map(|place| self.host.open_port(place.ip(), place.port()))
+            .collect()
+    }
+
+    fn with_descriptors<T>(&self, open: impl Fn() -> Result<T, HostError>) -> Result<T, HostError> {
+        match open() {
+            Err(HostError::Port(PortError::NoDescriptors)) => {
+                // A closed RNIC has none to give up.
+                let _ = self.call_each(Engine::release_ports);
+                open()
+            }
+            opened => opened,
+        }
+    }
+
+    pub(crate) fn regions(&self) -> &RegionPool {
+        &self.regions
+    }
+
+    pub(crate) fn mpa(&self) -> MpaConfig {
+        self.mpa
+    }
+
+    /// The engine of the next queue pair: each in turn.
+    pub(crate) fn engine_for_qp(&self) -> usize {
+        self.qps.fetch_add(1, Ordering::Relaxed) % self.commons.engines()
+    }
+
+    /// The engine of the next stream that begins here: each in turn.
+    pub(crate) fn engine_for_stream(&self) -> usize {
+        self.streams.fetch_add(1, Ordering::Relaxed) % self.commons.engines()
+    }
+
+    /// Has an engine's owner do something, and waits for the answer.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.call_on(FIRST, work)
+    }
+
+    /// Has the owner of this engine do something, and waits for the answer.
+    pub(crate) fn call_on<R: Send + 'static>(
+        &self,
+        engine: usize,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.check_no_handler()?;
+        let done = match &self.mode {
+            Mode::Inline(inline) => inline.call(work),
+            Mode::Assisted(assisted) => assisted.call(work),
+            Mode::Manual(engines) => {
+                let engine = engines.get(engine).ok_or(RnicUnavailable::Closed)?;
+                let done = lock(engine).as_mut().map(|engine| engine.call(work));
+                Ok(done
+                    .ok_or(RnicUnavailable::Closed)?
+                    .unwrap_or_else(|panic| resume_unwind(panic)))
+            }
+            Mode::Threads(threads) => {
+                let thread = threads.get(engine).ok_or(RnicUnavailable::Closed)?;
+                thread.call(work)
+            }
+        };
+        self.do_released();
+        done
+    }
+
+    /// Has the owners of all engines do something, one after the other; the answers.
+    pub(crate) fn call_each<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R + Clone + Send + 'static,
+    ) -> Result<Vec<R>, RnicUnavailable> {
+        let engines = 0..self.commons.engines();
+        engines
+            .map(|engine| self.call_on(engine, work.clone()))
+            .collect()
+    }
+
+    /// Has an engine's owner let go of something whose handle is dropped. In a handler, that happens after the handler.
+    pub(crate) fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
+        self.release_on(FIRST, work);
+    }
+
+    /// Has the owner of this engine let go of something likewise.
+    pub(crate) fn release_on(
+        &self,
+        engine: usize,
+        work: impl FnOnce(&mut Engine) + Send + 'static,
+    ) {
+        if !is_in_handler(self.id) {
+            // An engine that is gone has nothing to let go of.
+            let _ = self.call_on(engine, work);
+            return;
+        }
+        match &self.mode {
+            Mode::Threads(threads) => {
+                if let Some(thread) = threads.get(engine) {
+                    thread.release(work);
+                }
+            }
+            Mode::Inline(_) | Mode::Assisted(_) | Mode::Manual(_) => {
+                self.released.add(engine, Box::new(work));
+            }
+        }
+    }
+
+    /// Has the owners of all engines let go of something likewise.
+    pub(crate) fn release_on_each(&self, work: impl FnOnce(&mut Engine) + Clone + Send + 'static) {
+        for engine in 0..self.commons.engines() {
+            self.release_on(engine, work.clone());
+        }
+    }
+
+    /// Changes the completion event handlers, of which no engine calls one meanwhile.
+    pub(crate) fn with_handlers<R>(
+        &self,
+        change: impl FnOnce(&mut Handlers) -> Result<R, HandlerError>,
+    ) -> Result<R, HandlerError> {
+        self.check_no_handler()?;
+        self.check_open()?;
+        let changed = change(&mut self.commons.handlers().lock());
+        // A handler may have owned objects.
+        self.do_released();
+        changed
+    }
+
+    /// Has a queue pair that is Idle and not connecting be on this engine. False for any other that is on another.
+    pub(crate) fn move_qp(
+        &self,
+        id: QpId,
+        shared: &QpShared,
+        to: usize,
+    ) -> Result<bool, RnicUnavailable> {
+        let from = shared.engine();
+        if from == to {
+            return Ok(true);
+        }
+        let moving = self.call_on(from, move |engine| engine.take_out(id, to))?;
+        let moved = moving.map(|moving| self.call_on(to, move |engine| engine.enter(moving)));
+        Ok(moved.transpose()?.is_some())
+    }
+
+    /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
+    #[inline]
+    fn do_released(&self) {
+        if self.released.has_any() {
+            self.do_all_released();
+        }
+    }
+
+    #[inline(never)]
+    fn do_all_released(&self) {
+        if is_in_handler(self.id) {
+            return;
+        }
+        for (engine, release) in self.released.take() {
+            // As above.
+            let _ = self.call_on(engine, release);
+        }
+    }
+
+    /// Calls an engine with something that may fail for other reasons than that there is no RNIC.
+    pub(crate) fn attempt<R: Send + 'static, E: From<RnicUnavailable> + Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> Result<R, E> + Send + 'static,
+    ) -> Result<R, E> {
+        self.call(work)?
+    }
+
+    /// Tells an engine that a queue pair of its has been posted to.
+    #[inline]
+    pub(crate) fn notify(&self, qp: QpId, engine: usize) {
+        if engine == FIRST {
+            self.first_door.tell(qp.slot());
+        } else {
+            self.notify_other(qp, engine);
+        }
+    }
+
+    #[inline(never)]
+    fn notify_other(&self, qp: QpId, engine: usize) {
+        if let Some(door) = self.commons.doors().get(engine) {
+            door.tell(qp.slot());
+        }
+    }
+
+    /// One turn of an inline engine, for a caller that polls.
+    #[inline]
+    pub(crate) fn turn(&self) {
+        match &self.mode {
+            Mode::Inline(inline) => self.turn_inline(inline),
+            Mode::Assisted(assisted) => self.turn_assisted(assisted),
+            Mode::Threads(_) | Mode::Manual(_) => {}
+        }
+    }
+
+    #[inline(never)]
+    fn turn_assisted(&self, assisted: &Assisted) {
+        assisted.turn();
+        self.do_released();
+    }
+
+    /// The caller is going to sleep on a descriptor of its own: whoever is to turn the engine meanwhile does.
+    pub(crate) fn ask_for_progress(&self) {
+        if let Mode::Assisted(assisted) = &self.mode {
+            assisted.ask();
+        }
+    }
+
+    #[inline(never)]
+    fn turn_inline(&self, inline: &Inline) {
+        inline.turn();
+        self.do_released();
+    }
+
+    /// One turn of an inline engine, for an event loop that waits for [`fd`](Self::fd) then.
+    pub(crate) fn progress(&self) -> Result<(), WaitError> {
+        self.check_no_handler()?;
+        if let Mode::Inline(inline) = &self.mode {
+            inline.progress()?;
+            self.do_released();
+        }
+        Ok(self.check_open()?)
+    }
+
+    /// What is readable while an inline engine has something to do, and once the RNIC was closed.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.mode {
+            Mode::Inline(inline) => inline.as_fd(),
+            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => self.quiet.as_fd(),
+        }
+    }
+
+    /// What is readable while an inline engine has something to do; `None` if somebody turns the engine anyway.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.mode {
+            Mode::Inline(inline) => Some(inline.as_fd()),
+            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => None,
+        }
+    }
+
+    /// One turn of each manual engine at the time given; how much was done.
+    pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
+        let Mode::Manual(engines) = &self.mode else {
+            return 0;
+        };
+        engines
+            .iter()
+            .map(|engine| self.step_one(engine, now))
+            .sum()
+    }
+
+    /// One turn of a manual engine; none in a handler.
+    fn step_one(&self, engine: &Mutex<Option<HostedEngine>>, now: xwarp_tcp::Instant) -> usize {
+        let Some(mut locked) = self.lock_out_of_handler(engine) else {
+            return 0;
+        };
+        let turned = locked.as_mut().map(|engine| engine.step(now));
+        drop(locked);
+        self.do_released();
+        turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
+    /// The engine. `None` in a handler of it, during which it is locked.
+    #[inline]
+    fn lock_out_of_handler<'a, T>(&self, engine: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
+        match engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => (!is_in_handler(self.id)).then(|| lock(engine)),
+        }
+    }
+
+    /// What `condition` returns as soon as it returns something; `None` at the deadline, or when the RNIC is closed. It is asked anew whenever
+    /// `bell` has made its descriptor readable, and after each turn of an inline engine. A manual engine is not waited for.
+    pub(crate) fn wait_until<T>(
+        &self,
+        bell: &dyn Bell,
+        deadline: Option<Instant>,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
+        self.wait_until_or(bell, &[], deadline, condition)
+    }
+
+    /// Waits as [`wait_until`](Self::wait_until) does. It also ends, with `None`, when one of `others` is readable.
+    pub(crate) fn wait_until_or<T>(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, WaitError> {
+        self.check_no_handler()?;
+        let (mut turns, mut others_ready) = (0_u32, false);
+        loop {
+            // Asked first: the condition then knows the end, too.
+            let closed = self.is_closed();
+            let value = condition();
+            let left = time_left(deadline);
+            if value.is_some() || closed || others_ready || left.is_zero() {
+                if turns > 0 {
+                    self.leave()?;
+                }
+                return Ok(value);
+            }
+            let Some(paused) = self.turn_or_sleep(bell, others, left)? else {
+                return Ok(None);
+            };
+            turns = turns.wrapping_add(1).max(1);
+            others_ready = match paused {
+                Paused::ForOther => true,
+                Paused::Not if turns.is_multiple_of(TURNS_WITHOUT_LOOK) => is_any_readable(others)?,
+                Paused::Slept | Paused::Not => false,
+            };
+        }
+    }
+
+    /// Lets a caller that waits turn an inline engine once, or sleep. `None` with a manual engine.
+    fn turn_or_sleep(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> io::Result<Option<Paused>> {
+        match &self.mode {
+            Mode::Manual(_) => Ok(None),
+            Mode::Threads(_) | Mode::Assisted(_) => {
+                self.ask_for_progress();
+                let slept = sleep_for(bell, others, timeout)?;
+                Ok(Some(Paused::after_sleep(slept)))
+            }
+            Mode::Inline(inline) => {
+                let paused = inline.turn_or_sleep(bell, others, timeout)?;
+                self.do_released();
+                Ok(Some(paused))
+            }
+        }
+    }
+
+    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is.
+    pub(crate) fn wait_readable(
+        &self,
+        fds: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<bool, WaitError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let ready = || is_any_readable(fds);
+        if ready()? {
+            return Ok(true);
+        }
+        self.wait_until_or(&self.quiet, fds, deadline, || None::<()>)?;
+        if ready()? {
+            return Ok(true);
+        }
+        self.check_open()?;
+        Ok(false)
+    }
+
+    /// The caller waits no longer.
+    fn leave(&self) -> io::Result<()> {
+        match &self.mode {
+            Mode::Inline(inline) => inline.leave(),
+            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => Ok(()),
+        }
+    }
+
+    /// Which threads run the engines.
+    pub(crate) fn mode(&self) -> &Mode {
+        &self.mode
+    }
+
+    /// What `take` has as soon as it has something, whose signal is `signal`; `None` after `timeout`.
+    pub(crate) fn wait_for<T>(
+        &self,
+        signal: &Signal,
+        timeout: Duration,
+        mut take: impl FnMut() -> Result<Option<T>, RnicEnded>,
+    ) -> Result<Option<T>, RnicEnded> {
+        let deadline = Instant::now().checked_add(timeout);
+        match self.wait_until(signal, deadline, || take().transpose()) {
+            Ok(taken) => taken.transpose(),
+            Err(WaitError::Unavailable(why)) => Err(RnicEnded::Unavailable(why)),
+            Err(WaitError::System(error)) => {
+                Err(RnicEnded::Failed(format!("no sleep is possible: {error}")))
+            }
+        }
+    }
+}
+
+/// What an RNIC's handles need of it besides its engines.
+pub(crate) struct Parts {
+    pub(crate) commons: Arc<Commons>,
+    pub(crate) host: Arc<Ports>,
+    pub(crate) ending: Arc<Ending>,
+    pub(crate) regions: RegionPool,
+    pub(crate) mpa: MpaConfig,
+    pub(crate) released: Arc<Released>,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // It may have been closed before.
+        let _ = self.shut_down();
+    }
+}
+
+/// Sleeps until `bell`, one of `others` or a signal handler ends it, `timeout` at most. True if one of `others` is readable.
+fn sleep_for(bell: &dyn Bell, others: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
+    let slept = bell
+        .arm()
+        .and_then(|()| sleep_on([bell.fd()], others, Some(timeout)));
+    bell.disarm()?;
+    slept
+}
+
+/// How long until the deadline; `None`: as long as one can think of.
+fn time_left(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |deadline| {
+        deadline.saturating_duration_since(Instant::now())
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

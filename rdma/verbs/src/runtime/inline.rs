@@ -1,0 +1,294 @@
+//! Inline engine: turned by the threads that call it, and the descriptor that an event loop or a sleeping caller waits for.
+//!
+//! [`Sharing`] says who wakes whom.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, is_any_readable, sleep_on};
+use xwarp_rnic::engine::Engine;
+use xwarp_rnic::model::RnicUnavailable;
+
+use super::runner::Runner;
+use super::sharing::{Shared, Sharing, Turned, Uncounted, turn_or_sleep, turn_or_sleep_beside};
+
+/// An engine without a thread of its own.
+pub(crate) struct Inline {
+    sharing: Mutex<Sharing<State>>,
+    /// The wait set's.
+    fd: OwnedFd,
+}
+
+/// What the threads share.
+struct State {
+    /// `None` once the RNIC was closed.
+    runner: Option<Runner>,
+    waits: WaitSet,
+    bell: Doorbell,
+}
+
+impl Inline {
+    /// Of a descriptor that is readable from the beginning: the first turn arms it.
+    pub(crate) fn new(runner: Runner, (sleeper, bell): &(Sleeper, Doorbell)) -> io::Result<Self> {
+        let waits = WaitSet::new(sleeper)?;
+        waits.watch(runner.searches())?;
+        let fd = waits.as_fd().try_clone_to_owned()?;
+        let state = State {
+            runner: Some(runner),
+            waits,
+            bell: bell.clone(),
+        };
+        Ok(Self {
+            sharing: Mutex::new(Sharing::new(state)?),
+            fd,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sharing<State>> {
+        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` while somebody has the engine.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Sharing<State>>> {
+        match self.sharing.try_lock() {
+            Ok(sharing) => Some(sharing),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Takes the engine as soon as so many sleep, and has it as long as this lives. `None` if that takes longer than `limit`.
+    #[cfg(test)]
+    pub(crate) fn hold_beside(&self, sleepers: usize, limit: Duration) -> Option<impl Sized + '_> {
+        let began = std::time::Instant::now();
+        while began.elapsed() < limit {
+            let sharing = self.lock();
+            if sharing.sleepers() == sleepers {
+                return Some(sharing);
+            }
+            drop(sharing);
+            std::thread::yield_now();
+        }
+        None
+    }
+
+    /// A verb.
+    pub(crate) fn call<R>(
+        &self,
+        work: impl FnOnce(&mut Engine) -> R,
+    ) -> Result<R, RnicUnavailable> {
+        let mut sharing = self.lock();
+        let runner = sharing.shared_mut().runner.as_mut();
+        let runner = runner.ok_or(RnicUnavailable::Closed)?;
+        let done = runner
+            .engine()
+            .call(work)
+            .map_err(|_| RnicUnavailable::Closed);
+        sharing.settle();
+        done
+    }
+
+    /// One turn for a caller that polls, unless somebody turns it now: another thread, or this one, which is in a handler then.
+    pub(crate) fn turn(&self) {
+        if let Some(mut sharing) = self.try_lock() {
+            sharing.turn();
+        }
+    }
+
+    /// One turn for an event loop, and arms the descriptor for what is next. It stays readable as long as there is more to do.
+    pub(crate) fn progress(&self) -> io::Result<()> {
+        self.lock().progress()
+    }
+
+    /// One turn for a caller that waits. If there was nothing to do, spins or sleeps as the policy says: until there is something, `bell` or one
+    /// of `others` is readable or `timeout` is over.
+    pub(crate) fn turn_or_sleep(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> io::Result<Paused> {
+        let sleep = |longest: Duration| {
+            let fds = [self.fd.as_fd(), bell.fd()];
+            let slept = bell
+                .arm()
+                .and_then(|()| sleep_on(fds, others, Some(longest.min(timeout))));
+            bell.disarm()?;
+            slept.map(Paused::after_sleep)
+        };
+        let paused = turn_or_sleep(|| self.lock(), sleep)?;
+        Ok(paused.unwrap_or(Paused::Not))
+    }
+
+    /// One turn for the engine's own thread, unless somebody has the engine now. If there was nothing to do, spins or sleeps as the policy says,
+    /// until there is something. It never waits for whoever has the engine. `counted` says whether the thread still counts as a sleeper.
+    pub(crate) fn turn_or_sleep_long(&self, counted: &mut bool) -> io::Result<Turned> {
+        let sleep = |longest| sleep_on([self.fd.as_fd()], &[], Some(longest)).map(drop);
+        turn_or_sleep_beside(|| self.try_lock(), counted, sleep)
+    }
+
+    /// The engine's own thread is about to rest, and counts as a sleeper no longer. `None` while
+    /// another thread has the engine: the thread does not rest then.
+    pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<Option<Uncounted>> {
+        if !*counted {
+            return Ok(Some(Uncounted));
+        }
+        match self.try_lock() {
+            Some(mut sharing) => sharing.uncount(counted).map(|()| Some(Uncounted)),
+            None => Ok(None),
+        }
+    }
+
+    /// How long ago the last turn began; no time at all while somebody has the engine, and without end once the RNIC was closed.
+    pub(crate) fn idle_time(&self) -> Duration {
+        let Some(sharing) = self.try_lock() else {
+            return Duration::ZERO;
+        };
+        let runner = sharing.shared().runner.as_ref();
+        runner.map_or(Duration::MAX, Runner::idle_time)
+    }
+
+    /// A caller waits no longer, and so turns the engine no longer: others that sleep look anew.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        self.lock().leave()
+    }
+
+    /// Ends the engine. The descriptor stays readable.
+    pub(crate) fn close(&self) {
+        let mut sharing = self.lock();
+        let (ended, opened) = sharing.close(|state| state.runner.take());
+        if let Err(error) = opened {
+            log::error!("those who wait for a closed RNIC are not woken: {error}");
+        }
+        drop(sharing);
+        drop(ended);
+    }
+}
+
+impl AsFd for Inline {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Inline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(sharing) = self.try_lock() else {
+            return f.write_str("Inline(a thread has the engine)");
+        };
+        let (armed, in_loop) = sharing.waits();
+        f.debug_struct("Inline")
+            .field("armed", &armed)
+            .field("in_loop", &in_loop)
+            .field("sleepers", &sharing.sleepers())
+            .field("bell", &sharing.shared().bell)
+            .field("is_readable", &is_any_readable(&[self.fd.as_fd()]).ok())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared for State {
+    type Limit = Duration;
+    type Error = io::Error;
+
+    fn turn(&mut self) -> usize {
+        self.runner.as_mut().map_or(0, Runner::step)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.runner.is_none()
+    }
+
+    fn limit(&mut self) -> Option<Duration> {
+        let runner = self.runner.as_mut()?;
+        if runner.spins() {
+            std::hint::spin_loop();
+            return None;
+        }
+        Some(runner.sleep_timeout().unwrap_or(Duration::MAX))
+    }
+
+    fn arm(&mut self, idle: bool, timed: bool) -> io::Result<()> {
+        self.waits.clear()?;
+        let Some(runner) = &self.runner else {
+            return self.open();
+        };
+        let deadline = if timed { runner.sleep_timeout() } else { None };
+        let is_idle = || idle && runner.is_idle();
+        self.waits.arm(runner.readiness(), deadline, is_idle)
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        self.waits.arm(None, None, || false)
+    }
+
+    fn ring(&self) {
+        self.bell.ring();
+    }
+}
+
+/// What a caller that waits has done between two looks at its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paused {
+    /// It has not slept.
+    Not,
+    /// It has slept.
+    Slept,
+    /// It has slept, and one of the other descriptors is readable.
+    ForOther,
+}
+
+impl Paused {
+    pub(crate) fn after_sleep(is_other_readable: bool) -> Self {
+        if is_other_readable {
+            Self::ForOther
+        } else {
+            Self::Slept
+        }
+    }
+}
+
+/// What else ends the sleep of a caller that waits.
+pub(crate) trait Bell {
+    /// Before the sleep.
+    fn arm(&self) -> io::Result<()>;
+
+    /// After it.
+    fn disarm(&self) -> io::Result<()>;
+
+    /// The descriptor that it makes readable.
+    fn fd(&self) -> BorrowedFd<'_>;
+}
+
+impl Bell for BorrowedFd<'_> {
+    /// It is readable as long as there is something to do.
+    fn arm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn disarm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        *self
+    }
+}
+
+impl Bell for Signal {
+    /// Whoever takes what it announces clears it.
+    fn arm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn disarm(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}

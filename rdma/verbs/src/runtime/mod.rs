@@ -1,0 +1,25 @@
+//! Runtime of the engines: who runs them, and how a verb of a handle reaches one.
+//!
+//! An engine is run by a thread of its own, by the application's polls and waits, or by both in
+//! turn. [`control::Control`] owns all engines of an RNIC; every handle has a reference to it.
+
+pub(crate) mod assisted;
+mod burst;
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod engine_thread;
+mod hand_over;
+pub(crate) mod hosted;
+pub(crate) mod in_handler;
+pub(crate) mod inline;
+pub(crate) mod open_rnics;
+pub(crate) mod released;
+pub(crate) mod runner;
+mod sharing;
+mod showing;
+mod spinning;
+
+/// The atomics that the protocols of this room use; a model checker provides its own.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+}
