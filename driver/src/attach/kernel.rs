@@ -10,7 +10,13 @@ use libbpf_rs::query::LinkInfoIter;
 use nix::errno::Errno;
 use nix::net::if_::if_indextoname;
 
-use super::{Running, XdpMode};
+use super::mode::XdpMode;
+
+/// The program on an interface.
+pub(super) struct Running {
+    pub(super) program_id: u32,
+    pub(super) mode: XdpMode,
+}
 
 /// The program on the interface.
 pub(super) fn query(ifindex: u32) -> Result<Option<Running>, Errno> {

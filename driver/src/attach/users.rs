@@ -1,25 +1,10 @@
 //! Processes that use the XDP program of an interface, for messages that name them.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use super::shown;
-
-/// A process that uses an interface's XDP program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// Its number, in this process's PID namespace.
-    pub process: u32,
-    /// The name of its program, as `ps` shows it.
-    pub program: String,
-}
-
-impl fmt::Display for User {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (process {})", self.program, self.process)
-    }
-}
+use super::status::shown;
+use super::user::User;
 
 /// All processes but this one that use our program on an interface, in the order of their numbers.
 /// An engine of such a process shows its state there, or the process holds the program's link, as a

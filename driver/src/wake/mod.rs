@@ -10,6 +10,7 @@ mod hinted;
 mod process_end;
 mod signal;
 mod sleep_flag;
+mod sync;
 mod threads;
 mod wait_set;
 
@@ -29,13 +30,6 @@ pub use signal::{Signal, is_any_readable, sleep_on};
 use sleep_flag::SleepFlag;
 pub use threads::{aside, join};
 pub use wait_set::WaitSet;
-
-/// What the protocols of waking are made of; the model checker's stand in its place in their
-/// models.
-mod sync {
-    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
-    pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};
-}
 
 struct Shared {
     event: EventFd,

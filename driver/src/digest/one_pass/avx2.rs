@@ -11,9 +11,9 @@ use std::arch::x86_64::{
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use super::Sums;
 use super::few;
 use super::polynomial::{crc_ahead, times_power};
+use super::sums::Sums;
 use crate::memory::{Fault, fallible, racy_read_constant};
 
 /// Bytes of a vector.

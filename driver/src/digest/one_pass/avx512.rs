@@ -12,9 +12,9 @@ use std::arch::x86_64::{
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use super::Sums;
 use super::few;
 use super::polynomial::ahead;
+use super::sums::Sums;
 use crate::memory::{Fault, fallible};
 
 /// Bytes of a vector.

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
-use super::Sums;
+use super::sums::Sums;
 
 /// See [`Vectors::sums`](super::Vectors::sums).
 #[target_feature(enable = "sse4.2")]

@@ -13,24 +13,17 @@ mod few;
 #[cfg(any(all(target_arch = "x86_64", not(miri)), test))]
 #[cfg_attr(any(not(target_arch = "x86_64"), miri), allow(dead_code))]
 mod polynomial;
+mod sums;
 
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use crate::memory::Fault;
+pub(crate) use sums::Sums;
 
 /// Bytes for which one pass is made: fewer are better left to the ways for few, and the sums of more would overflow their lanes.
 const LENS: RangeInclusive<usize> = 256..=1 << 20;
-
-/// What is known of bytes that were copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sums {
-    /// CRC-32C so far, not inverted.
-    pub(crate) crc: u32,
-    /// Words of 16 bits in this host's order, not folded.
-    pub(crate) checksum: u64,
-}
 
 /// Vectors of the processor that one pass can be made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

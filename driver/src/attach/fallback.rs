@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use xwarp_bpf::{Asks, Buffers, Steering};
 
-use super::{AttachError, XdpMode};
+use super::error::AttachError;
+use super::mode::XdpMode;
 
 /// What was attached in the end.
 pub(super) struct Attached<T> {
