@@ -1,16 +1,17 @@
-//! Circles among the modules of one parent.
+//! Circles among the files and folders of one folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::graph::{Graph, Module};
 
-/// Modules of one parent, each of which names the next one, and the last the first.
+/// Files and folders of one folder, each of which names the next one, and the last the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle {
-    /// The parent; empty for the root of the crate.
+    /// The folder; empty for that of the whole crate.
     pub parent: Module,
-    /// The modules, in the order in which they name each other.
+    /// The modules, in the order in which they name each other. [`OWN_FILE`] is the folder's own
+    /// file.
     pub modules: Vec<String>,
 }
 
@@ -23,17 +24,35 @@ impl fmt::Display for Circle {
     }
 }
 
+/// The file of a folder itself, as it is called in a circle.
+pub const OWN_FILE: &str = "mod.rs";
+
+/// What a circle is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// Folders, and beside them the files of the same folder, `mod.rs` included.
+    Files,
+    /// The modules of one parent. A parent and its own children may name each other.
+    Siblings,
+}
+
 type Siblings = BTreeMap<String, BTreeSet<String>>;
 
-/// One circle of each parent whose children have any, a shortest one.
-pub fn circles(graph: &Graph) -> Vec<Circle> {
+/// One circle of each folder that has any, a shortest one.
+pub fn circles(graph: &Graph, nodes: Nodes) -> Vec<Circle> {
     let mut parents: BTreeMap<Module, Siblings> = BTreeMap::new();
     for (from, targets) in graph.edges() {
         for to in targets {
             let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+            if nodes == Nodes::Siblings && shared == from.len().min(to.len()) {
+                continue;
+            }
+            let node = |module: &[String]| {
+                let name = module.get(shared);
+                name.cloned().unwrap_or_else(|| OWN_FILE.to_owned())
+            };
             let siblings = parents.entry(from[..shared].to_vec()).or_default();
-            let known = siblings.entry(from[shared].clone()).or_default();
-            known.insert(to[shared].clone());
+            siblings.entry(node(from)).or_default().insert(node(&to));
         }
     }
     let found = parents.into_iter().filter_map(|(parent, siblings)| {

@@ -12,12 +12,28 @@ pub(crate) struct Names {
     pub(crate) paths: Vec<Vec<String>>,
     /// Names that `use` brings into the module, and what they stand for.
     pub(crate) imports: BTreeMap<String, Vec<String>>,
+    /// Names that the module passes on (`pub use`). They are no use of the module's own, unless
+    /// its code has them as well.
+    pub(crate) reexports: Vec<(String, Vec<String>)>,
+    /// Identifiers of the module's code.
+    pub(crate) idents: BTreeSet<String>,
+}
+
+impl Names {
+    /// Paths that the module uses itself.
+    fn used(&self) -> impl Iterator<Item = &Vec<String>> {
+        let reexports = self.reexports.iter();
+        let used = reexports.filter(|(name, _)| self.idents.contains(name));
+        self.paths.iter().chain(used.map(|(_, path)| path))
+    }
 }
 
 /// All modules of a crate.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     modules: BTreeMap<Module, Names>,
+    /// Modules within the file of the module above.
+    inline: BTreeSet<Module>,
 }
 
 /// Imports that are followed to find where an item is from.
@@ -28,17 +44,32 @@ impl Graph {
         self.modules.entry(module.to_vec()).or_default()
     }
 
-    /// Each module with those that it names, except itself, the modules above it and the modules below it.
-    pub(crate) fn edges(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
-        let edges = self.modules.iter().map(|(module, names)| {
+    /// Records that a module is within the file of the module above it.
+    pub(crate) fn set_inline(&mut self, module: &[String]) {
+        self.inline.insert(module.to_vec());
+    }
+
+    /// Each file, by the module that it is, with the files that it names.
+    pub(crate) fn edges(&self) -> BTreeMap<&[String], BTreeSet<Module>> {
+        let mut edges: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (module, names) in &self.modules {
+            let from = self.file_of(module);
             let targets = names
-                .paths
-                .iter()
+                .used()
                 .filter_map(|path| self.module_of(module, path, MAX_IMPORTS))
-                .filter(|target| !target.starts_with(module) && !module.starts_with(target));
-            (module, targets.collect())
-        });
-        edges.collect()
+                .map(|target| self.file_of(&target).to_vec())
+                .filter(|target| target != from);
+            edges.entry(from).or_default().extend(targets);
+        }
+        edges
+    }
+
+    /// The module whose file has this one.
+    fn file_of<'a>(&self, module: &'a [String]) -> &'a [String] {
+        match module.split_last() {
+            Some((_, above)) if self.inline.contains(module) => self.file_of(above),
+            _ => module,
+        }
     }
 
     /// The module that has the item which `module` names by `path`; `None` for one of another crate.

@@ -2,7 +2,7 @@
 //! graphs, the core's law, documents, the public interface, dependencies. [`remarks`] on style are
 //! advice, which the program `style` prints.
 //!
-//! The modules of one parent form no circle, each taken together with all modules below it. A parent and its own children may name each other.
+//! Files and folders of one folder form no circle. A folder counts together with all that is in it, and its own `mod.rs` is one of its files.
 #![forbid(unsafe_code)]
 
 mod circle;
@@ -14,7 +14,7 @@ mod source_files;
 mod style;
 mod target;
 
-pub use circle::{Circle, circles};
+pub use circle::{Circle, Nodes, OWN_FILE, circles};
 pub use functions::{Function, Kind, functions};
 pub use graph::{Graph, Module};
 pub use interface::Interface;

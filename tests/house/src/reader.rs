@@ -38,10 +38,14 @@ impl Graph {
         Ok(graph)
     }
 
-    /// A crate of one file.
+    /// A crate of one text, in which each module counts as a file.
     pub fn parse(source: &str) -> Result<Self, LexError> {
         let mut graph = Self::default();
-        let outside = Module::new(&[], Path::new(""));
+        let outside = Module {
+            path: &[],
+            below: Path::new(""),
+            is_file: false,
+        };
         Reader::new(source.parse()?).module(&mut graph, &outside);
         Ok(graph)
     }
@@ -56,7 +60,7 @@ impl Graph {
             path: path.to_owned(),
             source,
         })?;
-        let files = Reader::new(tokens).module(self, &Module::new(module, below));
+        let files = Reader::new(tokens).module(self, &Module::of_file(module, below));
         for (module, below) in files {
             let own = below.join("mod.rs");
             let beside = below.with_extension("rs");
@@ -75,11 +79,17 @@ struct Module<'a> {
     path: &'a [String],
     /// Where the files of its modules are.
     below: &'a Path,
+    /// Whether it is in a file, with the modules that are written in it.
+    is_file: bool,
 }
 
 impl<'a> Module<'a> {
-    fn new(path: &'a [String], below: &'a Path) -> Self {
-        Self { path, below }
+    fn of_file(path: &'a [String], below: &'a Path) -> Self {
+        Self {
+            path,
+            below,
+            is_file: true,
+        }
     }
 }
 
@@ -184,9 +194,28 @@ impl Reader {
         let inner = self.group(self.at + 2);
         self.at += 3;
         match inner {
-            Some(inner) => Self::new(inner).module(graph, &Module::new(&path, &below)),
+            Some(inner) => {
+                if module.is_file {
+                    graph.set_inline(&path);
+                }
+                let child = Module {
+                    path: &path,
+                    below: &below,
+                    is_file: module.is_file,
+                };
+                Self::new(inner).module(graph, &child)
+            }
             None => vec![(path, below)],
         }
+    }
+
+    /// Whether `pub`, or `pub(...)`, is in front of this token.
+    fn is_public(&self, at: usize) -> bool {
+        let is_pub = |back: usize| {
+            let before = at.checked_sub(back).and_then(|before| self.ident(before));
+            before.as_deref() == Some("pub")
+        };
+        is_pub(1) || is_pub(2) && self.group(at - 1).is_some()
     }
 
     /// `use` up to its semicolon.
@@ -196,15 +225,20 @@ impl Reader {
         let end = end.unwrap_or(self.tokens.len());
         let mut leaves = Vec::new();
         expand(&self.tokens[begin..end], &[], &mut leaves);
+        let is_reexport = self.is_public(self.at);
         let names = graph.names(module.path);
         for (path, name) in leaves {
-            names.imports.insert(name, path.clone());
-            names.paths.push(path);
+            names.imports.insert(name.clone(), path.clone());
+            if is_reexport {
+                names.reexports.push((name, path));
+            } else {
+                names.paths.push(path);
+            }
         }
         self.at = end + 1;
     }
 
-    /// A path from `crate`, `self` or `super`, or any other token.
+    /// A path, or any other token.
     fn path(&mut self, graph: &mut Graph, module: &Module<'_>) {
         let mut path: Vec<String> = self.ident(self.at).into_iter().collect();
         self.at += 1;
@@ -216,11 +250,10 @@ impl Reader {
             path.push(part);
             self.at += 3;
         }
-        let is_ours = path.first().is_some_and(|first| {
-            ["crate", "self", "super"].contains(&first.as_str()) && path.len() > 1
-        });
-        if is_ours {
-            graph.names(module.path).paths.push(path);
+        let names = graph.names(module.path);
+        names.idents.extend(path.first().cloned());
+        if path.len() > 1 {
+            names.paths.push(path);
         }
     }
 }
