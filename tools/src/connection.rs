@@ -1,4 +1,5 @@
-//! Queue pairs in a command's hands: what fails says why, and no wait outlasts Ctrl-C, a connection or a limit.
+//! Connections of a command: failures with reasons, and waits that end with Ctrl-C, a connection or
+//! a time limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -19,22 +20,23 @@ use crate::host::named;
 use crate::output::complain;
 use crate::signals::Interrupted;
 
-/// How often a wait looks whether the other side is silent, which nothing tells.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a connection may take, from the first question for the host to its answer.
+/// Interval at which a wait checks whether the other side is silent, which raises no event.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Time limit for connecting, from the first question to the host to the server's answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long nothing may come from the other side, nor go there, while something is waited for: as long as TCP tries in vain.
+/// Time without traffic in either direction after which a wait fails: TCP's user timeout.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may be silent before its first message, or while another one waits. Less than a client waits for its connection.
+/// Time that a client may be silent before its first message, or while another client waits. It is
+/// less than a client waits for its connection.
 pub(crate) const TURN: Duration = Duration::from_secs(3);
-/// How long the other side may take to close.
+/// Time that the other side may take to close.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The connection of those who have one.
+/// Number of the connection where there is only one.
 pub(crate) const ONLY: usize = 0;
 
-/// The connections with one other side: queue pairs, and the completion queue of all their queues. A connection is named by its
-/// number. The end of one is the end of all.
+/// The connections with one other side: queue pairs, and one completion queue for all of them. A
+/// connection is named by its number. The end of one ends all.
 pub(crate) struct Connections<'a> {
     /// In the order of creation.
     qps: Vec<QueuePair>,
@@ -42,21 +44,21 @@ pub(crate) struct Connections<'a> {
     rnic: &'a Rnic,
     interrupted: &'a Interrupted,
     silence_timeout: Duration,
-    /// FPDUs that had come before these connections, if their first message has to come within [`TURN`].
+    /// FPDUs received before these connections, if the first message must arrive within [`TURN`].
     must_begin: Option<u64>,
     deadline: Option<Deadline>,
-    /// Tell of each connection's end, from the first wait on.
+    /// Report each connection's end. Subscribed to by the first wait.
     changes: Vec<StateChanges>,
 }
 
-/// When the run must be over, and what is said if it is not.
+/// When the run must be over, and the error if it is not.
 struct Deadline {
     at: Instant,
     otherwise: String,
 }
 
 impl<'a> Connections<'a> {
-    /// Connections by these queue pairs, which are in the order of creation.
+    /// Connections on these queue pairs, which are in the order of creation.
     pub(crate) fn new(
         qps: Vec<QueuePair>,
         cq: CompletionQueue,
@@ -75,28 +77,29 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(crate) fn count(&self) -> usize {
         self.qps.len()
     }
 
-    /// The queue pair of one.
+    /// Queue pair of a connection.
     pub(crate) fn qp(&self, which: usize) -> &QueuePair {
         &self.qps[which]
     }
 
-    /// The queue pair of one that is to be accepted.
+    /// Queue pair of a connection to accept.
     pub(crate) fn qp_mut(&mut self, which: usize) -> &mut QueuePair {
         &mut self.qps[which]
     }
 
-    /// The connection that a completion is of.
+    /// Connection of a completion.
     pub(crate) fn of(&self, completion: &WorkCompletion) -> usize {
-        // Each completion of this queue is of one of them. Identities are in the order of creation.
+        // Each completion of this queue belongs to one of them. Identities are in the order of
+        // creation.
         self.qps.partition_point(|qp| qp.id() < completion.qp)
     }
 
-    /// Connects one to a server; its answer.
+    /// Connects to a server, and returns its answer.
     pub(crate) fn connect(
         &mut self,
         which: usize,
@@ -115,17 +118,18 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// From now on the other side may be silent for so long while something is waited for.
+    /// Sets how long the other side may be silent during a wait.
     pub(crate) fn set_silence_timeout(&mut self, timeout: Duration) {
         self.silence_timeout = timeout;
     }
 
-    /// The client's first message has to come within [`TURN`]; `heard` is [`fpdus_heard`] before it was accepted.
-    pub(crate) fn must_begin(&mut self, heard: u64) {
-        self.must_begin = Some(heard);
+    /// Requires the client's first message within [`TURN`]. `received`: [`fpdus_received`] before
+    /// the connection was accepted.
+    pub(crate) fn must_begin(&mut self, received: u64) {
+        self.must_begin = Some(received);
     }
 
-    /// From now on every wait fails with these words after `at`.
+    /// Makes every wait after `at` fail with this error.
     pub(crate) fn end_by(&mut self, at: Instant, otherwise: String) {
         self.deadline = Some(Deadline { at, otherwise });
     }
@@ -136,8 +140,8 @@ impl<'a> Connections<'a> {
         self.completion_while(|silent| timeout.check(silent))
     }
 
-    /// The next completion, which must be a success. While there is none, `may_wait` is told for how long neither side has sent
-    /// anything.
+    /// The next completion, which must be a success. While there is none, calls `may_wait` with the
+    /// time for which both sides have been silent.
     pub(crate) fn completion_while(
         &mut self,
         mut may_wait: impl FnMut(Duration) -> anyhow::Result<()>,
@@ -154,9 +158,10 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Waits for a completion while the connections live and the user has not had enough, up to [`LOOK`].
+    /// Waits up to [`CHECK_INTERVAL`] for a completion, while the connections are open and no
+    /// signal has come.
     fn wait_alive(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
-        // The descriptor comes first: it tells of each end that is not seen here.
+        // Subscribe first, so that an end after the check below is reported.
         if self.changes.is_empty() {
             let changes = self.qps.iter().map(QueuePair::state_changes);
             self.changes = changes.collect::<Result<_, _>>()?;
@@ -164,16 +169,16 @@ impl<'a> Connections<'a> {
         self.check_alive()?;
         let ends = self.changes.iter().map(AsFd::as_fd);
         let others: Vec<_> = ends.chain([self.interrupted.as_fd()]).collect();
-        Ok(self.cq.wait_or(&others, LOOK)?)
+        Ok(self.cq.wait_or(&others, CHECK_INTERVAL)?)
     }
 
-    /// Waits for `time`, during which the connections are kept alive.
+    /// Waits for `time` while the connections are served.
     pub(crate) fn pause(&self, time: Duration) -> anyhow::Result<()> {
         self.rnic.wait_readable(&[self.interrupted.as_fd()], time)?;
         Ok(self.interrupted.check()?)
     }
 
-    /// A completion that is there already, which must be a success.
+    /// A completion that is already there, which must be a success.
     pub(crate) fn try_completion(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
         match self.cq.poll()? {
             Some(completion) => self.succeeded(completion).map(Some),
@@ -189,8 +194,8 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Check of a wait without completions, now and then. It fails when the user has had enough, a connection has ended, or the other
-    /// side has been silent for too long.
+    /// Checks now and then while no completion is awaited. Fails after a signal, the end of a
+    /// connection, or too long a silence.
     pub(crate) fn check_going(&self, silence: &mut Silence) -> anyhow::Result<()> {
         self.check_alive()?;
         if !silence.is_due() {
@@ -199,7 +204,7 @@ impl<'a> Connections<'a> {
         SilenceTimeout::of(self).check(silence.so_far(self.rnic)?)
     }
 
-    /// Fails when the user has had enough, a connection has ended, or the run's time is over.
+    /// Fails after a signal, the end of a connection, or the run's deadline.
     pub(crate) fn check_alive(&self) -> anyhow::Result<()> {
         self.interrupted.check()?;
         if self.qps.iter().any(|qp| qp.state() != QpState::Rts) {
@@ -211,26 +216,26 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Why a connection is no more, as far as it was reported.
+    /// Why a connection has ended, as far as it was reported.
     fn why_ended(&self) -> String {
         let mut text = "the other side has closed the connection".to_owned();
         while let Some(event) = self.rnic.events().try_next().ok().flatten() {
             if let AsyncEventKind::Failed { reason } = event.kind {
                 return format!("the RNIC has failed: {reason}");
             }
-            text = end_told_by(event.kind).unwrap_or(text);
+            text = reported_end(event.kind).unwrap_or(text);
         }
         text
     }
 
-    /// Posts to the send queue of one; when the connection has ended, says why.
+    /// Posts to the send queue of a connection. If the connection has ended, the error says why.
     pub(crate) fn post_send(&mut self, which: usize, request: SendRequest) -> anyhow::Result<()> {
         self.qps[which]
             .post_send(request)
             .map_err(|error| self.not_posted(error))
     }
 
-    /// Posts a receive buffer of one; when the connection has ended, says why.
+    /// Posts a receive buffer of a connection. If the connection has ended, the error says why.
     pub(crate) fn post_recv(&mut self, which: usize, request: RecvRequest) -> anyhow::Result<()> {
         self.qps[which]
             .post_recv(request)
@@ -244,7 +249,8 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Closes from this side and waits for the other, which may take its time: what was to be done is done.
+    /// Closes from this side and waits for the other. A late answer is not an error: the work is
+    /// done.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         for qp in &mut self.qps {
             qp.begin_disconnect()?;
@@ -261,7 +267,7 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// Waits for the end of all connections; false if one does not come in time.
+    /// Waits for the end of all connections. Returns false after `timeout`.
     fn await_ends(&self, timeout: Duration) -> anyhow::Result<bool> {
         let since = Instant::now();
         for qp in &self.qps {
@@ -272,7 +278,7 @@ impl<'a> Connections<'a> {
         Ok(true)
     }
 
-    /// Waits for the end of one up to `timeout` from `since`.
+    /// Waits for the end of one connection up to `timeout` from `since`.
     fn await_end(&self, qp: &QueuePair, since: Instant, timeout: Duration) -> anyhow::Result<bool> {
         let changes = qp.state_changes()?;
         while !matches!(changes.take(), QpState::Idle | QpState::Error) {
@@ -287,8 +293,8 @@ impl<'a> Connections<'a> {
     }
 }
 
-/// What an event says of a connection's end, if it does.
-fn end_told_by(event: AsyncEventKind) -> Option<String> {
+/// The end of a connection that an event reports, in words.
+fn reported_end(event: AsyncEventKind) -> Option<String> {
     Some(match event {
         AsyncEventKind::Closed
         | AsyncEventKind::SrqLimitReached
@@ -298,7 +304,7 @@ fn end_told_by(event: AsyncEventKind) -> Option<String> {
             format!("the other side terminated the connection: {code}")
         }
         AsyncEventKind::Terminated { code, reason, .. } => {
-            format!("the other side broke the protocol: {reason}; it was told {code}")
+            format!("the other side violated the protocol: {reason}; it was sent {code}")
         }
         AsyncEventKind::ConnectionReset => {
             "the connection is lost: the peer reset the connection".to_owned()
@@ -307,7 +313,7 @@ fn end_told_by(event: AsyncEventKind) -> Option<String> {
         | AsyncEventKind::BadClose { reason }
         | AsyncEventKind::BadPeerClose { reason } => format!("the connection is lost: {reason}"),
         AsyncEventKind::SendCqError | AsyncEventKind::RecvCqError | AsyncEventKind::CqOverflow => {
-            "a completion queue was too small".to_owned()
+            "a completion queue overflowed".to_owned()
         }
         AsyncEventKind::QpCatastrophic { reason } => {
             format!("a defect of xwarp has ended the connection: {reason}")
@@ -319,7 +325,7 @@ fn end_told_by(event: AsyncEventKind) -> Option<String> {
     })
 }
 
-/// How long a silence is suffered.
+/// Limit of the other side's silence.
 struct SilenceTimeout<'a> {
     rnic: &'a Rnic,
     must_begin: Option<u64>,
@@ -338,25 +344,25 @@ impl<'a> SilenceTimeout<'a> {
     /// Fails after too long a silence.
     fn check(&self, silent: Duration) -> anyhow::Result<()> {
         let not_begun = match self.must_begin {
-            Some(heard) => fpdus_heard(self.rnic)? == heard,
+            Some(received) => fpdus_received(self.rnic)? == received,
             None => false,
         };
         let timeout = if not_begun { TURN } else { self.timeout };
         ensure!(
             silent < timeout,
-            "the other side keeps the connection, but for {} s it has neither sent nor taken anything",
+            "the other side keeps the connection open, but has neither sent nor accepted data for {} s",
             timeout.as_secs()
         );
         Ok(())
     }
 }
 
-/// FPDUs that have come from anybody.
-pub(crate) fn fpdus_heard(rnic: &Rnic) -> Result<u64, RnicUnavailable> {
+/// FPDUs received on all connections of the RNIC.
+pub(crate) fn fpdus_received(rnic: &Rnic) -> Result<u64, RnicUnavailable> {
     Ok(rnic.counters()?.rdma.fpdus_in)
 }
 
-/// Since when neither side has sent an FPDU.
+/// Start of the time without FPDUs in either direction.
 #[derive(Default)]
 pub(crate) struct Silence(Option<Quiet>);
 
@@ -367,7 +373,7 @@ struct Quiet {
 }
 
 impl Silence {
-    /// Whether it is time to look again.
+    /// Returns true if it is time for another check.
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let quiet = self.0.get_or_insert(Quiet {
@@ -375,10 +381,10 @@ impl Silence {
             since: now,
             looked: now,
         });
-        now - quiet.looked >= LOOK
+        now - quiet.looked >= CHECK_INTERVAL
     }
 
-    /// For how long it has been silent.
+    /// Duration of the silence.
     fn so_far(&mut self, rnic: &Rnic) -> Result<Duration, RnicUnavailable> {
         let (now, rdma) = (Instant::now(), rnic.counters()?.rdma);
         let fpdus = rdma.fpdus_in + rdma.fpdus_out;
@@ -393,17 +399,17 @@ impl Silence {
     }
 }
 
-/// Those who want to connect to a server.
+/// Clients that want to connect to a server.
 pub(crate) struct Clients<'a> {
     rnic: &'a Rnic,
     listeners: Vec<Listener>,
-    /// Has connected while another one was served.
+    /// A client that connected while another one was served.
     next: Option<ConnectionRequest>,
     interrupted: &'a Interrupted,
 }
 
 impl<'a> Clients<'a> {
-    /// Listens on all addresses of an interface. Port 0 stands for one that is free.
+    /// Listens on all addresses of an interface. Port 0 selects a free one.
     pub(crate) fn listen(
         rnic: &'a Rnic,
         device: &str,
@@ -430,14 +436,14 @@ impl<'a> Clients<'a> {
         })
     }
 
-    /// Where they are waited for.
+    /// Addresses and ports of the listeners.
     pub(crate) fn addresses(&self) -> String {
         let all = self.listeners.iter().flat_map(Listener::addresses);
         let texts: Vec<String> = all.map(|address| named(*address)).collect();
         texts.join(", ")
     }
 
-    /// Waits for the next one.
+    /// Waits for the next client.
     pub(crate) fn next(&mut self) -> anyhow::Result<ConnectionRequest> {
         loop {
             if let Some(request) = self.next_within(Duration::MAX)? {
@@ -446,7 +452,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Waits for the next one up to `timeout`.
+    /// Waits up to `timeout` for the next client.
     pub(crate) fn next_within(
         &mut self,
         timeout: Duration,
@@ -466,7 +472,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Whether one waits.
+    /// Returns true if a client waits.
     pub(crate) fn are_waiting(&mut self) -> Result<bool, RnicEnded> {
         for listener in &mut self.listeners {
             if self.next.is_none() {

@@ -32,7 +32,7 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
     }
 }
 
-/// Fails where nothing can be sent: a client would only wait for an answer in vain.
+/// Fails if the interface has no carrier: a client would wait for an answer in vain.
 pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
     let interface = net::interface_by_name(device)?;
     ensure!(
@@ -42,15 +42,15 @@ pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Addresses of the host on loopback that other hosts may use, as where BGP announces them. Packets
-/// to them come over another interface, and no RNIC serves them.
+/// Addresses of the host on loopback that other hosts may use, such as those that BGP announces.
+/// Packets to them arrive on another interface, and no RNIC serves them.
 pub(crate) fn addresses_on_loopback() -> anyhow::Result<Vec<IpAddr>> {
     let loopback = (net::interfaces()?.into_iter()).filter(net::Interface::is_loopback);
     let addresses = loopback.flat_map(|it| it.addresses);
     Ok(addresses.filter(|address| !address.is_loopback()).collect())
 }
 
-/// The unspecified addresses of the families that the interface has addresses of.
+/// The unspecified addresses of the IP versions that the interface has addresses of.
 pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
     let addresses = net::interface_by_name(device)?.addresses;
     let v4 = addresses.iter().any(IpAddr::is_ipv4);

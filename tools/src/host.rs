@@ -1,5 +1,5 @@
-//! A host on the command line: an IP address, with the interface where it needs one
-//! (`fe80::1%eth1`), and with a port as a server prints it.
+//! Host on the command line: an IP address, with the interface where it needs one (`fe80::1%eth1`),
+//! and with a port as a server prints it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -16,7 +16,7 @@ pub(crate) struct Host {
     address: IpAddr,
     /// The interface behind the `%`, by name or number (RFC 4007 §11).
     zone: Option<String>,
-    /// The port behind it.
+    /// The port behind the address.
     port: Option<u16>,
 }
 
@@ -46,7 +46,7 @@ impl FromStr for Host {
     }
 }
 
-/// Takes `10.0.0.2:7174` and `[fe80::1%eth1]:7174` apart.
+/// Splits `10.0.0.2:7174` and `[fe80::1%eth1]:7174`.
 fn with_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let number = |port: &str| parse_port(port).map(Some);
     if let Some(bracketed) = text.strip_prefix('[') {
@@ -59,7 +59,7 @@ fn with_port(text: &str) -> Result<(&str, Option<u16>), String> {
         };
     }
     match text.split_once(':') {
-        // More colons are those of IPv6.
+        // More colons are part of an IPv6 address.
         Some((host, port)) if !port.contains(':') => Ok((host, number(port)?)),
         _ => Ok((text, None)),
     }
@@ -79,8 +79,8 @@ pub(crate) fn named(address: SocketAddr) -> String {
 }
 
 impl Host {
-    /// The server's port: the one behind the address, or that of `--port`, which is `default`
-    /// unless it was given.
+    /// Port of the server: the one behind the address, or that of `--port`, which is `default`
+    /// unless given.
     pub(crate) fn port_or(&self, option: u16, default: u16) -> anyhow::Result<u16> {
         match self.port {
             Some(port) if option != default && option != port => {
@@ -90,7 +90,7 @@ impl Host {
         }
     }
 
-    /// The interface to open towards a port of the host: `dev`, the one behind the %, or the one that the route leads over.
+    /// Interface to open for a port of the host: `dev`, the one behind the %, or that of the route.
     pub(crate) fn interface(&self, dev: Option<&str>, port: u16) -> anyhow::Result<String> {
         match (dev, self.zone()?) {
             (Some(dev), Some(zone)) if dev != zone => {
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// The name of the interface behind the %.
+    /// Name of the interface behind the %.
     fn zone(&self) -> anyhow::Result<Option<String>> {
         let Some(zone) = &self.zone else {
             return Ok(None);
@@ -168,7 +168,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Whether the address means something only together with an interface (RFC 4291 §2.5.6).
+/// True if the address has a meaning only together with an interface (RFC 4291 §2.5.6).
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }

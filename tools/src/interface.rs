@@ -34,7 +34,7 @@ impl From<ModeArg> for XdpMode {
 pub(crate) struct DetachArgs {
     /// The network interface
     dev: String,
-    /// Also while a process uses the program, whose connections end then
+    /// Detach even while a process uses the program, whose connections then end
     #[arg(long)]
     force: bool,
 }
@@ -43,12 +43,13 @@ pub(crate) struct DetachArgs {
 pub(crate) struct AttachArgs {
     /// The network interface
     dev: String,
-    /// Demand this mode; without it native is tried before generic
+    /// Require this mode; by default native is tried before generic
     #[arg(long)]
     mode: Option<ModeArg>,
 }
 
-/// Exit code of `status` where another program is attached, or none although one is wanted.
+/// Exit code of `status` if another program is attached, or none although `--attached` requires
+/// one.
 const NOT_OURS: u8 = 3;
 
 #[derive(Args)]
@@ -97,15 +98,15 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The exit code says whether another program is there, or whether xwarp's is not.
+/// The exit code says whether another program is attached, or xwarp's is missing.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let interface = net::interface_by_name(&args.dev)?;
     let status = attach::status(interface.index)?;
-    // A driver that cannot tell strips nothing.
+    // A driver without this setting strips no tags.
     let stripped = net::strips_vlan_tags(interface.index).unwrap_or(false);
     let code = match &status {
         Status::Ours { .. } => ExitCode::SUCCESS,
-        // As before and after each run of a program that attaches it for itself.
+        // As before and after each run of a program that attaches for itself.
         Status::NotAttached if !args.attached => ExitCode::SUCCESS,
         Status::NotAttached | Status::Foreign { .. } => ExitCode::from(NOT_OURS),
     };
@@ -124,7 +125,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// What the XDP program does not see, or not with every driver.
+/// Note on frames that the XDP program does not see, at least with some drivers.
 fn stripped_note(dev: &str, asks: bool) -> String {
     let unless = if asks {
         ", unless its driver reports them"

@@ -1,4 +1,5 @@
-//! `xwarp`: measures RDMA between two hosts, runs other people's RDMA programs, and attaches the XDP program to an interface.
+//! `xwarp`: measures RDMA between two hosts, runs unmodified RDMA programs, and attaches the XDP
+//! program to an interface.
 #![forbid(unsafe_code)]
 // `println!` panics on a closed pipe and on a full disk: `output` prints.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -26,9 +27,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What `--help` says of exit codes and of the environment.
+/// Exit codes and environment, for `--help`.
 const AFTER_HELP: &str = "\
-Exit code: 0 if all went well, 1 if not, 2 for wrong arguments, 130 after Ctrl-C and 143 after `kill`. `run`, `status` and `doctor` have others, too.
+Exit code: 0 on success, 1 on failure, 2 for wrong arguments, 130 after Ctrl-C and 143 after `kill`. `run`, `status` and `doctor` have others, too.
 
 Environment: RUST_LOG=debug, or info, logs what happens to standard error.";
 
@@ -45,28 +46,31 @@ enum Command {
     /// Measure bandwidth or latency between two hosts, and verify the data
     #[command(subcommand)]
     Perf(perf::Test),
-    /// Read and write back messages between two hosts, as rdma-core's rping does, and verify them
+    /// Send messages to another host and back, as rdma-core's rping does, and verify them
     Ping(ping::PingArgs),
-    /// Run a program that uses libibverbs and librdmacm, unmodified, with an interface as its RDMA device
+    /// Run an unmodified program that uses libibverbs and librdmacm, with an interface as its RDMA
+    /// device
     Run(launch::RunArgs),
-    /// Put the XDP program on an interface, where it stays until it is detached
+    /// Attach the XDP program to an interface, where it stays until it is detached
     Attach(interface::AttachArgs),
-    /// Take our XDP program off an interface
+    /// Detach our XDP program from an interface
     Detach(interface::DetachArgs),
-    /// Show what is attached to an interface and what it has counted
+    /// Show what is attached to an interface, and its counters
     Status(interface::StatusArgs),
-    /// Show what the RNIC on an interface does, once a second: rings, frames, drops
+    /// Show the activity of the RNIC on an interface once a second: rings, frames, drops
     Stat(stat::StatArgs),
-    /// Check whether an interface can carry an RNIC, and say what would mend or better it; changes nothing
+    /// Check whether an interface can carry an RNIC, and print how to fix or improve it; changes
+    /// nothing
     Doctor(doctor::DoctorArgs),
-    /// Put settings of an interface back when a process has ended
+    /// Restore settings of an interface when a process has ended
     #[command(name = guard::GUARD, hide = true)]
     Guard(guard::GuardArgs),
     /// Write the XDP program to a file, for `ip link set DEV xdp obj FILE sec xdp`
     Object(interface::ObjectArgs),
 }
 
-/// What is logged unless RUST_LOG says otherwise. The netlink library warns of every attribute that is newer than itself.
+/// Log filter unless RUST_LOG is set. The netlink library warns of every attribute that is newer
+/// than itself.
 const LOG_FILTER: &str = "warn,netlink_packet_route=error";
 
 fn main() -> ExitCode {
@@ -80,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the process ends with, if all went well.
+/// Runs the command. Returns the exit code on success.
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
     signals::survive_file_limit()?;
     match command {

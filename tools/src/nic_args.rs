@@ -1,4 +1,4 @@
-//! Options of opening an interface: XDP mode, copies, capture.
+//! Options for opening an interface: XDP mode, copies, capture.
 
 use std::path::PathBuf;
 
@@ -11,22 +11,24 @@ use crate::interface::ModeArg;
 /// How a command opens its interface.
 #[derive(Args)]
 pub(crate) struct NicArgs {
-    /// Demand this XDP mode; without it, what is attached, or native before generic
+    /// Require this XDP mode; by default the attached one is used, or native before generic
     #[arg(long)]
     mode: Option<ModeArg>,
-    /// Demand zero copy; without it, it is used where the driver has it
+    /// Require zero copy; by default it is used if the driver has it
     #[arg(long)]
     zero_copy: bool,
     /// Copy frames between kernel and program, even if the driver has zero copy
     #[arg(long, conflicts_with_all = ["zero_copy", "busy_poll"])]
     copy: bool,
-    /// Serve so many receive queues, or those from A to B; without it, all that the interface has
+    /// Serve this many receive queues, or those from A to B; by default all of the interface
     #[arg(long, value_name = "N|A-B", value_parser = parse_queues, default_value = "all", hide_default_value = true)]
     queues: Queues,
-    /// Share the queues among so many engines at most, where each has a thread; without it, as many as there are queues and processors
+    /// Share the queues among at most this many engines with a thread each; by default as many as
+    /// there are queues and processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     engines: Option<u16>,
-    /// Leave checksums of what is sent to the NIC, on connections whose peer shows that it computes them
+    /// Leave checksums of sent segments to the NIC, on connections whose peer proves that the NIC
+    /// computes them
     #[arg(long, value_enum, default_value = "auto")]
     tx_checksum: TxChecksumArg,
     #[command(flatten)]
@@ -39,13 +41,13 @@ pub(crate) struct NicArgs {
 /// Where connections try to leave checksums to the NIC.
 #[derive(Clone, Copy, ValueEnum)]
 enum TxChecksumArg {
-    /// Where the NIC's driver names it
+    /// Where the NIC's driver reports the offload
     Auto,
     /// Nowhere
     Off,
-    /// Whatever the driver names
+    /// Whatever the driver reports
     Always,
-    /// Likewise, and the kernel computes them where it copies frames: to try the path
+    /// As with always, and the kernel computes them where it copies frames: to test the path
     InKernel,
 }
 
@@ -61,7 +63,7 @@ impl From<TxChecksumArg> for TxChecksum {
 }
 
 impl NicArgs {
-    /// What is changed of the interface before it is opened.
+    /// Changes to the interface before it is opened.
     pub(crate) fn prepare(&self, dev: &str) -> anyhow::Result<()> {
         guard::begin(dev, self.change)
     }
@@ -89,7 +91,7 @@ impl NicArgs {
     }
 }
 
-/// `4` are the first four, `2-5` four others.
+/// `4` are the first four queues, `2-5` four others.
 fn parse_queues(text: &str) -> Result<Queues, String> {
     if text == "all" {
         return Ok(Queues::All);

@@ -1,4 +1,8 @@
 //! Standard output and standard error: only this module prints, as either may be closed or full.
+//!
+//! Exit code 1 means a failure, an interruption, or output that could not be written; 2 means wrong
+//! arguments. A closed pipe ends the process by SIGPIPE. An output error unwinds as any other error
+//! does.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,10 +15,10 @@ use crate::interruption::Interruption;
 /// Exit code of a run that failed. Wrong arguments give 2.
 const FAILURE: u8 = 1;
 
-/// Why nothing can be printed any more.
+/// Why output failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    /// Whoever read it has closed the pipe.
+    /// The reader has closed the pipe.
     #[error("standard output is closed")]
     Closed,
     /// A full disk, as a rule.
@@ -31,7 +35,7 @@ impl From<io::Error> for OutputError {
     }
 }
 
-/// A failure that has an exit code of its own.
+/// A failure with its own exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct FailedWith {
@@ -47,14 +51,14 @@ pub(crate) fn write_line(line: fmt::Arguments<'_>) -> Result<(), OutputError> {
     Ok(stdout.flush()?)
 }
 
-/// Prints a line to standard output, as `println!` does; the result says whether it could.
+/// Prints a line to standard output, as `println!` does. The result says whether that succeeded.
 macro_rules! print_line {
     ($($words:tt)*) => { $crate::output::write_line(format_args!($($words)*)) };
 }
 pub(crate) use print_line;
 
-/// A line of the log: a sentence, as every other one on standard error. What only a developer asks
-/// for also has its place in the source.
+/// Formats a log line: a sentence, like every other line on standard error. Debug lines also name
+/// their place in the source.
 pub(crate) fn log_line(record: &log::Record<'_>) -> String {
     let text = record.args();
     if record.level() <= log::Level::Warn {
@@ -65,12 +69,12 @@ pub(crate) fn log_line(record: &log::Record<'_>) -> String {
     }
 }
 
-/// Tells the user why a run failed. Without anybody who reads that there is nobody to tell.
+/// Prints why a run failed. If standard error is closed, the message is lost.
 pub(crate) fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "xwarp: {line}");
 }
 
-/// Prints what clap has to say: help and version to standard output, complaints to standard error.
+/// Prints clap's output: help and version to standard output, errors to standard error.
 pub(crate) fn print_usage(said: &clap::Error) -> ExitCode {
     let printed = said.print().and_then(|()| io::stdout().flush());
     if said.use_stderr() {
@@ -80,8 +84,8 @@ pub(crate) fn print_usage(said: &clap::Error) -> ExitCode {
     exit_code(printed.map(|()| ExitCode::SUCCESS))
 }
 
-/// What the process ends with, once nothing is left to be undone. It says why it failed, unless nobody listens. With standard output closed
-/// it dies of SIGPIPE, as other programs do that do not ignore the signal.
+/// Exit code of the process, after all cleanup. Prints why the run failed. If standard output is
+/// closed, the process dies of SIGPIPE, as do other programs that do not ignore the signal.
 pub(crate) fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     let error = match outcome {
         Ok(code) => return code,
@@ -104,14 +108,14 @@ fn code_of(error: &anyhow::Error) -> u8 {
     interruption.map_or(FAILURE, |interruption| interruption.exit_code())
 }
 
-/// Ends the process at once, from any thread, as [`exit_code`] would. Allocates nothing: while another thread registers memory, that
-/// would wait for it.
+/// Ends the process at once, from any thread, as [`exit_code`] would. Allocates no memory: that
+/// would wait while another thread registers memory.
 pub(crate) fn end_at_once(why: Interruption) -> ! {
     complain(format_args!("{why}"));
     signal_hook::low_level::exit(why.exit_code().into())
 }
 
-/// An error with its causes, and what to do where only the kernel's words for it are known.
+/// An error with its causes, and the remedy for errors that only the kernel names.
 fn sentence(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     if text.contains("Too many open files") && !text.contains("ulimit -n") {
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_pipe_is_told_from_a_full_disk() {
+    fn closed_pipe_differs_from_a_full_disk() {
         let of = |errno| OutputError::from(io::Error::from_raw_os_error(errno));
         assert!(matches!(of(32), OutputError::Closed)); // EPIPE
         assert!(matches!(of(28), OutputError::Failed(_))); // ENOSPC

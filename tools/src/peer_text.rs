@@ -1,7 +1,8 @@
-//! Text from another host, made fit for a terminal.
+//! Text from another host, made safe for a terminal.
 
-/// The beginning of what the other side has said, up to `limit` characters. Only printable ASCII is shown as it is: anything else
-/// could drive the terminal, or change what is read (escape sequences, marks of writing direction).
+/// The first `limit` characters of a text from the other side. Only printable ASCII is shown
+/// unchanged: other characters could control the terminal or falsify the text (escape sequences,
+/// marks of writing direction).
 pub(crate) fn shown(said: &[u8], limit: usize) -> String {
     let text = String::from_utf8_lossy(said);
     let harmless = |c: char| match c {

@@ -1,18 +1,20 @@
-//! An RNIC for one run of a command, from its opening to the end of its capture.
+//! RNIC of one run of a command, from opening it to the end of its capture.
 
 use xwarp::{Rnic, RnicConfig};
 
 use crate::output;
 use crate::signals::Interrupted;
 
-/// Opens the RNIC, does `work` with it, and closes it. If the work has succeeded but its capture is not complete, the run has failed.
+/// Opens the RNIC, runs `work`, and closes the RNIC. If the work succeeds but the capture is
+/// incomplete, the run has failed.
 pub(crate) fn with_rnic(
     device: &str,
     config: &RnicConfig,
     interrupted: &Interrupted,
     work: impl FnOnce(&Rnic) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // Registering memory takes seconds per gigabyte. Nothing is steered yet, and the program goes with the process.
+    // Registering memory takes seconds per gigabyte. No frames are steered yet, and the program
+    // ends with the process.
     let rnic = interrupted.at_once_during(|| Rnic::open(device, config))??;
     let outcome = work(&rnic);
     let captured = close(rnic);
@@ -26,7 +28,7 @@ pub(crate) fn with_rnic(
     }
 }
 
-/// Closes the RNIC, and the file of its capture behind the last frame.
+/// Closes the RNIC, and the file of its capture after the last frame.
 fn close(rnic: Rnic) -> anyhow::Result<()> {
     let capture = rnic.capture().cloned();
     drop(rnic);

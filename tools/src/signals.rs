@@ -1,4 +1,10 @@
-//! Ctrl-C and `kill` end a run in order, so that nothing stays attached.
+//! Signals: Ctrl-C and `kill` end a run in order, so that no program stays attached.
+//!
+//! A thread of its own takes SIGINT and SIGTERM, which all others block: a thread that registers
+//! gigabytes could not take them. It sets a flag and raises a descriptor, for which every wait of a
+//! command waits, too (`CompletionQueue::wait_or`, `Rnic::wait_readable`). Loops that do not sleep
+//! check the flag. While the RNIC is opened, or zeroes memory before frames are steered, the thread
+//! ends the process at once: the kernel undoes everything.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,23 +24,25 @@ use crate::output;
 /// No signal has this number.
 const NONE: i32 = 0;
 
-/// How long after the first signal another one is still the same wish: `timeout` sends two.
-const SAME_WISH: Duration = Duration::from_millis(500);
+/// Time after the first signal in which another one counts as the same request: `timeout` sends
+/// two.
+const REPEAT_WINDOW: Duration = Duration::from_millis(500);
 
-/// Knows whether the program was asked to end. A signal that comes later again ends it at once.
+/// Records whether the program was asked to end. A signal much later ends it at once.
 #[derive(Clone)]
 pub(crate) struct Interrupted(Arc<Flags>);
 
 struct Flags {
-    /// The number of the signal that has come first, or [`NONE`].
+    /// Number of the first signal, or [`NONE`].
     asked: AtomicI32,
     /// When it came.
     asked_at: OnceLock<Instant>,
-    /// Whoever works has heard of it.
-    heard: AtomicBool,
-    /// Raised from then on, for those that sleep.
+    /// The working thread has noticed the signal.
+    noticed: AtomicBool,
+    /// Raised from then on, for threads that sleep.
     woken: xwarp_driver::Signal,
-    /// Nobody looks at `asked` for some time, and there is nothing to undo.
+    /// `asked` is not checked for some time, and there is nothing to undo: a signal ends the
+    /// process at once.
     at_once: AtomicBool,
 }
 
@@ -43,31 +51,31 @@ impl Interrupted {
         Ok(Self(Arc::new(Flags {
             asked: AtomicI32::new(NONE),
             asked_at: OnceLock::new(),
-            heard: AtomicBool::new(false),
+            noticed: AtomicBool::new(false),
             woken: xwarp_driver::Signal::new()?,
             at_once: AtomicBool::new(false),
         })))
     }
 
-    /// Begins to watch for signals, by a thread that ends with the process. All other threads hold them back: one that is in a long
-    /// system call could not take them.
+    /// Starts to watch for signals, on a thread that ends with the process. All other threads block
+    /// them, as a thread in a long system call could not take them.
     pub(crate) fn watch() -> anyhow::Result<Self> {
         let interrupted = Self::new().context("cannot watch for signals")?;
         let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
         signals.thread_block().context("cannot watch for signals")?;
-        let told = interrupted.clone();
+        let taker = interrupted.clone();
         let (ready, is_ready) = mpsc::channel::<()>();
         thread::Builder::new()
             .name("xwarp-signals".to_owned())
             .spawn(move || {
                 drop(ready);
-                let mut wish = Wish::default();
+                let mut request = EndRequest::default();
                 while let Ok(signal) = signals.wait() {
-                    told.take(signal, wish.is_repeated(Instant::now()));
+                    taker.take(signal, request.is_repeated(Instant::now()));
                 }
             })
             .context("cannot watch for signals")?;
-        // A thread maps memory when it begins, which would wait for whoever registers memory.
+        // A thread maps memory when it starts, which would wait for a registration of memory.
         let _ = is_ready.recv();
         Ok(interrupted)
     }
@@ -95,30 +103,30 @@ impl Interrupted {
     pub(crate) fn check(&self) -> Result<(), Interruption> {
         let signal = self.0.asked.load(Ordering::SeqCst);
         if signal != NONE {
-            self.0.note_heard();
+            self.0.note_noticed();
             return Err(Interruption { signal });
         }
         Ok(())
     }
 
-    /// Does work that may take long and cannot look for signals: one that comes meanwhile ends the process at once. Only for work
-    /// that the kernel undoes with the process, whatever ends that.
+    /// Runs work that may take long and cannot check for signals. A signal ends the process at once
+    /// meanwhile. Only for work that the kernel undoes with the process.
     pub(crate) fn at_once_during<T>(&self, work: impl FnOnce() -> T) -> Result<T, Interruption> {
         self.0.at_once.store(true, Ordering::SeqCst);
-        // One that came before was not taken at once, as the thread has looked already.
+        // An earlier signal did not end the process, as the thread has handled it already.
         let done = self.check().map(|()| work());
         self.0.at_once.store(false, Ordering::SeqCst);
         self.check()?;
         done
     }
 
-    /// As before any signal, for tests.
+    /// State before any signal, for tests.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
         Self::new().expect("a descriptor")
     }
 
-    /// As after a signal, for tests.
+    /// State after a signal, for tests.
     #[cfg(test)]
     pub(crate) fn asked() -> Self {
         let interrupted = Self::never();
@@ -128,37 +136,38 @@ impl Interrupted {
 }
 
 impl Flags {
-    /// Logs how long the signal was not heard, once.
-    fn note_heard(&self) {
+    /// Logs once how long the signal was not noticed.
+    fn note_noticed(&self) {
         if let Some(asked_at) = self.asked_at.get()
-            && !self.heard.swap(true, Ordering::Relaxed)
+            && !self.noticed.swap(true, Ordering::Relaxed)
         {
-            let unheard = asked_at.elapsed().as_micros();
-            log::debug!("a signal was heard after {unheard} us");
+            let micros = asked_at.elapsed().as_micros();
+            log::debug!("a signal was noticed after {micros} us");
         }
     }
 }
 
 impl AsFd for Interrupted {
-    /// Readable once a signal has come. Whatever a command waits for, it waits for this, too.
+    /// Readable once a signal has come. Every wait of a command includes it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.woken.as_fd()
     }
 }
 
-/// When the user has first asked the program to end.
+/// When the program was first asked to end.
 #[derive(Default)]
-struct Wish(Option<Instant>);
+struct EndRequest(Option<Instant>);
 
-impl Wish {
-    /// Whether a signal that has come at `now` is more than the first wish.
+impl EndRequest {
+    /// True if a signal at `now` is another request than the first.
     fn is_repeated(&mut self, now: Instant) -> bool {
         let first = *self.0.get_or_insert(now);
-        now.saturating_duration_since(first) >= SAME_WISH
+        now.saturating_duration_since(first) >= REPEAT_WINDOW
     }
 }
 
-/// Makes a file that is larger than it may be (`ulimit -f`) an error of the write, as a full disk is one; by default SIGXFSZ kills.
+/// Turns a file beyond the size limit (`ulimit -f`) into an error of the write, like a full disk;
+/// by default SIGXFSZ kills the process.
 pub(crate) fn survive_file_limit() -> anyhow::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGXFSZ, unread).context("cannot watch for signals")?;
@@ -172,10 +181,10 @@ mod tests {
 
     #[test]
     fn two_signals_at_once_are_one_wish() {
-        let (mut wish, now) = (Wish::default(), Instant::now());
-        assert!(!wish.is_repeated(now) && !wish.is_repeated(now));
-        assert!(!wish.is_repeated(now + SAME_WISH / 2));
-        assert!(wish.is_repeated(now + SAME_WISH));
+        let (mut request, now) = (EndRequest::default(), Instant::now());
+        assert!(!request.is_repeated(now) && !request.is_repeated(now));
+        assert!(!request.is_repeated(now + REPEAT_WINDOW / 2));
+        assert!(request.is_repeated(now + REPEAT_WINDOW));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Reads `64`, `64K`, `1M` or `2G` (powers of 1024) as bytes.
+/// Parses `64`, `64K`, `1M` or `2G` (powers of 1024) as bytes.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
@@ -32,19 +32,19 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is more than this machine can count"))
 }
 
-/// Reads a TCP port.
+/// Parses a TCP port.
 pub(crate) fn parse_port(text: &str) -> Result<u16, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is no port; write a number from 0 to 65535"))
 }
 
-/// Reads how many there are to be of something.
+/// Parses a positive count.
 pub(crate) fn parse_count<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is not a possible count; write for example 1000"))
 }
 
-/// Reads `500ms`, `5s` or `5` (seconds) as a duration longer than zero.
+/// Parses `500ms`, `5s` or `5` (seconds) as a duration longer than zero.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(

@@ -1,4 +1,4 @@
-//! The checks: each looks at facts, and says what it found.
+//! Checks of an interface: each examines facts and returns a finding.
 
 use xwarp_bpf::Buffers;
 use xwarp_driver::attach::{Status, User, XdpMode};
@@ -8,11 +8,11 @@ use super::Facts;
 use super::finding::Finding;
 use super::host_checks;
 
-/// The first kernel whose AF_XDP has frames of several buffers.
+/// First kernel whose AF_XDP has frames of several buffers.
 const SEVERAL_BUFFERS: (u32, u32) = (6, 6);
-/// Descriptors of a receive ring that take a burst of one connection's window.
+/// Descriptors of a receive ring that hold a burst of one connection's window.
 const BURST: u32 = 512;
-/// All of them, in the order in which they are told.
+/// All checks, in the order in which they are printed.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let each: [fn(&Facts) -> Finding; 21] = [
         host_checks::kernel,
@@ -48,7 +48,7 @@ fn interface(facts: &Facts) -> Finding {
     }
     if !interface.up {
         return Finding::fail(about, format!("{name} is down"))
-            .mended_by(format!("ip link set {name} up"));
+            .with_remedy(format!("ip link set {name} up"));
     }
     if !interface.carrier {
         return Finding::fail(
@@ -58,12 +58,12 @@ fn interface(facts: &Facts) -> Finding {
     }
     let Some(address) = interface.addresses.first() else {
         return Finding::fail(about, format!("{name} has no address"))
-            .mended_by(format!("ip address add ADDRESS/LENGTH dev {name}"));
+            .with_remedy(format!("ip address add ADDRESS/LENGTH dev {name}"));
     };
     Finding::pass(about, format!("{name}, {}, {address}", interface.mac))
 }
 
-/// No RNIC is opened on such an interface, whatever its settings.
+/// Fails for an interface that cannot carry an RNIC in any configuration.
 fn unfit(facts: &Facts) -> Option<Finding> {
     let (interface, about) = (&facts.interface, "interface");
     let name = &interface.name;
@@ -78,7 +78,7 @@ fn unfit(facts: &Facts) -> Option<Finding> {
     }
     bond.map(|bond| {
         let says = format!("{name} is a member of {bond}, which has its addresses: choose that");
-        Finding::fail(about, says).mended_by(format!("xwarp doctor {bond}"))
+        Finding::fail(about, says).with_remedy(format!("xwarp doctor {bond}"))
     })
 }
 
@@ -94,49 +94,51 @@ fn xdp(facts: &Facts) -> Finding {
     let Some(features) = &facts.hardware.xdp else {
         return Finding::warn(
             "XDP",
-            "Linux before 6.3 does not tell what the driver does with XDP",
+            "Linux before 6.3 does not report the driver's XDP features",
         );
     };
     if !(features.has(XdpFeature::Native) && features.has(XdpFeature::Redirect)) {
         return Finding::warn(
             "XDP",
-            "the driver runs no XDP programs: generic mode, which costs a copy more, is left",
+            "the driver runs no XDP programs: only generic mode remains, which costs one more copy",
         );
     }
     if facts.interface.frames() == Buffers::Many && !features.has(XdpFeature::SeveralBuffers) {
-        let says = "the driver has no frames of several buffers: generic mode is left at this MTU";
+        let says =
+            "the driver has no frames of several buffers: at this MTU only generic mode remains";
         return Finding::warn("XDP", says)
-            .mended_by(format!("ip link set {} mtu 1500", facts.interface.name));
+            .with_remedy(format!("ip link set {} mtu 1500", facts.interface.name));
     }
     Finding::pass("XDP", format!("native mode{}", metadata(features)))
 }
 
-/// An interface on top of others has the XDP that the kernel leaves it.
+/// XDP on an interface that is stacked on others.
 fn xdp_on_others(facts: &Facts) -> Option<Finding> {
     let (interface, about) = (&facts.interface, "XDP");
     match interface.kind.as_deref()? {
         "vlan" => {
-            let says = "a VLAN interface runs generic mode, which costs a copy more: the kernel takes the tag off first";
+            let says = "a VLAN interface runs generic mode, which costs one more copy: the kernel removes the tag first";
             let beneath = facts.hardware.lower.as_ref();
             let mut finding = Finding::warn(about, says);
             if let Some(lower) = beneath {
-                finding = finding.mended_by(format!("xwarp doctor {lower}"));
+                finding = finding.with_remedy(format!("xwarp doctor {lower}"));
             }
             Some(finding)
         }
-        // The program of a bond runs at its members, and the kernel redirects to no socket of another interface (`xsk_rcv_check`).
+        // The program of a bond runs at its members, and the kernel redirects to no socket of
+        // another interface (`xsk_rcv_check`).
         "bond" => Some(
             Finding::warn(
                 about,
-                "a bond's AF_XDP sockets get nothing in native mode: generic mode, which costs a copy more, is left",
+                "a bond's AF_XDP sockets receive no frames in native mode: only generic mode remains, which costs one more copy",
             )
-            .mended_by(format!("xwarp attach {} --mode generic", interface.name)),
+            .with_remedy(format!("xwarp attach {} --mode generic", interface.name)),
         ),
         _ => None,
     }
 }
 
-/// What else the driver tells and does.
+/// Further features that the driver reports.
 fn metadata(features: &XdpFeatures) -> String {
     let known = [
         (XdpFeature::RxHash, "hash"),
@@ -151,11 +153,11 @@ fn metadata(features: &XdpFeatures) -> String {
     if names.is_empty() {
         String::new()
     } else {
-        format!("; the driver names {}", names.join(", "))
+        format!("; the driver reports {}", names.join(", "))
     }
 }
 
-/// It was tried: what a driver names, it may still refuse.
+/// Zero copy was tried, as a driver may refuse the mode that it reports.
 fn zero_copy(facts: &Facts) -> Finding {
     let about = "zero copy";
     let named = facts
@@ -164,16 +166,20 @@ fn zero_copy(facts: &Facts) -> Finding {
         .as_ref()
         .map(|features| features.has(XdpFeature::ZeroCopy));
     match (&facts.zero_copy, named) {
-        (Ok(true), _) => Finding::pass(about, "the driver takes it"),
+        (Ok(true), _) => Finding::pass(about, "the driver accepts it"),
         (Ok(false), Some(true)) if facts.interface.frames() == Buffers::Many => Finding::warn(
             about,
-            "the driver has it for frames of one chunk, and refuses it at this MTU",
+            "the driver supports it for frames of one chunk, and refuses it at this MTU",
         )
-        .mended_by(format!("ip link set {} mtu 1500", facts.interface.name)),
-        (Ok(false), Some(true)) => {
-            Finding::warn(about, "the driver names it, and refuses it on this device")
-        }
-        (Ok(false), _) => Finding::pass(about, "the driver has none: frames are copied once"),
+        .with_remedy(format!("ip link set {} mtu 1500", facts.interface.name)),
+        (Ok(false), Some(true)) => Finding::warn(
+            about,
+            "the driver reports it, but refuses it on this device",
+        ),
+        (Ok(false), _) => Finding::pass(
+            about,
+            "the driver does not support it: frames are copied once",
+        ),
         (Err(why), _) => Finding::pass(about, format!("not known: {why}")),
     }
 }
@@ -194,12 +200,12 @@ fn program(facts: &Facts) -> Finding {
             let says = format!(
                 "program {program_id} ({other}) runs on {name}, and an interface has room for one"
             );
-            Finding::fail(about, says).mended_by(format!("ip link set dev {name} xdp off"))
+            Finding::fail(about, says).with_remedy(format!("ip link set dev {name} xdp off"))
         }
     }
 }
 
-/// What our program there is, and which processes use it.
+/// Describes our attached program, and the processes that use it.
 fn ours(mode: XdpMode, held_by_link: bool, users: &[User]) -> String {
     let names: Vec<String> = users.iter().map(User::to_string).collect();
     match (held_by_link, names.is_empty()) {
@@ -230,15 +236,15 @@ fn queues(facts: &Facts) -> Finding {
 fn rss(facts: &Facts) -> Finding {
     let about = "RSS";
     match &facts.hardware.rss {
-        None => Finding::pass(about, "the driver does not tell"),
+        None => Finding::pass(about, "the driver does not report it"),
         Some(_) if facts.interface.rx_queues == 1 => {
             Finding::pass(about, "not in use, as one queue receives")
         }
         Some(rss) if forgets_table(facts, rss) => Finding::warn(
             about,
-            "virtio_net forgets a table of `ethtool -X` when a program is attached, and goes on telling it",
+            "virtio_net drops a table of `ethtool -X` when a program is attached, but still reports it",
         )
-        .mended_by(format!("ethtool -X {} default", facts.interface.name)),
+        .with_remedy(format!("ethtool -X {} default", facts.interface.name)),
         Some(rss) => {
             let function = if rss.toeplitz {
                 "Toeplitz"
@@ -257,7 +263,8 @@ fn rss(facts: &Facts) -> Finding {
     }
 }
 
-/// Attaching sets the number of queue pairs anew, which turns RSS off in the device if somebody has set it up (`virtnet_set_queues`).
+/// True if attaching resets a configured RSS table: it sets the number of queue pairs, which
+/// disables RSS in the device (`virtnet_set_queues`).
 fn forgets_table(facts: &Facts, rss: &Rss) -> bool {
     let by_default = |at: usize| u32::try_from(at).unwrap_or_default() % facts.interface.rx_queues;
     let mut table = rss.table.iter().enumerate();
@@ -275,7 +282,7 @@ fn rings(facts: &Facts) -> Finding {
     );
     let least = BURST.min(rings.rx.max);
     if rings.rx.now < least {
-        return Finding::warn("rings", format!("{says}: a burst overflows the first")).mended_by(
+        return Finding::warn("rings", format!("{says}: a burst overflows the first")).with_remedy(
             format!("ethtool -G {} rx {}", facts.interface.name, rings.rx.max),
         );
     }
@@ -290,33 +297,31 @@ fn mtu(facts: &Facts) -> Finding {
     if facts.host.kernel < SEVERAL_BUFFERS {
         let says = format!("{mtu}: a frame is several chunks, which Linux has since 6.6");
         return Finding::fail("MTU", says)
-            .mended_by(format!("ip link set {} mtu 1500", facts.interface.name));
+            .with_remedy(format!("ip link set {} mtu 1500", facts.interface.name));
     }
     Finding::pass("MTU", format!("{mtu}: a frame is several chunks"))
 }
 
 fn vlan_tags(facts: &Facts) -> Finding {
     let (about, stripped) = ("VLAN tags", facts.hardware.offloads("rx-vlan-hw-parse"));
-    let told =
+    let is_reported =
         (facts.hardware.xdp.as_ref()).is_some_and(|features| features.has(XdpFeature::RxVlanTag));
-    match (stripped, told) {
+    match (stripped, is_reported) {
         (false, _) => Finding::pass(about, "left in received frames"),
-        (true, true) => Finding::pass(about, "taken off, and the driver tells them to XDP"),
-        (true, false) => {
-            Finding::warn(about, "taken off before XDP: a VLAN's frames look untagged")
-                .mended_by(format!("ethtool -K {} rxvlan off", facts.interface.name))
-        }
+        (true, true) => Finding::pass(about, "removed, and the driver reports them to XDP"),
+        (true, false) => Finding::warn(about, "removed before XDP: a VLAN's frames look untagged")
+            .with_remedy(format!("ethtool -K {} rxvlan off", facts.interface.name)),
     }
 }
 
-/// A virtual link carries checksums that its sender has left empty. Two hosts with xwarp do without
-/// the kernel's TCP.
+/// A virtual link carries checksums that the sender's kernel has left empty. Between two hosts with
+/// xwarp the kernel's TCP is not involved.
 fn checksums(facts: &Facts) -> Finding {
     let name = &facts.interface.name;
     let virtual_link = facts.interface.kind.as_deref() == Some("veth");
     if virtual_link && facts.hardware.offloads("tx-checksum-ip-generic") {
         let says = "xwarp computes its own; this kernel's TCP and siw leave theirs empty here, and an xwarp at the peer refuses such packets";
-        return Finding::pass("checksums", says).mended_by(format!("ethtool -K {name} tx off"));
+        return Finding::pass("checksums", says).with_remedy(format!("ethtool -K {name} tx off"));
     }
     Finding::pass("checksums", "computed by the sender")
 }
@@ -324,7 +329,7 @@ fn checksums(facts: &Facts) -> Finding {
 fn interrupts(facts: &Facts) -> Finding {
     let list = &facts.hardware.interrupts;
     if list.is_empty() {
-        return Finding::pass("interrupts", "the driver names none");
+        return Finding::pass("interrupts", "the driver reports none");
     }
     let each: Vec<String> = list
         .iter()
@@ -340,7 +345,7 @@ fn interrupts(facts: &Facts) -> Finding {
             u32::from(busy == 0),
         );
         return Finding::warn("interrupts", says)
-            .mended_by(format!("echo {other} > /proc/irq/{last}/smp_affinity_list"));
+            .with_remedy(format!("echo {other} > /proc/irq/{last}/smp_affinity_list"));
     }
     Finding::pass("interrupts", says)
 }
@@ -353,46 +358,46 @@ fn crowded(all: &[Interrupt]) -> Option<(u32, u32)> {
     (!others.is_empty() && others.iter().all(same)).then_some((processor, last.number))
 }
 
-/// What a driver names need not be so: each connection finds out.
+/// A driver may report offloads that do not work: each connection tests them.
 fn tx_checksum(facts: &Facts) -> Finding {
     let has = |features: &XdpFeatures| features.has(XdpFeature::TxChecksum);
     let named = facts.hardware.xdp.as_ref().is_some_and(has);
     let says = match facts.interface.frames() {
         Buffers::Many if named => {
-            "the driver names it, for frames of one chunk: at this MTU xwarp computes it"
+            "the driver reports it for frames of one chunk: at this MTU xwarp computes it"
         }
         Buffers::One if named => {
-            "the driver names it: connections use it where their peers accept it"
+            "the driver reports it: connections use it if their peers accept it"
         }
         Buffers::One => {
-            "the driver does not name it: xwarp computes it (--tx-checksum always tries)"
+            "the driver does not report it: xwarp computes it (--tx-checksum always tries)"
         }
-        Buffers::Many => "the driver does not name it: xwarp computes it",
+        Buffers::Many => "the driver does not report it: xwarp computes it",
     };
     Finding::pass("TX checksum", says)
 }
 
-/// Instances that receive and send can be polled by an engine.
+/// Queues whose NAPI instances an engine can poll.
 fn busy_polling(facts: &Facts) -> Finding {
     let (about, polled) = ("busy polling", facts.hardware.polled.len());
     let all = facts.interface.rx_queues as usize;
     let says = match polled {
-        0 => "the kernel names no queue that receives and sends by one NAPI instance".to_owned(),
+        0 => "the kernel reports no queue with one NAPI instance for both directions".to_owned(),
         _ if polled < all => format!("possible at {polled} of {all} queues (--busy-poll --queues)"),
         _ => "possible (--busy-poll): it saves interrupts while an engine spins".to_owned(),
     };
     Finding::pass(about, says)
 }
 
-/// It is so with every XDP program, whatever rules there are.
+/// True of every XDP program, whatever the rules.
 fn firewall(_facts: &Facts) -> Finding {
-    let says = "XDP is ahead of it: rules of nftables, ufw or a NetworkPolicy do not hold for an RNIC's ports, and `ss` does not list them";
+    let says = "XDP runs before it: rules of nftables, ufw or a NetworkPolicy do not apply to an RNIC's ports, and `ss` does not list them";
     Finding::pass("firewall", says)
 }
 
 fn memory_node(facts: &Facts) -> Finding {
     match facts.hardware.node {
-        None => Finding::pass("NUMA", "one node, as far as the device tells"),
+        None => Finding::pass("NUMA", "one node, as far as the device reports"),
         Some(node) => Finding::pass(
             "NUMA",
             format!(

@@ -1,13 +1,13 @@
-//! A finding of `xwarp doctor`: a verdict on one thing, and the command that mends it.
+//! Finding of `xwarp doctor`: a verdict on one subject, and the command that fixes it.
 
 use serde_json::json;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
-    /// As it should be.
+    /// In order.
     Pass,
-    /// An RNIC runs, but slower than it could, or not with every peer.
+    /// An RNIC runs, but more slowly than it could, or not with every peer.
     Warn,
     /// No RNIC runs.
     Fail,
@@ -23,12 +23,12 @@ impl Verdict {
     }
 }
 
-/// What was found about one thing.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) about: &'static str,
     pub(super) verdict: Verdict,
-    /// What is so, in a few words or one sentence.
+    /// The facts, in a few words or one sentence.
     pub(super) says: String,
     /// The command that removes the cause, or that some users want.
     pub(super) remedy: Option<String>,
@@ -56,7 +56,7 @@ impl Finding {
         }
     }
 
-    pub(super) fn mended_by(mut self, command: impl Into<String>) -> Self {
+    pub(super) fn with_remedy(mut self, command: impl Into<String>) -> Self {
         self.remedy = Some(command.into());
         self
     }

@@ -6,11 +6,11 @@ use std::path::Path;
 /// Where distributions mount control groups.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Files of a group: the most that it may have, and what it has.
+/// Files of a group: limit, usage and statistics.
 struct Files {
     limit: &'static str,
     usage: &'static str,
-    /// What of that the kernel drops for who needs memory: the line of `memory.stat`.
+    /// Line of `memory.stat` with memory that the kernel reclaims on demand.
     dropped: &'static str,
 }
 
@@ -25,13 +25,14 @@ const VERSION_2: Files = Files {
     dropped: "inactive_file ",
 };
 
-/// Bytes that the control groups of this process leave it, the least of them; `None` without a limit.
+/// Bytes that the control groups of this process leave it: the minimum over all groups, or `None`
+/// without a limit.
 pub(super) fn memory_left() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     left_in(Path::new(MOUNT), &groups)
 }
 
-/// What the least of these groups leaves, in the lines of /proc/self/cgroup.
+/// The minimum over the groups in these lines of /proc/self/cgroup.
 fn left_in(mount: &Path, groups: &str) -> Option<u64> {
     let each = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -45,7 +46,8 @@ fn left_in(mount: &Path, groups: &str) -> Option<u64> {
     each.min()
 }
 
-/// What the group at `path` and those above it leave. In a container the path may be one of the host, and only the root is there.
+/// The minimum over the group at `path` and its parents. In a container the path may be one of the
+/// host, and only the root is there.
 fn least(root: &Path, path: &str, files: &Files) -> Option<u64> {
     let directory = root.join(path);
     let groups = directory
@@ -73,7 +75,8 @@ mod tests {
 
     use super::*;
 
-    /// What groups a and a/b leave, of both versions, with these limits. 100 bytes are in use, and the kernel would drop 60 more.
+    /// Result for the groups a and a/b with these limits. 100 bytes are in use, of which the kernel
+    /// would reclaim 60.
     fn left(name: &str, limits: [&str; 2], groups: &str) -> Option<u64> {
         let files = WorkDir::new(&format!("xwarp-group-{name}"));
         let mount = files.file("mount");

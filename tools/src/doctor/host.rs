@@ -1,4 +1,4 @@
-//! Kernel, capabilities and memory limits, as `xwarp doctor` looks at them.
+//! Facts about the host for `xwarp doctor`: kernel, capabilities and memory limits.
 
 use std::fs;
 use std::num::NonZero;
@@ -9,7 +9,7 @@ use xwarp_driver::in_initial_user_namespace;
 
 use super::group;
 
-/// Capabilities that opening an RNIC takes, with their numbers (linux/capability.h).
+/// Capabilities that opening an RNIC needs, with their numbers (linux/capability.h).
 const NEEDED: [(u32, &str); 4] = [
     (12, "CAP_NET_ADMIN"),
     (13, "CAP_NET_RAW"),
@@ -18,7 +18,7 @@ const NEEDED: [(u32, &str); 4] = [
 ];
 const FREE_HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 const SHARED_HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-/// With it, no limit of locked memory counts.
+/// With this capability, the limit of locked memory does not apply.
 const IPC_LOCK: u32 = 14;
 
 /// The machine and this process.
@@ -26,34 +26,35 @@ const IPC_LOCK: u32 = 14;
 pub(super) struct Host {
     /// Major and minor number of the kernel's version.
     pub(super) kernel: (u32, u32),
-    /// Its whole name.
+    /// Full version of the kernel.
     pub(super) release: String,
     /// Effective capabilities of this process.
     capabilities: u64,
-    /// The process is root's.
+    /// The process runs as root.
     pub(super) is_root: bool,
-    /// Its capabilities count for all that the kernel has.
+    /// The process is in the initial user namespace, where its capabilities apply to the whole
+    /// kernel.
     pub(super) in_initial_user_namespace: bool,
-    /// Bytes of memory that this process may lock.
+    /// Limit of locked memory in bytes.
     pub(super) lockable: Limit,
-    /// Files that it may have open.
+    /// Limit of open files.
     pub(super) open_files: Limit,
-    /// Bytes of memory that the control group of this process leaves it; `None` without a limit.
+    /// Bytes of memory that the control group of this process leaves it, or `None` without a limit.
     pub(super) group_leaves: Option<u64>,
-    /// Free huge pages of 2 MiB; `None` if this kernel has none of that size.
+    /// Free huge pages of 2 MiB, or `None` if this kernel has none of that size.
     pub(super) huge_pages: Option<u64>,
-    /// Whether the kernel makes huge pages of shared memory for who asks.
+    /// The kernel makes huge pages of shared memory on request (`madvise`).
     pub(super) makes_huge_pages: bool,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub(super) processors: usize,
 }
 
-/// A limit of a resource.
+/// A resource limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limit {
-    /// What counts now.
+    /// Current limit.
     pub(super) now: u64,
-    /// What the process can raise it to by itself.
+    /// Maximum to which the process can raise it without privilege.
     pub(super) most: u64,
 }
 
@@ -63,7 +64,7 @@ impl Limit {
         Ok(Self { now, most })
     }
 
-    /// Whether the process may raise it to `wanted` without privilege.
+    /// True if the process may raise the limit to `wanted` without privilege.
     pub(super) fn allows(self, wanted: u64) -> bool {
         wanted <= self.most
     }
@@ -93,7 +94,7 @@ impl Host {
         })
     }
 
-    /// The capabilities that an RNIC needs and this process lacks.
+    /// Capabilities that an RNIC needs and this process lacks.
     pub(super) fn missing_capabilities(&self) -> Vec<&'static str> {
         (NEEDED.into_iter())
             .filter(|(bit, _)| !self.has(*bit))
@@ -101,7 +102,7 @@ impl Host {
             .collect()
     }
 
-    /// Whether no limit of locked memory counts.
+    /// True if no limit of locked memory applies.
     pub(super) fn locks_any_memory(&self) -> bool {
         self.has(IPC_LOCK) && self.in_initial_user_namespace
     }
@@ -149,14 +150,14 @@ fn field<'a>(file: &'a str, name: &str) -> Option<&'a str> {
     line.split_whitespace().next()
 }
 
-/// The setting lists all values, the one that counts in brackets.
+/// The setting lists all values, the current one in brackets.
 fn makes_huge_pages(setting: &str) -> bool {
     ["[always]", "[within_size]", "[advise]", "[force]"]
         .iter()
         .any(|value| setting.contains(value))
 }
 
-/// `6.18.3-arch1` is (6, 18). Zeros stand for what is not a number.
+/// `6.18.3-arch1` is (6, 18). Zeros stand for parts that are not numbers.
 fn version(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|letter: char| !letter.is_ascii_digit())

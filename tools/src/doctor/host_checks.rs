@@ -1,17 +1,17 @@
-//! Checks of the host and of this process, whatever the interface.
+//! Checks of the host and of this process, for any interface.
 
 use super::Facts;
 use super::finding::Finding;
 
-/// The oldest kernel whose XDP programs go with the process that attached them.
+/// Oldest kernel that detaches an XDP program when its process ends.
 const OLDEST: (u32, u32) = (5, 9);
 /// Bytes of memory that an RNIC locks by default: frames and regions.
 const LOCKED: u64 = (16 + 64) << 20;
-/// Bytes of a huge page, as an RNIC takes them.
+/// Size in bytes of the huge pages that an RNIC uses.
 const HUGE_PAGE: u64 = 2 << 20;
-/// Open files that are enough for an RNIC of many queues and for its program.
+/// Open files that suffice for an RNIC of many queues and its program.
 const ENOUGH_FILES: u64 = 1024;
-/// Capabilities that a container needs for an RNIC, as `docker run` names them.
+/// Capabilities that a container needs for an RNIC, as options of `docker run`.
 const CONTAINER: [&str; 5] = ["NET_ADMIN", "NET_RAW", "BPF", "SYS_ADMIN", "IPC_LOCK"];
 
 pub(super) fn kernel(facts: &Facts) -> Finding {
@@ -40,11 +40,11 @@ pub(super) fn privileges(facts: &Facts) -> Finding {
     let says = format!("this process lacks {}", missing.join(", "));
     if !facts.host.is_root {
         return Finding::fail(about, says)
-            .mended_by(format!("sudo xwarp doctor {}", facts.interface.name));
+            .with_remedy(format!("sudo xwarp doctor {}", facts.interface.name));
     }
     let says = format!("{says}, though it is root's: start its container or service with them");
     let options = CONTAINER.map(|name| format!(" --cap-add {name}"));
-    Finding::fail(about, says).mended_by(format!(
+    Finding::fail(about, says).with_remedy(format!(
         "docker run{} --ulimit memlock=-1",
         options.concat()
     ))
@@ -75,7 +75,7 @@ pub(super) fn locked_memory(facts: &Facts) -> Finding {
     let says = format!(
         "{says}, and an RNIC takes {needed} MiB: raise the limit, of a service by LimitMEMLOCK=infinity, of a container by --ulimit memlock=-1"
     );
-    Finding::fail(about, says).mended_by(remedy)
+    Finding::fail(about, says).with_remedy(remedy)
 }
 
 /// A number of bytes in whole units.
@@ -111,7 +111,7 @@ pub(super) fn open_files(facts: &Facts) -> Finding {
         "{} are possible, and opening an RNIC takes {needed}",
         limit.now
     );
-    // Beside them a program has standard input, output and error.
+    // The program has standard input, output and error as well.
     let wanted = needed as u64 + 3;
     if limit.now >= wanted {
         return Finding::pass(about, says);
@@ -121,5 +121,5 @@ pub(super) fn open_files(facts: &Facts) -> Finding {
     } else {
         format!("sudo prlimit --pid $$ --nofile={ENOUGH_FILES}")
     };
-    Finding::fail(about, says).mended_by(remedy)
+    Finding::fail(about, says).with_remedy(remedy)
 }

@@ -1,4 +1,4 @@
-//! `doctor`: whether an interface can carry an RNIC, and what would let it carry it better.
+//! `doctor`: whether an interface can carry an RNIC, and what would improve it.
 
 mod checks;
 mod finding;
@@ -17,18 +17,18 @@ use self::finding::{Finding, Verdict};
 use self::host::Host;
 use crate::output::{OutputError, print_line};
 
-/// Exit code if something failed. Wrong arguments give 2.
+/// Exit code if a check failed. Wrong arguments give 2.
 const FAILED: u8 = 1;
-/// Exit code if nothing failed, but something should be better.
+/// Exit code if no check failed, but one warned.
 const WARNED: u8 = 3;
 
-/// What the exit codes say, for `--help`.
+/// Exit codes, for `--help`.
 const EXIT_CODES: &str = "\
 Exit code:
-  0  an RNIC runs there; what is said of something that passed is worth knowing
-  1  no RNIC runs there, as something has failed
+  0  an RNIC runs there; notes on passed checks may be useful
+  1  no RNIC runs there, as a check failed
   2  the arguments are wrong
-  3  an RNIC runs there, but slower than it could, or not with every peer";
+  3  an RNIC runs there, but more slowly than it could, or not with every peer";
 
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
@@ -40,16 +40,16 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// All that the checks look at.
+/// Facts that the checks examine.
 struct Facts {
     host: Host,
     interface: Interface,
     hardware: Hardware,
-    /// What runs on the interface, or why that cannot be known.
+    /// Program on the interface, or why it cannot be known.
     program: Result<Status, String>,
-    /// Other processes that use our program there.
+    /// Other processes that use our program on the interface.
     users: Vec<User>,
-    /// File descriptors that opening it takes, if its queues can be served.
+    /// File descriptors that opening takes, if the queues can be served.
     descriptors: Option<usize>,
     /// Whether the driver has zero copy at this MTU, or why that cannot be known.
     zero_copy: Result<bool, String>,
@@ -75,7 +75,8 @@ impl Facts {
     }
 }
 
-/// Looks, changes nothing, and says what was found. The exit code is that of the worst.
+/// Collects facts, changes nothing, and prints the findings. The exit code is that of the worst
+/// one.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = checks::all(&Facts::of(&args.dev)?);
     let worst = (findings.iter().map(|finding| finding.verdict))
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The longest word for what a finding is about.
+/// Width of the subject column.
 const ABOUT: usize = 12;
 
 fn print(finding: &Finding) -> Result<(), OutputError> {

@@ -1,4 +1,4 @@
-//! Findings about interfaces that this machine has not.
+//! Findings about interfaces that this machine does not have.
 
 use xwarp_bpf::Counters;
 use xwarp_driver::attach::XdpMode;
@@ -9,7 +9,7 @@ use xwarp_driver::net::{
 use super::host::Limit;
 use super::*;
 
-/// An interface as it should be: one queue of a device with zero copy.
+/// An interface without complaints: one queue of a device with zero copy.
 fn facts() -> Facts {
     let mut hardware = Hardware::default();
     hardware.driver = Some("igb".to_owned());
@@ -66,7 +66,7 @@ fn column_has_room_for_what_each_finding_is_about() {
     assert_eq!(longest, Some(ABOUT));
 }
 
-/// The findings that are not as they should be.
+/// The findings other than passes.
 fn complaints(facts: &Facts) -> Vec<Finding> {
     let mut found = checks::all(facts);
     found.retain(|finding| finding.verdict != Verdict::Pass);
@@ -163,7 +163,7 @@ fn process_without_capabilities_can_lock_little_memory() {
     assert_eq!(abouts, ["privileges", "memory"]);
 }
 
-/// The finding about one thing.
+/// The finding about `thing`.
 fn about(facts: &Facts, thing: &str) -> Finding {
     let all = checks::all(facts);
     let found = all.into_iter().find(|finding| finding.about == thing);
@@ -186,7 +186,7 @@ fn remedy_of_missing_capabilities_is_one_that_works() {
     found.host = Host::of_nobody("7.3.4");
     let remedy = |found: &Facts| about(found, "privileges").remedy.expect("a command");
     assert_eq!(remedy(&found), "sudo xwarp doctor eth0");
-    // Root has no more to gain from sudo.
+    // Root gains nothing from sudo.
     found.host.is_root = true;
     assert_eq!(
         remedy(&found),
@@ -274,7 +274,7 @@ fn processes_that_use_the_program_are_named() {
 #[test]
 fn firewall_is_remarked_on() {
     let firewall = about(&facts(), "firewall");
-    assert!(firewall.says.contains("do not hold"), "{firewall:?}");
+    assert!(firewall.says.contains("do not apply"), "{firewall:?}");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn control_group_with_too_little_memory_is_complained_of() {
 }
 
 #[test]
-fn huge_pages_are_told_as_an_rnic_finds_them() {
+fn huge_pages_are_reported_as_an_rnic_finds_them() {
     let mut found = facts();
     let says = |found: &Facts| about(found, "huge pages").says;
     assert!(says(&found).contains("vm.nr_hugepages=40"));
@@ -327,7 +327,7 @@ fn stripped_tags_matter_where_the_driver_does_not_tell_them() {
 }
 
 #[test]
-fn interrupts_and_node_are_told() {
+fn interrupts_and_node_are_reported() {
     let mut found = facts();
     found.hardware.interrupts = vec![Interrupt {
         number: 40,
@@ -376,18 +376,18 @@ fn one_processor_for_all_queues_is_complained_of() {
 }
 
 #[test]
-fn queues_that_can_be_polled_are_told() {
+fn queues_that_can_be_polled_are_reported() {
     let mut found = facts();
     found.interface.rx_queues = 2;
     for (polled, says) in [
-        (vec![], "names no queue"),
+        (vec![], "reports no queue"),
         (vec![1], "at 1 of 2 queues"),
         (vec![0, 1], "possible (--busy-poll)"),
     ] {
         found.hardware.polled = polled;
         let all = checks::all(&found);
-        let told = all.iter().any(|finding| finding.says.contains(says));
-        assert!(told, "{says}: {all:?}");
+        let is_found = all.iter().any(|finding| finding.says.contains(says));
+        assert!(is_found, "{says}: {all:?}");
     }
 }
 
@@ -417,7 +417,7 @@ fn zero_copy_that_is_named_and_refused_is_complained_of() {
 }
 
 #[test]
-fn vlan_interface_is_told_what_is_beneath_it() {
+fn finding_for_a_vlan_interface_names_the_lower_one() {
     let mut found = facts();
     found.interface.kind = Some("vlan".to_owned());
     found.hardware.lower = Some("eth9".to_owned());

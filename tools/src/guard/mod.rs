@@ -1,6 +1,8 @@
-//! Changes of an interface that end with the process, however it ends: `--fix-offloads` and `--busy-poll`.
+//! Changes of an interface that end with the process, even after SIGKILL: `--fix-offloads` and
+//! `--busy-poll`.
 //!
-//! A guard makes or watches them, and puts back what was before. It is a process of its own, which waits for the end of the one that it guards.
+//! A guard makes or watches them, and restores the former settings. It is a process of its own,
+//! which waits for the end of the guarded one (decision record tools/0003).
 
 mod process;
 
@@ -14,27 +16,28 @@ use crate::output::complain;
 
 pub(crate) use process::{GuardArgs, guard};
 
-/// The hidden command of the guard.
+/// Hidden command of the guard.
 pub(crate) const GUARD: &str = "guard-interface";
-/// What a guard says first when all is done, and what if not.
+/// First word of a guard's report of success, and of failure.
 const DONE: &str = "off:";
 const FAILED: &str = "failed:";
 const FIX_OFFLOADS: &str = "--fix-offloads";
 const BUSY_POLL: &str = "--busy-poll";
 
-/// What changes of the interface.
+/// Changes to make.
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct Change {
     /// Switch offloads off that leave frames unfinished, until the process ends, however it does
     #[arg(long)]
     pub(crate) fix_offloads: bool,
-    /// Poll the NIC's driver and have it defer interrupts, until the process ends, however it does; needs zero copy
+    /// Poll the NIC's driver and have it defer interrupts, until the process ends, however it does;
+    /// needs zero copy
     #[arg(long)]
     pub(crate) busy_poll: bool,
 }
 
 impl Change {
-    /// The options that stand for it.
+    /// The command-line options of these changes.
     fn options(self) -> impl Iterator<Item = &'static str> {
         let each = [
             (self.fix_offloads, FIX_OFFLOADS),
@@ -45,7 +48,7 @@ impl Change {
     }
 }
 
-/// Has a guard see to a change of an interface until this process has ended.
+/// Starts a guard for a change of an interface until this process ends.
 pub(crate) fn begin(dev: &str, change: Change) -> anyhow::Result<()> {
     if change.options().next().is_none() {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The guard: changes the offloads of an interface, and puts all settings back when the process that it guards has ended.
+//! Guard process: changes the offloads of an interface, and restores all settings when the guarded
+//! process has ended.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,12 +19,13 @@ use xwarp_driver::{InterruptDeferral, process_end, sleep_on};
 use super::{BUSY_POLL, Change, DONE, FAILED, FIX_OFFLOADS, GUARD};
 use crate::output::print_line;
 
-/// How long the guard of a process that has ended may take to put everything back.
+/// Time limit for the guard of an ended process to restore everything.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDOVER_PAUSE: Duration = Duration::from_millis(5);
-/// Packets are joined before an XDP program in generic mode sees them.
+/// Offloads that join packets before an XDP program in generic mode sees them.
 const JOINING: [&str; 3] = ["rx-gro", "rx-gro-hw", "rx-lro"];
-/// On a virtual link, nobody computes the checksums that this kernel's TCP leaves to the device.
+/// Offload by which this kernel's TCP leaves checksums to the device; on a virtual link they stay
+/// uncomputed.
 const UNFINISHED: &str = "tx-checksum-ip-generic";
 
 #[derive(Args)]
@@ -39,7 +41,8 @@ pub(crate) struct GuardArgs {
     stays: bool,
 }
 
-/// Starts the guard, or is it. The guard is no child of the process that it guards, which may wait for all of its children.
+/// Starts the guard, or runs it. The guard is no child of the guarded process, which may wait for
+/// all of its children.
 pub(crate) fn guard(args: &GuardArgs) -> anyhow::Result<()> {
     if !args.stays {
         let own = std::env::current_exe()?;
@@ -51,11 +54,11 @@ pub(crate) fn guard(args: &GuardArgs) -> anyhow::Result<()> {
             .spawn()?;
         return Ok(());
     }
-    // No signal of the terminal is for it.
+    // No signal of the terminal is meant for it.
     setsid()?;
     match Guarded::begin(args) {
         Ok(guarded) => {
-            let_go_of_readers()?;
+            close_piped_stderr()?;
             print_line!("{DONE} {}", guarded.off.join(" "))?;
             guarded.wait()
         }
@@ -63,26 +66,28 @@ pub(crate) fn guard(args: &GuardArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Lets go of a standard error that somebody reads to its end: that is the end of the process, not of the guard.
-fn let_go_of_readers() -> io::Result<()> {
+/// Closes a standard error that is a pipe: its reader waits for the end of the guarded process, not
+/// of the guard.
+fn close_piped_stderr() -> io::Result<()> {
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let kind = stderr.metadata()?.file_type();
     if kind.is_fifo() || kind.is_socket() {
-        let nobody = File::options().write(true).open("/dev/null")?;
-        dup2_stderr(nobody)?;
+        let null = File::options().write(true).open("/dev/null")?;
+        dup2_stderr(null)?;
     }
     Ok(())
 }
 
-/// What is changed, and the process that wants it.
+/// The changes, and the process that requested them.
 struct Guarded {
     interface: Interface,
-    /// Offloads that are off.
+    /// Offloads that the guard has switched off.
     off: Vec<String>,
-    /// How interrupts were deferred before. The process itself changes that, once it knows that it can.
+    /// Former deferral of interrupts. The process itself changes it once it knows that polling
+    /// works.
     deferral: Option<InterruptDeferral>,
     end: OwnedFd,
-    /// Nobody else changes the interface for a process.
+    /// Excludes other guards of the interface.
     _only: UnixDatagram,
 }
 
@@ -111,20 +116,20 @@ impl Guarded {
         })
     }
 
-    /// Waits for the end of the process, and puts everything back.
+    /// Waits for the end of the process, and restores all settings.
     fn wait(self) -> anyhow::Result<()> {
         while !sleep_on([], &[self.end.as_fd()], None)? {}
-        // Whether it could be is logged.
+        // Failures are logged.
         drop(self.deferral);
         let Interface { index, name, .. } = &self.interface;
         net::switch_offloads_on(*index, &self.off).with_context(|| {
             let off = self.off.join(" ");
-            format!("{off} stay off on {name}; put them back with `ethtool -K`")
+            format!("{off} stay off on {name}; restore them with `ethtool -K`")
         })
     }
 }
 
-/// Switches offloads off that leave frames unfinished; which.
+/// Switches off offloads that leave frames unfinished, and returns their names.
 fn switch_off(interface: &Interface) -> anyhow::Result<Vec<String>> {
     let mut names = JOINING.to_vec();
     if interface.kind.as_deref() == Some("veth") {
@@ -133,7 +138,8 @@ fn switch_off(interface: &Interface) -> anyhow::Result<Vec<String>> {
     Ok(net::switch_offloads_off(interface.index, &names)?)
 }
 
-/// The right to change an interface for a process: an address of its network namespace that one process has at a time.
+/// The right to change an interface: an address of its network namespace that one process has at a
+/// time.
 fn only_guard(interface: &Interface) -> anyhow::Result<UnixDatagram> {
     let name = format!("xwarp-guard-{}", interface.index);
     let address = SocketAddr::from_abstract_name(name)?;
@@ -143,7 +149,7 @@ fn only_guard(interface: &Interface) -> anyhow::Result<UnixDatagram> {
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error.into()),
             Err(_) if Instant::now() >= deadline => {
                 bail!(
-                    "another process has them changed: end it, or do without {FIX_OFFLOADS} and {BUSY_POLL}"
+                    "another process has changed them: end it, or do without {FIX_OFFLOADS} and {BUSY_POLL}"
                 )
             }
             Err(_) => thread::sleep(HANDOVER_PAUSE),

@@ -1,4 +1,4 @@
-//! Executable files of 64 bits, little-endian, as far as the loader's search for libraries goes
+//! ELF files of 64 bits, little-endian, as far as the loader's search for libraries needs them
 //! (elf(5)).
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::path::Path;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of `e_ident` that this module can read: magic number, class 64, little-endian.
+/// Supported `e_ident`: magic number, class 64, little-endian.
 const IDENT: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 /// Kinds of segments.
 const PT_LOAD: u32 = 1;
@@ -18,9 +18,9 @@ const PT_INTERP: u32 = 3;
 const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
-/// Segments and dynamic entries that are looked at; linkers write some dozens.
+/// Maximum number of segments and dynamic entries to read; linkers write some dozens.
 const MOST: u64 = 4096;
-/// Bytes of a path list that are looked at.
+/// Maximum length in bytes of a path list.
 const PATHS: usize = 4096;
 
 /// Header of the file: 64 bytes.
@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<Header>() == 64);
 struct Segment {
     kind: U32,
     flags: U32,
-    offset: U64, // in the file
+    offset: U64, // offset in the file
     address: U64,
     physical: U64,
     file_bytes: U64,
@@ -71,11 +71,11 @@ const _: () = assert!(size_of::<Dynamic>() == 16);
 /// How a program gets its libraries.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Linked {
-    /// It has none.
+    /// Without libraries.
     Statically,
-    /// A loader finds them.
+    /// By a loader.
     Dynamically {
-        /// The folders of `DT_RPATH`, which counts unless there is a `DT_RUNPATH`.
+        /// Folders of `DT_RPATH`, which applies unless there is a `DT_RUNPATH`.
         rpath: Vec<String>,
     },
 }
@@ -87,7 +87,7 @@ pub(super) struct Elf {
 }
 
 impl Elf {
-    /// `None` for a file that is no such executable.
+    /// Returns `None` for a file that is no such executable.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let file = File::open(path).ok()?;
         let header: Header = read_at(&file, 0)?;
@@ -123,7 +123,7 @@ impl Elf {
         Some(Linked::Dynamically { rpath })
     }
 
-    /// The folders of the list at an address.
+    /// Folders of the path list at an address.
     fn folders(&self, address: u64) -> Option<Vec<String>> {
         let mut loaded = self.segments.iter().filter(|it| it.kind.get() == PT_LOAD);
         let offset = loaded.find_map(|segment| {
@@ -146,7 +146,7 @@ fn read_at<T: FromZeros + FromBytes + IntoBytes>(file: &File, offset: u64) -> Op
     Some(value)
 }
 
-/// Up to [`MOST`] consecutive values.
+/// Reads up to [`MOST`] consecutive values.
 fn read_all<T: FromBytes + IntoBytes>(file: &File, offset: u64, count: u64) -> Option<Vec<T>> {
     (0..count.min(MOST))
         .map(|at| read_at(file, offset.checked_add(at * size_of::<T>() as u64)?))

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Names the folder.
+/// Environment variable with the folder.
 const FOLDER: &str = "XWARP_LIB";
-/// The library, and one of the names that programs ask for it by.
+/// The library, and one of the names under which programs load it.
 const FILES: [&str; 2] = ["libxwarp-rdma.so.1", "librdmacm.so.1"];
 
-/// The folder that the environment names, or the first one that has the library among those where
-/// it is built and installed.
+/// The folder that the environment names, or the first folder with the library among those where it
+/// is built or installed.
 pub(super) fn folder() -> anyhow::Result<PathBuf> {
     let own = env::current_exe().context("cannot find out where xwarp is")?;
     let beside = own.parent().unwrap_or(Path::new("/"));
@@ -21,8 +21,8 @@ pub(super) fn folder() -> anyhow::Result<PathBuf> {
     Ok(found.canonicalize()?)
 }
 
-/// Where the library may be, as seen from the folder of the command. `tools/dropin` builds it into
-/// `target/dropin`. Packages have it in `lib`, which Debian and Fedora divide by architecture.
+/// Candidate folders, relative to the folder of the command. `tools/dropin` builds the library into
+/// `target/dropin`. Packages install it in `lib`, which Debian and Fedora divide by architecture.
 fn places(beside: &Path) -> Vec<PathBuf> {
     let multiarch = format!("../lib/{ARCH}-linux-gnu/xwarp");
     let places = [
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// Has the library in a folder, and looks for it from PREFIX/bin.
+    /// Puts the library into a folder, and searches for it from PREFIX/bin.
     fn found_in(place: &str, named: Option<&str>) -> Result<PathBuf, String> {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

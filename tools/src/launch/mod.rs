@@ -1,6 +1,6 @@
-//! Launch of an unmodified RDMA program over xwarp's libibverbs and librdmacm: `xwarp run`.
+//! `xwarp run`: starts an unmodified RDMA program over xwarp's libibverbs and librdmacm.
 //!
-//! The program takes this process's place, so signals and the exit code are its own.
+//! The program replaces this process, so it receives the signals and sets the exit code.
 
 mod elf;
 mod library;
@@ -22,44 +22,44 @@ use xwarp_driver::net;
 use crate::guard;
 use crate::output::{FailedWith, complain};
 
-/// Names the interfaces to the library.
+/// Environment variable with the interfaces, for the library.
 const DEVICES: &str = "XWARP_DEV";
-/// Has the library print what the RNIC has counted, when it is closed, and what is left at the
-/// exit.
+/// Environment variable that makes the library print the RNIC's counters when it is closed, and
+/// leaked objects at exit.
 const STATS: &str = "XWARP_STATS";
-/// Asks the library for the NIC's times in completions.
+/// Environment variable that requests the NIC's timestamps in completions.
 const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
-/// Where the loader looks for libraries first.
+/// Environment variable with the folders that the loader searches first.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-/// Exit codes of a program that could not be started, as shells, env(1) and timeout(1) have them.
+/// Exit codes of a program that could not be started, as in shells, env(1) and timeout(1).
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTED: u8 = 126;
 
-/// What `--help` says of exit codes and of the environment.
+/// Exit codes and environment, for `--help`.
 const AFTER_HELP: &str = "\
 Exit code: that of the program; 127 if it is not there, 126 if it cannot be executed, 1 if it was not tried.
 
 Environment:
   XWARP_DEV  names the interfaces, where --dev does not
   XWARP_LIB  names the folder of the library that `tools/dropin` has built, where it is not beside xwarp or in PREFIX/lib
-  XWARP_LOG  has the library log to standard error: error, warn, info, debug or trace";
+  XWARP_LOG  makes the library log to standard error: error, warn, info, debug or trace";
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
     /// The network interface that is the program's RDMA device; several are separated by commas.
-    /// Without it the environment (`XWARP_DEV`) or /etc/xwarp/devices names some; else all that are
-    /// up are devices, and the program chooses
+    /// Without it the environment (`XWARP_DEV`) or /etc/xwarp/devices names them; otherwise all
+    /// interfaces that are up are devices, and the program chooses
     #[arg(long)]
     dev: Option<String>,
-    /// Switch offloads of the named interfaces off that leave frames unfinished, until the program
-    /// ends, however it does
+    /// Switch off offloads of the named interfaces that leave frames unfinished, until the program
+    /// ends, even if it is killed
     #[arg(long)]
     fix_offloads: bool,
     #[command(flatten)]
     print: PrintArgs,
-    /// Have completions of the later kind tell when the NIC received them
-    /// (`ibv_wc_read_completion_ts`), where its driver tells that
+    /// Report in extended completions when the NIC received them (`ibv_wc_read_completion_ts`), if
+    /// its driver reports that
     #[arg(long)]
     timestamps: bool,
     /// The program and its arguments
@@ -67,11 +67,11 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// What is printed beside what the program prints.
+/// Output beside the program's own.
 #[derive(Args)]
 struct PrintArgs {
-    /// Print what the RNIC has counted when the program closes it, and at the exit which objects
-    /// were never destroyed
+    /// Print the RNIC's counters when the program closes it, and at exit the objects that were
+    /// never destroyed
     #[arg(long)]
     stats: bool,
     /// Do not print which devices the program finds
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     Err(why_not_started(program, &command.exec()).into())
 }
 
-/// The program takes this process's place, so that the guards wait for its end.
+/// The program replaces this process, so the guards wait for its end.
 fn fix_offloads(named: Option<&str>) -> anyhow::Result<()> {
     let named = named.context("--fix-offloads changes named interfaces: name them with --dev")?;
     let change = guard::Change {
@@ -117,13 +117,13 @@ fn fix_offloads(named: Option<&str>) -> anyhow::Result<()> {
     names(named).try_for_each(|dev| guard::begin(dev, change))
 }
 
-/// The interfaces in a list.
+/// Interfaces in a comma-separated list.
 fn names(list: &str) -> impl Iterator<Item = &str> {
     let each = list.split(',').map(str::trim);
     each.filter(|name| !name.is_empty())
 }
 
-/// The file that is executed for a program's name, as execvp(3) looks for it.
+/// File that is executed for a program's name, as execvp(3) finds it.
 fn found_in_path(program: &OsStr) -> Option<PathBuf> {
     let named = Path::new(program);
     if named.components().count() > 1 || named.is_absolute() {
@@ -137,7 +137,7 @@ fn found_in_path(program: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Where the loader is to look: for the library first.
+/// Search path of the loader, with the library first.
 fn path_with(library: &Path) -> anyhow::Result<OsString> {
     let others = env::var_os(LIBRARY_PATH).unwrap_or_default();
     let others = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
@@ -145,7 +145,7 @@ fn path_with(library: &Path) -> anyhow::Result<OsString> {
     env::join_paths(all).context("the library's path cannot be in LD_LIBRARY_PATH")
 }
 
-/// Which devices the program will find.
+/// Describes the devices that the program will find.
 fn devices(named: Option<&str>) -> anyhow::Result<String> {
     let Some(named) = named else {
         return Ok(format!(
@@ -153,7 +153,7 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
             usable()?.join(", ")
         ));
     };
-    let mut told = Vec::new();
+    let mut devices = Vec::new();
     for name in names(named) {
         let interface = net::interface_by_name(name)?;
         interface.check_frames()?;
@@ -164,15 +164,15 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
         if addresses.is_empty() {
             bail!("{name} has no IP address; give it one with `ip addr add`");
         }
-        told.push(format!("{} ({})", interface.name, addresses.join(", ")));
+        devices.push(format!("{} ({})", interface.name, addresses.join(", ")));
     }
-    if told.is_empty() {
+    if devices.is_empty() {
         bail!("no device is named; name a network interface with --dev");
     }
-    Ok(format!("RDMA device {}", told.join(", ")))
+    Ok(format!("RDMA device {}", devices.join(", ")))
 }
 
-/// Interfaces that the library lists where none is named.
+/// Interfaces that the library lists if none is named.
 fn usable() -> anyhow::Result<Vec<String>> {
     let usable: Vec<String> = net::interfaces()?
         .into_iter()

@@ -1,4 +1,4 @@
-//! Programs to which the loader does not give xwarp's library, though `LD_LIBRARY_PATH` names its
+//! Obstacles: programs that do not load xwarp's library even though `LD_LIBRARY_PATH` names its
 //! folder (ld.so(8)).
 
 use std::fmt;
@@ -16,23 +16,23 @@ use super::found_in_path;
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
-/// The extended attribute that has a file's capabilities (capabilities(7)).
+/// Extended attribute with a file's capabilities (capabilities(7)).
 const CAPABILITIES: &str = "security.capability";
-/// What programs ask for.
+/// Libraries that programs load.
 const WANTED: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
-/// Interpreters of interpreters that are followed; the kernel follows as many.
+/// Maximum depth of interpreters of interpreters, as in the kernel.
 const DEPTH: usize = 4;
 
-/// Why a program will not use the library.
+/// Why a program will not load the library.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     /// Its file has capabilities.
     Capabilities(PathBuf),
     /// Its file has a set-user-ID or set-group-ID bit.
     SetId(PathBuf),
-    /// Its `DT_RPATH`, which goes before `LD_LIBRARY_PATH`, has a library of that name.
+    /// Its `DT_RPATH`, which precedes `LD_LIBRARY_PATH`, has a library of that name.
     Rpath(PathBuf, PathBuf),
-    /// There is no loader.
+    /// It is statically linked.
     Static(PathBuf),
 }
 
@@ -64,8 +64,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What is in the way of a program, if this process executes it. `None` also where the file cannot
-/// be read.
+/// The obstacle for a program that this process executes. `None` also if the file cannot be read.
 pub(super) fn of(program: &Path) -> Option<Obstacle> {
     let file = executed(program.to_owned(), DEPTH)?;
     if let Some(elevated) = elevated(&file) {
@@ -82,8 +81,8 @@ pub(super) fn of(program: &Path) -> Option<Obstacle> {
     }
 }
 
-/// The file that the kernel executes: of a script, its interpreter, and of `env` what that looks
-/// for.
+/// The file that the kernel executes: the interpreter of a script, and the program that `env`
+/// searches for.
 fn executed(file: PathBuf, depth: usize) -> Option<PathBuf> {
     let mut start = [0; 256];
     let read = File::open(&file).ok()?.read_at(&mut start, 0).ok()?;
@@ -100,7 +99,7 @@ fn executed(file: PathBuf, depth: usize) -> Option<PathBuf> {
     executed(named, depth.checked_sub(1)?)
 }
 
-/// What has the kernel run a file with other rights than this process has (`AT_SECURE` of
+/// The obstacle if the file would run with other rights than this process has (`AT_SECURE` of
 /// getauxval(3)).
 fn elevated(file: &Path) -> Option<Obstacle> {
     let metadata = file.metadata().ok()?;
@@ -114,24 +113,24 @@ fn elevated(file: &Path) -> Option<Obstacle> {
     if (other_user || other_group) && !has_no_new_privileges() {
         return Some(Obstacle::SetId(path));
     }
-    // Root has them all anyway.
+    // Root has all capabilities anyway.
     let has = !getuid().is_root() && has_capabilities(file);
     has.then_some(Obstacle::Capabilities(path))
 }
 
 fn has_capabilities(file: &Path) -> bool {
-    // It has 24 bytes at most, and asked with no room `getxattr` answers none.
+    // The attribute has at most 24 bytes. With an empty buffer, `getxattr` returns 0.
     let mut value = [0_u8; 64];
     rustix::fs::getxattr(file, CAPABILITIES, &mut value).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Whether this process has renounced what set-user-ID bits give (`PR_SET_NO_NEW_PRIVS`).
+/// True if this process ignores set-user-ID bits (`PR_SET_NO_NEW_PRIVS`).
 fn has_no_new_privileges() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line == "NoNewPrivs:\t1")
 }
 
-/// A folder of `DT_RPATH`; `$ORIGIN` is that of the file.
+/// A folder of `DT_RPATH`. `$ORIGIN` is the file's folder.
 fn expanded(folder: &str, file: &Path) -> PathBuf {
     let origin = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
     let named = folder.replace("${ORIGIN}", &origin);

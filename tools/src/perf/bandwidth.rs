@@ -1,4 +1,4 @@
-//! Bandwidth: as many messages as fit, `depth` of them outstanding on each connection.
+//! Bandwidth test: as many messages as possible, `depth` of them outstanding on each connection.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,17 @@ use super::Extent;
 use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
 
-/// Receive buffers of no bytes that the client posts on each connection for credits and for the final record. Credits come every half `depth`
-/// messages and at most two `depth`s are under way, so that at most four can wait.
+/// Receive buffers of zero bytes that the client posts on each connection for credits and the final
+/// record. A credit comes every half `depth` messages, and at most two `depth`s are in flight, so
+/// at most four can wait.
 pub(crate) const CREDIT_RECEIVES: usize = 8;
-/// Messages between two looks at the clock, and of a connection between two checks that the test goes on.
+/// Messages between two readings of the clock, and messages of a connection between two checks of
+/// its state.
 const CHECKED_MESSAGES: u64 = 64;
 
-/// What a bandwidth run measured.
+/// Result of a bandwidth run.
 pub(crate) struct Run {
-    /// Of each connection.
+    /// Per connection.
     pub(crate) messages: Vec<u64>,
     pub(crate) elapsed: Duration,
 }
@@ -29,18 +31,18 @@ impl Run {
     }
 }
 
-/// Messages for which the server returns one credit.
+/// Messages per credit of the server.
 fn credit_batch(hello: &Hello) -> u64 {
     u64::from(hello.depth / 2).max(1)
 }
 
-/// Messages that the client may send ahead of the server's credits: the server's receive buffers but for one, which the final
-/// record takes. RDMAP has no flow control of its own (RFC 5040 §5.3).
+/// Messages that the client may send ahead of the server's credits: the server's receive buffers,
+/// except one for the final record. RDMAP has no flow control of its own (RFC 5040 §5.3).
 fn send_window(hello: &Hello) -> u64 {
     2 * u64::from(hello.depth) - 1
 }
 
-/// The client's part; where each connection's messages go, in their order.
+/// The client's part. `remotes`: destinations of the connections' messages, in their order.
 pub(crate) fn run(
     peer: &mut Peer<'_>,
     hello: &Hello,
@@ -61,11 +63,11 @@ pub(crate) fn run(
     })
 }
 
-/// Says when a run is over.
+/// Decides when a run is over.
 struct Clock {
     extent: Extent,
     start: Instant,
-    /// Questions since the start.
+    /// Queries since the start.
     asked: u64,
     is_over: bool,
 }
@@ -80,7 +82,7 @@ impl Clock {
         }
     }
 
-    /// Whether a connection that has posted so many messages posts another.
+    /// True if a connection that has posted `posted` messages may post another.
     fn wants_more(&mut self, posted: u64) -> bool {
         match self.extent {
             Extent::Messages(limit) => posted < limit,
@@ -95,11 +97,11 @@ impl Clock {
     }
 }
 
-/// What all connections of a client do.
+/// Load of all connections of a client.
 struct Load<'a> {
     clock: Clock,
     pumps: Vec<Pump<'a>>,
-    /// Pumps that have something to post or to complete.
+    /// Pumps with messages to post or to complete.
     unfinished: usize,
 }
 
@@ -113,7 +115,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Posts as many messages as a connection may have.
+    /// Posts as many messages as a connection may have outstanding.
     fn post(&mut self, peer: &mut Peer<'_>, which: usize) -> anyhow::Result<()> {
         let pump = &mut self.pumps[which];
         if pump.is_finished {
@@ -129,7 +131,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Takes a completion, of whatever connection, and posts what it makes room for.
+    /// Processes a completion of any connection, and posts messages in its place.
     fn take(&mut self, peer: &mut Peer<'_>) -> anyhow::Result<()> {
         let completion = peer.connections.completion()?;
         let which = peer.connections.of(&completion);
@@ -147,15 +149,15 @@ impl<'a> Load<'a> {
     }
 }
 
-/// The client's count of a connection.
+/// State of one connection at the client.
 struct Pump<'a> {
     hello: &'a Hello,
     remote: RemoteAddress,
     posted: u64,
     completed: u64,
-    /// Messages that the server has acknowledged with credits (Sends only).
+    /// Messages that the server has credited (Sends only).
     credited: u64,
-    /// Whether nothing is left to post or to complete.
+    /// No message is left to post or to complete.
     is_finished: bool,
 }
 
@@ -177,7 +179,7 @@ impl<'a> Pump<'a> {
         window && self.posted - self.completed < u64::from(self.hello.depth)
     }
 
-    /// Posts the next message, from and to the slot whose turn it is.
+    /// Posts the next message, from and to the next slot.
     fn post(&mut self, peer: &mut Peer<'_>, which: usize) -> anyhow::Result<()> {
         let offset = self.hello.slot_offset(self.posted);
         let id = WrId(self.posted);
@@ -197,7 +199,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// The server's receive buffers for Sends, in the order of the slots.
+/// Posts the server's receive buffers for Sends, in the order of the slots.
 pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     for which in peer.each() {
         for message in 0..=send_window(hello) {
@@ -219,7 +221,8 @@ fn post_receive(
     peer.connections.post_recv(which, request)
 }
 
-/// The server's part in a Send test: keeps receive buffers posted and returns credits, until the client's records come.
+/// The server's part of a Send test: keeps receive buffers posted and returns credits, until the
+/// client's records arrive.
 pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     let mut received_by = vec![0_u64; peer.connections.count()];
     peer.receive_records_while(|peer, which, completion| {
@@ -227,7 +230,7 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
             return Ok(());
         }
         let received = &mut received_by[which];
-        // As many are posted ahead.
+        // The rest is posted ahead.
         post_receive(peer, hello, which, send_window(hello) + 1 + *received)?;
         *received += 1;
         if !received.is_multiple_of(credit_batch(hello)) {

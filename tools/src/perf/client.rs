@@ -1,4 +1,4 @@
-//! The client: connects, has the test run, asks the server whether the data is right, prints.
+//! Client: connects, runs the test, asks the server whether the data is right, and prints.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::connection::{Connections, ONLY};
 use crate::peer_text;
 use crate::signals::Interrupted;
 
-/// Characters of a server's refusal that are shown.
+/// Maximum number of characters shown of a server's refusal.
 const REFUSAL_SHOWN: usize = 200;
 
 pub(crate) fn run(
@@ -49,13 +49,13 @@ pub(crate) fn run(
     )?)
 }
 
-/// One side for the test, not yet connected.
+/// One side of the test, not yet connected.
 fn set_up<'a>(
     rnic: &'a Rnic,
     hello: &Hello,
     interrupted: &'a Interrupted,
 ) -> anyhow::Result<Peer<'a>> {
-    // Zeroing gigabytes takes its time, and nothing is steered yet.
+    // Zeroing gigabytes takes time, and no frames are steered yet.
     let mut peer = interrupted.at_once_during(|| Peer::new(rnic, hello, interrupted))??;
     if hello.client_sends() {
         peer.fill(hello, interrupted)?;
@@ -70,7 +70,7 @@ fn set_up<'a>(
     Ok(peer)
 }
 
-/// The test itself.
+/// Runs the test.
 fn measure(
     peer: &mut Peer<'_>,
     hello: &Hello,
@@ -86,7 +86,7 @@ fn measure(
     })
 }
 
-/// Has a run of a certain time end with it.
+/// Ends a run of limited duration.
 fn limit_time(connections: &mut Connections<'_>, extent: Extent) {
     let Extent::Time(time) = extent else { return };
     let Some(end) = Instant::now().checked_add(time.saturating_add(GRACE)) else {
@@ -104,7 +104,7 @@ const SEND_LATENCY: Kind = Kind {
     style: Style::Latency,
 };
 
-/// Connects one connection to the server; its memory there.
+/// Connects one connection to the server, and returns the server's memory for it.
 fn connect(
     peer: &mut Peer<'_>,
     which: usize,
@@ -125,10 +125,11 @@ fn connect(
         Err(error) => error,
     })?;
     Places::from_answer(&answer, &hello)
-        .with_context(|| format!("what listens at {server} is no xwarp perf server"))
+        .with_context(|| format!("the listener at {server} is no xwarp perf server"))
 }
 
-/// Tells the server of each connection that the test is over, and learns whether both sides hold what was sent. `None` if that was not asked for.
+/// Reports the end of the test to the server on each connection, and learns whether both sides hold
+/// the right data. `None` if that was not requested.
 fn finish(
     peer: &mut Peer<'_>,
     hello: &Hello,
@@ -137,7 +138,7 @@ fn finish(
     interrupted: &Interrupted,
 ) -> anyhow::Result<Option<u64>> {
     if hello.verify {
-        let otherwise = "the server does not say whether it has what was sent".to_owned();
+        let otherwise = "the server does not report whether it has the data sent".to_owned();
         peer.connections.set_silence_timeout(COMPARE_TIMEOUT);
         peer.connections
             .end_by(Instant::now() + COMPARE_TIMEOUT, otherwise);
@@ -162,7 +163,7 @@ fn finish(
     Ok(Some(checked_on_both))
 }
 
-/// Checks what this side received; how many bytes that were.
+/// Checks the data that this side received. Returns the number of bytes.
 fn check_sink(peer: &Peer<'_>, slots: Slots, interrupted: &Interrupted) -> anyhow::Result<u64> {
     let which = slots.connection;
     let sink = peer.buffers(which).sink.bytes();
@@ -174,7 +175,7 @@ fn check_sink(peer: &Peer<'_>, slots: Slots, interrupted: &Interrupted) -> anyho
     Ok(slots.bytes() as u64)
 }
 
-/// The buffers of a connection that must be full at the client.
+/// Buffers of a connection that must be full at the client.
 fn received_by_client(hello: &Hello, which: usize, messages: u64) -> Slots {
     match (hello.kind.verb, hello.kind.style) {
         (Verb::Write | Verb::Send, Style::Bandwidth) => hello.no_slots(which),

@@ -1,4 +1,4 @@
-//! Payload of a test: filling buffers, and checking what they hold.
+//! Payload of a test: fills buffers, and checks their contents.
 
 use std::ops::Range;
 
@@ -6,33 +6,33 @@ use xwarp::memory::SharedBytes;
 
 use crate::signals::Interrupted;
 
-/// Bytes between two looks for Ctrl-C.
+/// Bytes between two checks for Ctrl-C.
 const CHUNK: usize = 1 << 20;
 
 /// Slots `0..count` of a connection's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) connection: usize,
-    /// Bytes of each.
+    /// Size in bytes of each.
     pub(crate) size: usize,
     pub(crate) count: usize,
 }
 
 impl Slots {
-    /// Bytes of all.
+    /// Size in bytes of all.
     pub(crate) fn bytes(self) -> usize {
         self.size * self.count
     }
 
-    /// A part of the content of one slot.
+    /// A part of the contents of one slot.
     fn pattern(self, slot: usize, range: Range<usize>) -> Vec<u8> {
         let bytes = range.map(|at| byte(self.connection, slot, at));
         bytes.collect()
     }
 }
 
-/// Byte `at` of slot `slot`. Slots differ from each other and from those of other connections, and bytes from their neighbours and
-/// from those a page away.
+/// Byte `at` of slot `slot`. Slots differ from each other and between connections, and bytes from
+/// their neighbours and from those a page away.
 fn byte(connection: usize, slot: usize, at: usize) -> u8 {
     let mixed = (at ^ (at >> 8) ^ (at >> 16))
         .wrapping_mul(167)
@@ -40,7 +40,7 @@ fn byte(connection: usize, slot: usize, at: usize) -> u8 {
     mixed.to_le_bytes()[0]
 }
 
-/// The parts of a slot that are looked at one after the other.
+/// Ranges of a slot that are checked one after the other.
 fn chunks(size: usize) -> impl Iterator<Item = Range<usize>> {
     let begins = (0..size).step_by(CHUNK);
     begins.map(move |at| at..size.min(at.saturating_add(CHUNK)))
@@ -62,7 +62,7 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// The first byte of these slots that is not the pattern's, if any: slot and offset in it.
+/// The first byte of these slots that differs from the pattern, if any: slot and offset in it.
 pub(crate) fn first_wrong(
     bytes: &SharedBytes,
     slots: Slots,

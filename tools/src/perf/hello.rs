@@ -1,4 +1,9 @@
-//! Private data of a test's connections: what client and server tell each other.
+//! Private data of a test's connections: the client's request and the server's answer.
+//!
+//! With `--qps N`, a further connection belongs to a run if it comes from the first one's address
+//! with an equal request, which includes a random number of the run. Several connections use
+//! version 2 of the private data, one uses version 1. An older server rejects version 2 with an
+//! error message.
 
 use std::fmt;
 use std::num::NonZeroU8;
@@ -8,24 +13,24 @@ use xwarp::{RemoteAddress, Stag};
 
 use super::data::Slots;
 
-/// Bytes of a control record: four numbers.
+/// Length in bytes of a control record: four numbers.
 pub(crate) const RECORD_BYTES: u32 = 32;
 
 const MAGIC: [u8; 4] = *b"XWPF";
-/// Of a test over one connection.
+/// Version of a test over one connection.
 const VERSION_ALONE: u8 = 1;
-/// Of a test over several. A server that knows no such test knows no such version.
+/// Version of a test over several connections. Older servers do not know it.
 const VERSION_SEVERAL: u8 = 2;
-/// Messages that may be outstanding at once on a connection.
+/// Maximum number of outstanding messages on a connection.
 pub(crate) const DEPTH_LIMIT: u32 = 4096;
-/// Connections of a test: those beside the first are told in a byte.
+/// Maximum number of connections of a test. The number beyond the first is sent in a byte.
 pub(crate) const QPS_LIMIT: u16 = 256;
-/// Entries that an RNIC's completion queue may have.
+/// Maximum number of entries of an RNIC's completion queue.
 pub(crate) const CQ_LIMIT: usize = 1 << 20;
 /// Bytes of region area beside a connection's buffers: control messages, and rounding to pages.
 const SPARE_BYTES: usize = 256 << 10;
 
-/// What a test does.
+/// Operation of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Write,
@@ -33,14 +38,14 @@ pub(crate) enum Verb {
     Send,
 }
 
-/// What a test measures.
+/// Quantity that a test measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Bandwidth,
     Latency,
 }
 
-/// Which test.
+/// Kind of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) verb: Verb,
@@ -86,37 +91,38 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a client asks for. Each of its connections says the same, but for its places. Bytes: magic, version, kind, verify, connections
-/// beside the first, size, slots, depth, the places of [`Places`], and the run if there are several connections.
+/// A client's request. It is equal on each of its connections, except for the places. Bytes: magic,
+/// version, kind, verify, connections beyond the first, size, slots, depth, the places of
+/// [`Places`], and the run if there are several connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) kind: Kind,
     pub(crate) connections: Count,
-    /// Bytes of a message.
+    /// Bytes per message.
     pub(crate) size: u32,
-    /// Buffers of that size, used in turn.
+    /// Number of buffers of that size, used in turn.
     pub(crate) slots: u32,
     /// Messages outstanding at once on a connection.
     pub(crate) depth: u32,
-    /// Whether buffers are checked at the end.
+    /// Buffers are checked at the end.
     pub(crate) verify: bool,
     /// The client's memory for this connection.
     pub(crate) places: Places,
 }
 
-/// Connections of a test.
+/// Number of connections of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     One,
     Several {
         beside_first: NonZeroU8,
-        /// A random number that other runs do not have.
+        /// A random number that identifies the run.
         run: u64,
     },
 }
 
 impl Count {
-    /// From 1 to [`QPS_LIMIT`]. `None` for others.
+    /// From 1 to [`QPS_LIMIT`]; otherwise `None`.
     pub(crate) fn new(connections: u32, run: u64) -> Option<Self> {
         let beside_first = u8::try_from(connections.checked_sub(1)?).ok()?;
         Some(match NonZeroU8::new(beside_first) {
@@ -136,7 +142,7 @@ impl Count {
         }
     }
 
-    /// The version that tells of so many.
+    /// Version of the private data for this number of connections.
     fn version(self) -> u8 {
         match self {
             Self::One => VERSION_ALONE,
@@ -154,20 +160,20 @@ impl fmt::Display for Count {
     }
 }
 
-/// Memory of one side that the other one accesses.
+/// Memory of one side that the other side accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// What is written or read by the test.
+    /// Buffer that the test writes or reads.
     pub(crate) buffer: RemoteAddress,
-    /// Where control records are written.
+    /// Destination of control records.
     pub(crate) control: RemoteAddress,
 }
 
 impl Places {
-    /// Of both: `STag`, TO.
+    /// Length of both on the wire: `STag` and TO each.
     const BYTES: usize = 24;
 
-    /// Before the memory is there.
+    /// Placeholder before the memory is registered.
     pub(crate) const NONE: Self = {
         let nowhere = RemoteAddress {
             stag: Stag(0),
@@ -193,13 +199,14 @@ impl Places {
             .collect()
     }
 
-    /// Whether a buffer of so many bytes, and a control record, fit between these Tagged Offsets and 2^64.
+    /// True if a buffer of `buffer_bytes` bytes, and a control record, fit between these Tagged
+    /// Offsets and 2^64.
     fn have_room_for(&self, buffer_bytes: usize) -> bool {
         let ends = |place: RemoteAddress, bytes: u64| place.to.checked_add(bytes).is_some();
         ends(self.buffer, buffer_bytes as u64) && ends(self.control, RECORD_BYTES.into())
     }
 
-    /// Reads a server's answer to `hello`.
+    /// Parses a server's answer to `hello`.
     pub(crate) fn from_answer(bytes: &[u8], hello: &Hello) -> Option<Self> {
         Self::from_bytes(bytes).filter(|places| places.have_room_for(hello.buffer_bytes()))
     }
@@ -219,7 +226,7 @@ impl Places {
         rest.is_empty().then_some(places)
     }
 
-    /// Reads those at the beginning of a hello's rest.
+    /// Parses the places at the start of `rest`.
     fn take(rest: &mut &[u8]) -> Option<Self> {
         let bytes: [u8; Self::BYTES] = take(rest)?;
         Self::from_bytes(&bytes)
@@ -227,14 +234,14 @@ impl Places {
 }
 
 impl Hello {
-    /// Whether a test can be like this.
+    /// True if such a test is possible.
     fn is_possible(&self) -> bool {
         let (slots_limit, connections_limit) = match self.kind.style {
             Style::Bandwidth => (self.depth, QPS_LIMIT),
             Style::Latency => (1, 1),
         };
         let size_least = match (self.kind.verb, self.kind.style) {
-            // The byte that is waited for.
+            // The byte that is polled.
             (Verb::Write, Style::Latency) => 1,
             _ => 0,
         };
@@ -247,17 +254,17 @@ impl Hello {
             && self.places.have_room_for(self.buffer_bytes())
     }
 
-    /// Whether the client's buffers are sent, or written from.
+    /// True if the client's buffers are sent, or written from.
     pub(crate) fn client_sends(&self) -> bool {
         self.kind.verb != Verb::Read
     }
 
-    /// Whether the server's buffers are sent, written from or read.
+    /// True if the server's buffers are sent, written from or read.
     pub(crate) fn server_sends(&self) -> bool {
         self.kind.verb == Verb::Read || self.kind.style == Style::Latency
     }
 
-    /// Whether another connection's client asks for the same run.
+    /// True if a request of another connection belongs to this run.
     pub(crate) fn is_of_run(&self, other: &Self) -> bool {
         let places = self.places;
         *self
@@ -287,7 +294,7 @@ impl Hello {
         (2 * self.buffer_bytes() + SPARE_BYTES) * self.connections.get()
     }
 
-    /// Where the buffer of message number `message` begins.
+    /// Offset of the buffer for message number `message`.
     pub(crate) fn slot_offset(&self, message: u64) -> u64 {
         message % u64::from(self.slots) * u64::from(self.size)
     }
@@ -309,7 +316,7 @@ impl Hello {
         }
     }
 
-    /// The buffers of a connection that `messages` messages have filled.
+    /// Buffers of a connection that `messages` messages have filled.
     pub(crate) fn full_slots(&self, connection: usize, messages: u64) -> Slots {
         let all = self.all_slots(connection);
         let filled = usize::try_from(messages).unwrap_or(usize::MAX);
@@ -319,7 +326,7 @@ impl Hello {
         }
     }
 
-    /// The buffer of a connection whose last byte is a marker: what is before it.
+    /// The buffer of a connection whose last byte is a marker, without that byte.
     pub(crate) fn marked_slot(&self, connection: usize) -> Slots {
         Slots {
             size: (self.size as usize).saturating_sub(1),
@@ -367,18 +374,19 @@ impl Hello {
         };
         ensure!(
             hello.is_possible(),
-            "the client asks for a test that cannot be, or for more than one may take"
+            "the client requests an impossible test, or more memory than a test may take"
         );
         Ok(hello)
     }
 }
 
-/// Entries of a completion queue for the queues of one connection: more than can complete before it is polled.
+/// Entries of a completion queue for the queues of one connection: more than can complete between
+/// two polls.
 pub(crate) fn cq_entries_each(depth: u32) -> usize {
     8 * depth as usize + 64
 }
 
-/// Which test it is, whether data are compared, and how many connections there are beside the first.
+/// Parses kind, whether data are compared, and the number of connections beyond the first.
 fn read_head(head: [u8; 8]) -> anyhow::Result<(Kind, bool, Option<NonZeroU8>)> {
     ensure!(head[..4] == MAGIC, "the client is no xwarp perf");
     ensure!(
@@ -386,17 +394,18 @@ fn read_head(head: [u8; 8]) -> anyhow::Result<(Kind, bool, Option<NonZeroU8>)> {
         "the client is an xwarp perf of another version"
     );
     let Some(kind) = Kind::from_byte(head[5]) else {
-        bail!("the client asks for a test that is not known here");
+        bail!("the client requests a test that this version does not know");
     };
     let beside_first = NonZeroU8::new(head[7]);
     let several = head[4] == VERSION_SEVERAL;
     match head[6] {
         flag @ (0 | 1) if beside_first.is_some() == several => Ok((kind, flag == 1, beside_first)),
-        _ => bail!("the client asks for something that is not known here"),
+        _ => bail!("the client requests an option that this version does not know"),
     }
 }
 
-/// The connections, with what is left of a request: the run, if there are several.
+/// Parses the number of connections, and the run if there are several. Returns the rest of the
+/// request.
 fn read_count(beside_first: Option<NonZeroU8>, rest: &[u8]) -> Option<Count> {
     Some(match beside_first {
         None => rest.is_empty().then_some(Count::One)?,
@@ -508,10 +517,10 @@ mod tests {
         }
     }
 
-    /// Bytes in the place of others.
+    /// Replacement bytes at offsets.
     type Changes<'a> = &'a [(usize, &'a [u8])];
 
-    /// A request with some bytes changed.
+    /// A request with some bytes replaced.
     fn with(mut bytes: Vec<u8>, changes: Changes<'_>) -> anyhow::Result<Hello> {
         for (at, change) in changes {
             bytes[*at..at + change.len()].copy_from_slice(change);
@@ -519,7 +528,7 @@ mod tests {
         Hello::from_bytes(&bytes)
     }
 
-    /// The request for one connection with some bytes changed.
+    /// The request for one connection with some bytes replaced.
     fn changed(changes: Changes<'_>) -> anyhow::Result<Hello> {
         with(BYTES.to_vec(), changes)
     }
@@ -587,12 +596,12 @@ mod tests {
         }
     }
 
-    /// A number of slots, or a depth, which is mostly a possible one, so that what depends on other numbers is tried.
+    /// A number of slots, or a depth, which is mostly valid, so that dependent checks are reached.
     fn few() -> impl Strategy<Value = u32> {
         prop_oneof![6 => 1_u32..6, 1 => number()]
     }
 
-    /// What fits into a request is mostly near a limit.
+    /// Mostly a number near a limit.
     fn number() -> impl Strategy<Value = u32> {
         prop_oneof![
             0_u32..5,
@@ -639,7 +648,7 @@ mod tests {
     }
 
     proptest! {
-        /// The arithmetic of a test is checked here, as the test profile checks for overflow.
+        /// Checks the arithmetic of a test, as the test profile checks for overflow.
         #[test]
         fn what_is_accepted_can_be_run(bytes in request(), message: u64) {
             let Ok(hello) = Hello::from_bytes(&bytes) else { return Ok(()) };

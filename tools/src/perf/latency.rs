@@ -1,4 +1,4 @@
-//! Latency: one message at a time, back and forth.
+//! Latency test: one message at a time, back and forth.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,20 @@ use super::hello::{Hello, Verb};
 use super::peer::{Peer, Record};
 use crate::connection::{ONLY, Silence};
 
-/// The longest latency that is told from longer ones.
+/// Longest latency that is recorded exactly.
 const LONGEST: Duration = Duration::from_mins(1);
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
 /// Rounds before the measurement, which warm caches and let both sides settle.
 const WARM_UP: u64 = 100;
-/// Looks at memory in vain, and rounds, between two checks that the test goes on. Nothing sleeps meanwhile.
+/// Polls of memory without success, and rounds, between two checks of the connection. The test does
+/// not sleep meanwhile.
 const IDLE_LOOKS: u32 = 4096;
 const CHECKED_ROUNDS: u64 = 256;
 /// Receive buffers that each side keeps posted for Sends.
 const RECEIVES: usize = 4;
 
-/// What a latency run measured: nanoseconds of each round, halved where the test is a ping-pong.
+/// Result of a latency run: nanoseconds of each round, halved for a ping-pong.
 pub(crate) struct Run {
     pub(crate) histogram: Histogram<u64>,
     pub(crate) messages: u64,
@@ -104,7 +105,8 @@ fn write_marked(
         .bytes()
         .write(last, &[marker(round)])?;
     let source = peer.buffers(ONLY).source.local(0, hello.size);
-    // Where the answer is there at the first look, nobody polls: a completion for each would fill the queues.
+    // If the answer is there at the first poll, completions are not polled, and one for each Write
+    // would fill the queues.
     let request = SendRequest::write(WrId(round), source, remote).unsignaled();
     peer.connections.post_send(ONLY, request)
 }
@@ -113,8 +115,8 @@ fn marker(round: u64) -> u8 {
     round.to_le_bytes()[0]
 }
 
-/// True if the other side's message of this round is here. Memory is looked at before a completion says so, as perftest does:
-/// TCP delivers in order and the last byte is placed last.
+/// True if the other side's message of this round has arrived. Memory is polled before the
+/// completion, as in perftest: TCP delivers in order, and the last byte is placed last.
 fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
     let mut last = [0];
     peer.buffers(ONLY)
@@ -124,7 +126,8 @@ fn marker_is(peer: &Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool>
     Ok(last[0] == marker(round))
 }
 
-/// Turns the engine until the other side's message of this round is here; false if its record came instead.
+/// Runs the engine until the other side's message of this round has arrived. Returns false if its
+/// record arrives instead.
 fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<bool> {
     if round.is_multiple_of(CHECKED_ROUNDS) {
         peer.connections.check_alive()?;
@@ -153,7 +156,7 @@ fn send(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Result<()> {
     peer.connections.post_send(ONLY, request)
 }
 
-/// Buffers for the other side's Sends, all the same memory: one message is under way at a time.
+/// Posts buffers for the other side's Sends, all in one place: one message is in flight at a time.
 pub(crate) fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     (0..RECEIVES).try_for_each(|_| post_receive(peer, hello))
 }
@@ -164,7 +167,7 @@ fn post_receive(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
         .post_recv(ONLY, RecvRequest::new(WrId(0), buffer))
 }
 
-/// The server's part in a Send test: sends a message back for each, until the client's record comes.
+/// The server's part of a Send test: answers each message, until the client's record arrives.
 pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     let mut round = 0;
     loop {
@@ -180,7 +183,8 @@ pub(crate) fn serve_sends(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<
     }
 }
 
-/// The server's part in a Write test: writes a message back for each that it sees, until the client's record comes.
+/// The server's part of a Write test: answers each message that it sees in memory, until the
+/// client's record arrives.
 pub(crate) fn serve_writes(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     let mut round = 1;
     while await_marker(peer, hello, round)? {

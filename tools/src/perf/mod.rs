@@ -1,7 +1,8 @@
 //! `xwarp perf`: bandwidth and latency between two hosts.
 //!
-//! Without HOST it is the server, which serves one client and ends; with HOST it is the client, which measures and prints. What
-//! the client wants is told to the server in the private data of each connection; the server's buffers come back the same way.
+//! Without HOST it is the server, which serves one client and ends. With HOST it is the client,
+//! which measures and prints. The client's request travels in the private data of each connection,
+//! and the server's buffers return in that of the answer.
 
 mod bandwidth;
 mod client;
@@ -29,20 +30,20 @@ use crate::signals::Interrupted;
 use crate::size::{parse_bytes, parse_count, parse_duration, parse_port};
 use hello::{Count, DEPTH_LIMIT, Hello, Kind, Places, QPS_LIMIT, Style, Verb};
 
-/// Where a server listens unless told otherwise, as perftest does.
+/// Default port of a server, as in perftest.
 const DEFAULT_PORT: u16 = 18515;
-/// A test whose other end has died ends soon after this.
+/// Keep-alive interval: a test ends soon after this if the other host has died.
 const KEEPALIVE: Duration = Duration::from_secs(3);
-/// So does one whose other end is out of reach.
+/// User timeout: a test ends after this if the other host is unreachable.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long what is under way at the end of --duration may take.
+/// Time that messages in flight may take at the end of --duration.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the other side may take to compare its buffers with what was sent.
+/// Time that the other side may take to compare its buffers.
 const COMPARE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of memory that the buffers of a test may take on each side.
 const MEMORY_LIMIT: u64 = 1 << 30;
-/// Bytes that the messages of a bandwidth test come from and go to, one behind the other, if none is larger: perftest's
-/// `cycle_buffer`. So what is measured is the network, not memory.
+/// Bytes of buffer that the messages of a bandwidth test cycle through, if none is larger:
+/// perftest's `cycle_buffer`. So the test measures the network, not memory.
 const CYCLE: u64 = 4096;
 
 #[derive(Subcommand)]
@@ -63,50 +64,51 @@ pub(crate) enum Test {
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
-    /// The server's address, with or without its port, link-local ones with the interface
-    /// (`fe80::1%eth1`). Without it this is the server
+    /// Address of the server, with or without its port, link-local ones with the interface
+    /// (`fe80::1%eth1`). Without it, run as the server
     host: Option<Host>,
-    /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
+    /// The network interface; by default a client uses that of the route to HOST, and a server the
+    /// only one that is up
     #[arg(long)]
     dev: Option<String>,
-    /// TCP port of the server; 0 has the server take a free one, which it prints
+    /// TCP port of the server; 0 selects a free one, which the server prints
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port, allow_negative_numbers = true)]
     port: u16,
-    /// Bytes of a message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
+    /// Bytes per message, for example 64, 64K or 1M [default: 64K for bandwidth, 64 for latency]
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     size: Option<u64>,
-    /// Messages to send on each connection [default: 10000]; a server does as its client says
+    /// Messages to send on each connection [default: 10000]; a server follows its client
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true, conflicts_with = "duration")]
     iterations: Option<u64>,
-    /// Time to send for, for example 5s (or 5), instead of a number of messages. What is under way
-    /// then may take 5 s more. A server does as its client says
+    /// Time to send for, for example 5s (or 5), instead of a number of messages. Messages in flight
+    /// may then take 5 s more. A server follows its client
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
     /// Messages outstanding at once on each connection [default: 64] (bandwidth)
     #[arg(long, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     depth: Option<u32>,
-    /// Connections, whose completions come to one queue (bandwidth)
+    /// Connections, which share a completion queue (bandwidth)
     #[arg(long, default_value_t = 1, value_parser = parse_count::<u32>, allow_hyphen_values = true)]
     qps: u32,
-    /// Have a buffer for each message outstanding, and check at the end that they hold exactly what
-    /// was sent. A server does as its client says
+    /// Use a buffer for each outstanding message, and check at the end that they hold exactly the
+    /// data sent. A server follows its client
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
     nic: NicArgs,
-    /// What to do while nothing happens
+    /// What to do while waiting
     #[arg(long, default_value = "adaptive")]
     wait: WaitArg,
     /// Who runs the protocol engine
     #[arg(long, default_value = "inline")]
     engine: EngineArg,
-    /// How long an acknowledgment may take beyond the round trip before this side sends again, for example 1s [default: 5ms]
+    /// Minimum of the retransmission timeout beyond the round trip, for example 1s [default: 5ms]
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     min_rto: Option<Duration>,
-    /// How this side adapts to the network
+    /// Congestion control of this side
     #[arg(long, default_value = "cubic")]
     congestion: CongestionArg,
-    /// Agree to ECN, for networks that mark; for cubic and newreno, as dctcp always does
+    /// Negotiate ECN with cubic and newreno, for networks that mark; dctcp always does
     #[arg(long)]
     ecn: bool,
     #[command(flatten)]
@@ -116,20 +118,20 @@ pub(crate) struct PerfArgs {
     json: bool,
 }
 
-/// What this side asks of MPA.
+/// MPA options of this side.
 #[derive(Args)]
 struct MpaArgs {
-    /// Do without CRCs, if the other side is told so, too
+    /// Do without CRCs, if the other side does so, too
     #[arg(long)]
     no_crc: bool,
-    /// Ask the other side for markers in what it sends
+    /// Request markers from the other side
     #[arg(long)]
     markers: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum WaitArg {
-    /// Spin for ever
+    /// Spin without sleeping
     Busy,
     /// Spin for 50 us, then sleep
     Adaptive,
@@ -141,11 +143,11 @@ enum WaitArg {
 enum CongestionArg {
     /// By losses (RFC 9438)
     Cubic,
-    /// By losses, as of old (RFC 5681)
+    /// By losses, without CUBIC's growth (RFC 5681)
     Newreno,
     /// By marks, where the network marks (RFC 8257)
     Dctcp,
-    /// By the rate that arrives, where losses are random
+    /// By the delivery rate, where losses are random
     Bbr,
 }
 
@@ -170,7 +172,7 @@ enum EngineArg {
     Assisted,
 }
 
-/// How long to go on.
+/// Extent of a run.
 #[derive(Clone, Copy)]
 pub(crate) enum Extent {
     Messages(u64),
@@ -197,7 +199,7 @@ pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
 
 fn run_server(kind: Kind, args: &PerfArgs, interrupted: &Interrupted) -> anyhow::Result<()> {
     let device = device::serving(args.dev.as_deref())?;
-    // A client with --verify needs most.
+    // A client with --verify needs the most.
     let largest = args.hello(kind, true)?;
     let config = args.config(largest.region_bytes());
     args.nic.prepare(&device)?;
@@ -225,7 +227,8 @@ fn run_client(
 }
 
 impl PerfArgs {
-    /// What a client asks of the server. Messages in flight have a buffer each if they are to be compared.
+    /// The client's request to the server. With `buffer_each`, each outstanding message has a
+    /// buffer, to be compared.
     fn hello(&self, kind: Kind, buffer_each: bool) -> anyhow::Result<Hello> {
         let connections = self.checked_connections(kind)?;
         let size = self.checked_size(kind)?;
@@ -249,7 +252,7 @@ impl PerfArgs {
         })
     }
 
-    /// Bytes of a message. Fails if the test cannot be.
+    /// Bytes per message. Fails if the test is impossible.
     fn checked_size(&self, kind: Kind) -> anyhow::Result<u64> {
         let size = self.size.unwrap_or(match kind.style {
             Style::Bandwidth => 64 << 10,
@@ -289,7 +292,7 @@ impl PerfArgs {
         Ok(())
     }
 
-    /// How many connections there are, of a run that is no other. Fails if they cannot be.
+    /// Number of connections of a new run. Fails if it is impossible.
     fn checked_connections(&self, kind: Kind) -> anyhow::Result<Count> {
         let qps = self.qps;
         ensure!(
@@ -300,7 +303,7 @@ impl PerfArgs {
             .with_context(|| format!("--qps must be from 1 to {QPS_LIMIT}"))
     }
 
-    /// Fails if the completions of all connections are more than a queue takes.
+    /// Fails if the completions of all connections exceed a queue's capacity.
     fn check_completions(&self, connections: Count) -> anyhow::Result<()> {
         let (qps, depth) = (connections.get(), self.depth());
         ensure!(

@@ -1,7 +1,8 @@
 //! One side of a test: connections, their buffers, control records.
 //!
-//! A control record is written into the other side's memory, followed by a Send of no bytes that asks for an event. So it fits
-//! into any receive buffer, and is there when the event is (RFC 5040 §5.5).
+//! A control record is written into the other side's memory, followed by a Send of zero bytes that
+//! requests an event. So it needs no particular receive buffer, and is there when the event is (RFC
+//! 5040 §5.5).
 
 use xwarp::work::{Operation, Payload, Sgl};
 use xwarp::{
@@ -14,11 +15,11 @@ use super::hello::{Hello, Places, RECORD_BYTES};
 use crate::connection::Connections;
 use crate::signals::Interrupted;
 
-/// Work request ids that no message of a test has.
+/// Work request identifier of control messages.
 const CONTROL_WR: WrId = WrId(u64::MAX);
 const BARRIER_WR: WrId = WrId(u64::MAX - 1);
 
-/// What one side tells the other about a connection at the end of a test.
+/// Record about a connection that one side sends the other at the end of a test.
 pub(crate) type Record = [u64; 4];
 
 /// Connections with their buffers.
@@ -27,18 +28,18 @@ pub(crate) struct Peer<'a> {
     buffers: Vec<Buffers>,
 }
 
-/// The memory of one connection.
+/// Memory of one connection.
 pub(crate) struct Buffers {
-    /// What is sent, written from or read from.
+    /// Memory to send, write from or be read.
     pub(crate) source: MemoryRegion,
-    /// What is received, written or read into.
+    /// Memory to receive, be written or read into.
     pub(crate) sink: MemoryRegion,
     outbox: MemoryRegion,
     inbox: MemoryRegion,
 }
 
 impl Buffers {
-    /// With so many bytes to send from, and as many to receive into.
+    /// Buffers of `bytes` bytes to send from, and of as many to receive into.
     fn new(pd: &ProtectionDomain, bytes: usize) -> anyhow::Result<Self> {
         let record = RECORD_BYTES as usize;
         let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
@@ -50,7 +51,7 @@ impl Buffers {
         })
     }
 
-    /// The record that has come.
+    /// The record that has arrived.
     fn record(&self) -> anyhow::Result<Record> {
         let mut bytes = [0; RECORD_BYTES as usize];
         self.inbox.bytes().read(0, &mut bytes)?;
@@ -63,7 +64,7 @@ impl Buffers {
 }
 
 impl<'a> Peer<'a> {
-    /// Sets up one side for a test, not yet connected.
+    /// Sets up one side of a test, not yet connected.
     pub(crate) fn new(
         rnic: &'a Rnic,
         hello: &Hello,
@@ -86,17 +87,17 @@ impl<'a> Peer<'a> {
         })
     }
 
-    /// The connections' numbers.
+    /// Numbers of the connections.
     pub(crate) fn each(&self) -> std::ops::Range<usize> {
         0..self.buffers.len()
     }
 
-    /// The memory of a connection.
+    /// Memory of a connection.
     pub(crate) fn buffers(&self, which: usize) -> &Buffers {
         &self.buffers[which]
     }
 
-    /// Fills what is sent from here.
+    /// Fills the memory that this side sends.
     pub(crate) fn fill(&self, hello: &Hello, interrupted: &Interrupted) -> anyhow::Result<()> {
         let mut numbered = self.buffers.iter().enumerate();
         numbered.try_for_each(|(which, buffers)| {
@@ -104,7 +105,8 @@ impl<'a> Peer<'a> {
         })
     }
 
-    /// What the other side may access of a connection; `readable` says whether it reads or writes the test's buffer.
+    /// Memory of a connection that the other side may access. `readable`: it reads the test's
+    /// buffer; otherwise it writes.
     pub(crate) fn places(&self, which: usize, readable: bool) -> Places {
         let buffers = &self.buffers[which];
         let buffer = if readable {
@@ -118,13 +120,13 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Posts a receive buffer of no bytes, for a control record or a credit.
+    /// Posts a receive buffer of zero bytes, for a control record or a credit.
     pub(crate) fn expect_empty(&mut self, which: usize) -> anyhow::Result<()> {
         let request = RecvRequest::new(CONTROL_WR, Sgl::new());
         self.connections.post_recv(which, request)
     }
 
-    /// Hands a connection's record to the other side.
+    /// Sends a connection's record to the other side.
     pub(crate) fn send_record(
         &mut self,
         which: usize,
@@ -148,17 +150,18 @@ impl<'a> Peer<'a> {
         self.connections.post_send(which, event)
     }
 
-    /// True if `completion` says that a record has come.
+    /// True if `completion` announces a record.
     pub(crate) fn announces_record(completion: &WorkCompletion) -> bool {
         completion.opcode == Opcode::Receive && completion.solicited
     }
 
-    /// Waits for the records of all connections, passing over completions of the test.
+    /// Waits for the records of all connections, ignoring completions of the test.
     pub(crate) fn receive_records(&mut self) -> anyhow::Result<Vec<Record>> {
         self.receive_records_while(|_, _, _| Ok(()))
     }
 
-    /// Waits for the records of all connections. `serve` has the other completions, each with its connection.
+    /// Waits for the records of all connections. `serve` gets the other completions, each with its
+    /// connection.
     pub(crate) fn receive_records_while(
         &mut self,
         mut serve: impl FnMut(&mut Self, usize, &WorkCompletion) -> anyhow::Result<()>,
@@ -177,13 +180,13 @@ impl<'a> Peer<'a> {
         Ok(records.into_iter().flatten().collect())
     }
 
-    /// The record of a connection that has come.
+    /// The received record of a connection.
     pub(crate) fn record(&self, which: usize) -> anyhow::Result<Record> {
         self.buffers[which].record()
     }
 
-    /// Waits until all that was posted has been placed at the other side: a Read of no bytes is answered only then
-    /// (RFC 5040 §5.5).
+    /// Waits until all posted messages have been placed at the other side: a Read of zero bytes is
+    /// answered only then (RFC 5040 §5.5).
     pub(crate) fn barrier(&mut self) -> anyhow::Result<()> {
         let nowhere = Stag(1);
         let sink = Sge {

@@ -1,4 +1,4 @@
-//! Report of a test: what it ran, then aligned columns with units; or JSON.
+//! Report of a test: its parameters, then aligned columns with units; or JSON.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{PerfArgs, bandwidth, latency};
 use crate::host::named;
 use crate::output::{OutputError, print_line};
 
-/// What was measured.
+/// Result of a test.
 pub(crate) enum Measured {
     Bandwidth(bandwidth::Run),
     Latency(latency::Run),
@@ -41,7 +41,7 @@ pub(crate) fn print_listening(
     print_line!("waiting for a client at {addresses}")
 }
 
-/// The client's first line: what runs, and the mode that is really in force.
+/// The client's first line: the test, and the mode in effect.
 pub(crate) fn print_setup(
     rnic: &Rnic,
     hello: &Hello,
@@ -64,7 +64,7 @@ pub(crate) fn print_setup(
     )
 }
 
-/// The server's line about its client: how they are connected.
+/// The server's line about its client and the connection.
 pub(crate) fn print_client(
     client: SocketAddr,
     hello: &Hello,
@@ -78,13 +78,13 @@ pub(crate) fn print_client(
     print_line!("client {client}  {}  {}", hello.connections, mpa_text(qp))
 }
 
-/// What MPA start-up has settled.
+/// Result of MPA start-up.
 fn mpa_text(qp: &QueuePair) -> String {
     qp.connection()
         .map_or_else(|| "not connected".to_owned(), |it| it.to_string())
 }
 
-/// What the connections really were, for the JSON report.
+/// Actual parameters of the connections, for the JSON report.
 pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_json::Value {
     let nic = rnic.info().map(|info| {
         json!({
@@ -128,7 +128,7 @@ pub(crate) fn print_result(
         print_line!("data: {bytes} bytes of buffers compared, every byte as sent")?;
     }
     if retransmitted > 0 {
-        print_line!("note: {retransmitted} TCP segments were sent again")?;
+        print_line!("note: {retransmitted} TCP segments were retransmitted")?;
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ fn print_bandwidth(hello: &Hello, run: &bandwidth::Run, data: &str) -> Result<()
     )
 }
 
-/// The columns of a latency table.
+/// Columns of a latency table.
 const PERCENTILES: [(&str, f64); 5] = [
     ("p50", 50.0),
     ("p90", 90.0),
@@ -170,10 +170,10 @@ const PERCENTILES: [(&str, f64); 5] = [
     ("p99.99", 99.99),
 ];
 
-/// Whether `samples` samples determine a percentile: at least one of them lies beyond it.
+/// True if `samples` samples determine a percentile: at least one of them lies beyond it.
 #[expect(clippy::cast_precision_loss, reason = "2^53 messages are years")]
 fn is_known(percentile: f64, samples: u64) -> bool {
-    // Percentiles are decimal fractions, so that the product may be a little less than 1.
+    // Percentiles are decimal fractions, so the product may be a little less than 1.
     samples as f64 * (100.0 - percentile) / 100.0 > 0.999
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn print_json(
     Ok(print_line!("{}", serde_json::to_string_pretty(&report)?)?)
 }
 
-/// What was measured.
+/// The measurements as JSON.
 fn result_json(hello: &Hello, measured: &Measured) -> serde_json::Value {
     match measured {
         Measured::Bandwidth(run) => json!({
@@ -268,11 +268,12 @@ mod tests {
             (1000, 4),
             (10_000, 5),
         ] {
-            let told = PERCENTILES.map(|(_, percentile)| is_known(percentile, samples));
-            let told = told.iter().filter(|known| **known).count();
+            let shown = PERCENTILES
+                .iter()
+                .filter(|(_, percentile)| is_known(*percentile, samples));
             // Two samples determine a median.
             let median = usize::from((2..10).contains(&samples));
-            assert_eq!(told, known + median, "{samples}");
+            assert_eq!(shown.count(), known + median, "{samples}");
         }
     }
 }

@@ -1,4 +1,15 @@
-//! The server: waits for one client, plays its part of the test, checks the data, ends.
+//! Server: waits for one client, runs its part of the test, checks the data, and ends.
+//!
+//! Until an FPDU of a client has arrived, the client cannot end the server: after 3 s of silence,
+//! which the log reports, the server waits for the next client. A connection of the same run has 3
+//! s, too; if it does not come, the client has not begun. After the first message the server ends
+//! with the run, as perftest's does, at the latest when no FPDU has moved for 10 s. So a silent
+//! client delays the next one by 3 s, less than the 5 s for which a client waits for its
+//! connection.
+//!
+//! The connections of a run come one after the other, because the server numbers them as they come.
+//! Connecting all at once is faster on a long path, but then the private data would have to name
+//! each one.
 
 use anyhow::{Context, anyhow, bail, ensure};
 use xwarp::Rnic;
@@ -7,13 +18,13 @@ use xwarp::cm::ConnectionRequest;
 use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
 use super::{COMPARE_TIMEOUT, PerfArgs, bandwidth, data, latency, report};
-use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN, fpdus_heard};
+use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN, fpdus_received};
 use crate::host::named;
 use crate::output::OutputError;
 use crate::signals::Interrupted;
 
-/// Serves one test of the kind and at most the size of `largest`. A client whose first message never comes is none: the server waits
-/// for the next.
+/// Serves one test of the kind and at most the size of `largest`. A client whose first message
+/// never comes does not count: the server waits for the next.
 pub(crate) fn run(
     rnic: &Rnic,
     device: &str,
@@ -26,7 +37,7 @@ pub(crate) fn run(
     loop {
         let request = clients.next()?;
         let client = request.remote();
-        let heard = fpdus_heard(rnic)?;
+        let received = fpdus_received(rnic)?;
         let hello = match check_request(&request, largest.kind, largest) {
             Ok(hello) => hello,
             Err(error) => {
@@ -35,7 +46,7 @@ pub(crate) fn run(
             }
         };
         match serve(rnic, &mut clients, request, &hello, args, interrupted) {
-            Err(error) if !error.is::<OutputError>() && fpdus_heard(rnic)? == heard => {
+            Err(error) if !error.is::<OutputError>() && fpdus_received(rnic)? == received => {
                 interrupted.check()?;
                 log::warn!("{} has not begun its test: {error:#}", named(client));
             }
@@ -45,7 +56,7 @@ pub(crate) fn run(
 }
 
 fn turn_away(request: ConnectionRequest, why: &anyhow::Error) {
-    log::warn!("{} is turned away: {why:#}", named(request.remote()));
+    log::warn!("{} is rejected: {why:#}", named(request.remote()));
     if let Err(error) = request.reject(why.to_string().as_bytes()) {
         log::info!("it has not waited for the answer: {error}");
     }
@@ -81,7 +92,7 @@ fn serve(
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
     let mut peer = set_up(rnic, hello, interrupted)?;
-    peer.connections.must_begin(fpdus_heard(rnic)?);
+    peer.connections.must_begin(fpdus_received(rnic)?);
     if hello.server_sends() {
         peer.fill(hello, interrupted)?;
     }
@@ -103,7 +114,8 @@ fn serve(
     peer.connections.wait_closed(timeout)
 }
 
-/// Accepts a client's connections, of which the first is requested; its memory for each. Others are told to come again.
+/// Accepts a client's connections, the first of which is requested, and returns its memory for
+/// each. Rejects other clients, which may try again.
 fn accept_all(
     peer: &mut Peer<'_>,
     clients: &mut Clients<'_>,
@@ -151,7 +163,7 @@ fn accept(
         .with_context(|| format!("the connection from {remote} was lost"))
 }
 
-/// The server's part, until the client's records have come.
+/// The server's part, until the client's records have arrived.
 fn run_test(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::serve_sends(peer, hello),
@@ -161,7 +173,7 @@ fn run_test(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<Vec<Record>> {
     }
 }
 
-/// The buffers for what the client sends first.
+/// Posts the buffers for the client's first messages.
 fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     match (hello.kind.verb, hello.kind.style) {
         (Verb::Send, Style::Bandwidth) => bandwidth::post_receives(peer, hello),
@@ -172,7 +184,8 @@ fn post_receives(peer: &mut Peer<'_>, hello: &Hello) -> anyhow::Result<()> {
     }
 }
 
-/// One side for a test. Zeroing gigabytes takes its time; a program of our own goes with the process, and with it what it steers.
+/// One side of a test. Zeroing gigabytes takes time, and the kernel would undo everything: our
+/// program ends with the process.
 fn set_up<'a>(
     rnic: &'a Rnic,
     hello: &Hello,
@@ -185,7 +198,8 @@ fn set_up<'a>(
     interrupted.at_once_during(make)?
 }
 
-/// Whether this side holds what was sent to it on a connection: bytes checked, and where the first wrong one is.
+/// Checks the data received on a connection. Returns the number of bytes, and the position of the
+/// first wrong one.
 fn check(
     peer: &Peer<'_>,
     hello: &Hello,

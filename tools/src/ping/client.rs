@@ -1,4 +1,4 @@
-//! The client: sends pings and compares what comes back.
+//! Client: sends pings and compares the answers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) fn run(
     end.connections.close()
 }
 
-/// All pings; `times` holds how long each took, also when one fails.
+/// Runs all pings. `times` holds the time of each, even after a failure.
 fn ping_all(
     end: &mut End<'_>,
     server: SocketAddr,
@@ -58,7 +58,7 @@ fn ping_all(
     Ok(())
 }
 
-/// One ping: the server reads the message, and writes it back.
+/// Runs one ping: the server reads the message, and writes it back.
 fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
     let message = text::message(number, size);
     end.data.bytes().write(0, &message)?;
@@ -85,7 +85,7 @@ fn ping(end: &mut End<'_>, number: u64, size: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for the next ping's time.
+/// Waits until the next ping is due.
 fn pause(end: &End<'_>, args: &PingArgs, number: u64, began: Instant) -> anyhow::Result<()> {
     let interval = args.interval.filter(|_| number + 1 < args.count());
     let left = interval.and_then(|interval| interval.checked_sub(began.elapsed()));

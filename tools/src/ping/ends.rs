@@ -1,4 +1,4 @@
-//! Ends of a ping: a connection, and buffers for the two kinds of message.
+//! End of a ping: a connection, and buffers for the two kinds of message.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::place::{PLACE_BYTES, Place};
 use crate::connection::{Connections, ONLY};
 use crate::signals::Interrupted;
 
-/// Names of work requests.
+/// Identifiers of work requests.
 const SEND: WrId = WrId(1);
 const RECEIVE: WrId = WrId(2);
-/// Work requests under way at once are at most two.
+/// At most two work requests are outstanding at once.
 const DEPTH: usize = 8;
 
 /// One end of a ping.
 pub(crate) struct End<'a> {
     pub(crate) connections: Connections<'a>,
-    /// The message: read or written by the server, in the client's memory or from its own.
+    /// The message: in the client's memory, or in the server's between reading and writing.
     pub(crate) data: MemoryRegion,
-    /// A second one at the client: where the message comes back to.
+    /// The client's second buffer, which receives the answer.
     pub(crate) echo: MemoryRegion,
     outbox: MemoryRegion,
     inbox: MemoryRegion,
@@ -33,7 +33,7 @@ impl<'a> End<'a> {
     pub(crate) fn new(rnic: &'a Rnic, interrupted: &'a Interrupted) -> anyhow::Result<Self> {
         let pd = rnic.allocate_pd()?;
         let cq = rnic.create_cq(4 * DEPTH)?;
-        // One Read at a time, as rping asks for.
+        // One Read at a time, as rping requests.
         let config = QpConfig::default()
             .send_depth(DEPTH)
             .recv_depth(DEPTH)
@@ -59,7 +59,7 @@ impl<'a> End<'a> {
             .post_recv(ONLY, RecvRequest::new(RECEIVE, buffer))
     }
 
-    /// Sends a place. The server's "go ahead" is one, too, whose content means nothing.
+    /// Sends a place. The server's "go ahead" is one, too, whose contents have no meaning.
     pub(crate) fn send(&mut self, place: Place) -> anyhow::Result<()> {
         self.outbox.bytes().write(0, &place.to_bytes())?;
         let request = SendRequest::send(SEND, self.outbox.local(0, PLACE_BYTES));
@@ -73,8 +73,8 @@ impl<'a> End<'a> {
         self.received(completion)
     }
 
-    /// Waits for the other side's Send as long as it takes. While it does not come, `may_wait` is told for how long the connection
-    /// has been silent.
+    /// Waits for the other side's Send without a time limit. Meanwhile calls `may_wait` with the
+    /// duration of the connection's silence.
     pub(crate) fn receive_while(
         &mut self,
         mut may_wait: impl FnMut(Duration) -> anyhow::Result<()>,
@@ -94,13 +94,14 @@ impl<'a> End<'a> {
         Place::from_bytes(&bytes)
     }
 
-    /// Posts a Read or Write and waits until it is complete.
+    /// Posts a Read or Write and waits for its completion.
     pub(crate) fn carry_out(&mut self, request: SendRequest, opcode: Opcode) -> anyhow::Result<()> {
         self.connections.post_send(ONLY, request)?;
         self.await_opcode(opcode).map(|_| ())
     }
 
-    /// The two sides take turns, so the next completion is the one waited for, but for a Send's that comes after its answer.
+    /// The two sides take turns. So the next completion is the awaited one, except for a Send's
+    /// that follows its answer.
     fn await_opcode(&mut self, opcode: Opcode) -> anyhow::Result<WorkCompletion> {
         loop {
             let completion = self.connections.completion()?;

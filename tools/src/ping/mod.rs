@@ -1,8 +1,9 @@
-//! `xwarp ping`: is RDMA possible between two hosts, and does it bring the right bytes?
+//! `xwarp ping`: tests whether RDMA works between two hosts, and delivers the right bytes.
 //!
-//! It speaks the protocol of rdma-core's `rping`, so that either side may be one. For each ping the client sends the place of its message.
-//! The server reads it by RDMA Read and says so by a Send. The client sends the place of an empty buffer. The server writes there, by RDMA
-//! Write, what it has read, and says so. The client compares.
+//! It uses the protocol of rdma-core's `rping`, so either side may be an rping. For each ping the
+//! client sends the place of its message. The server reads it by RDMA Read and reports that by a
+//! Send. The client sends the place of an empty buffer. The server writes the message there by RDMA
+//! Write, and reports that. The client compares.
 
 mod client;
 mod ends;
@@ -24,41 +25,43 @@ use crate::run::with_rnic;
 use crate::signals::Interrupted;
 use crate::size::{parse_bytes, parse_count, parse_duration, parse_port};
 
-/// Where a server listens unless told otherwise, as rping does.
+/// Default port of a server, as in rping.
 const DEFAULT_PORT: u16 = 7174;
 /// Bytes of the largest message; rping's buffers are no larger.
 const LARGEST: u32 = (64 << 10) - 1;
-/// An end whose other end has died ends soon after this.
+/// Keep-alive interval: a ping ends soon after this if the other host has died.
 const KEEPALIVE: Duration = Duration::from_secs(3);
-/// So does one whose other end is out of reach.
+/// User timeout: a ping ends after this if the other host is unreachable.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of memory for both ends' buffers.
 const REGION_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct PingArgs {
-    /// The server's address, with or without its port, link-local ones with the interface
-    /// (`fe80::1%eth1`). Without it this is the server, which serves one client and ends
+    /// Address of the server, with or without its port, link-local ones with the interface
+    /// (`fe80::1%eth1`). Without it, run as the server, which serves one client and ends
     host: Option<Host>,
-    /// The network interface; a client finds it by the route to HOST, a server takes the only one that is up
+    /// The network interface; by default a client uses that of the route to HOST, and a server the
+    /// only one that is up
     #[arg(long)]
     dev: Option<String>,
-    /// TCP port of the server; 0 has the server take a free one, which it prints
+    /// TCP port of the server; 0 selects a free one, which the server prints
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port, allow_negative_numbers = true)]
     port: u16,
-    /// Bytes of a message [default: 64] (client)
+    /// Bytes per message [default: 64] (client)
     #[arg(long, value_parser = parse_bytes, allow_hyphen_values = true)]
     size: Option<u64>,
-    /// Pings [default: 10] (client)
+    /// Number of pings [default: 10] (client)
     #[arg(long, value_parser = parse_count::<u64>, allow_hyphen_values = true)]
     count: Option<u64>,
-    /// Time from one ping to the next, for example 1s [default: none] (client)
+    /// Interval between pings, for example 1s [default: none] (client)
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     interval: Option<Duration>,
     /// Print only the last line
     #[arg(long)]
     quiet: bool,
-    /// Serve one client after another, until Ctrl-C; one that is silent for 3 s makes room for the next (server)
+    /// Serve clients one after the other until Ctrl-C; a client that is silent for 3 s gives way to
+    /// the next (server)
     #[arg(long, conflicts_with = "host")]
     persistent: bool,
     #[command(flatten)]
@@ -106,7 +109,7 @@ impl PingArgs {
         Ok(())
     }
 
-    /// Refuses what a server has no use for.
+    /// Refuses options that have no meaning for a server.
     fn check_server(&self) -> anyhow::Result<()> {
         for (is_given, option) in [
             (self.size.is_some(), "--size"),

@@ -1,4 +1,4 @@
-//! Place of a message in the client's memory, as the client says it in a Send.
+//! Place of a message in the client's memory, as sent to the server.
 
 use anyhow::ensure;
 use xwarp::{RemoteAddress, Stag};
@@ -6,7 +6,7 @@ use xwarp::{RemoteAddress, Stag};
 /// Bytes of a place on the wire.
 pub(crate) const PLACE_BYTES: u32 = 16;
 
-/// A piece of the client's memory: Tagged Offset, `STag` and length, big-endian in this order.
+/// A range of the client's memory: Tagged Offset, `STag` and length, big-endian in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) address: RemoteAddress,
@@ -23,7 +23,7 @@ impl Place {
         bytes
     }
 
-    /// Reads a message of the other side.
+    /// Parses a message of the other side.
     pub(crate) fn from_bytes(bytes: &[u8]) -> anyhow::Result<Self> {
         let numbers = bytes.as_chunks::<4>();
         ensure!(

@@ -1,4 +1,7 @@
-//! The server: reads each message and writes it back.
+//! Server: reads each message and writes it back.
+//!
+//! Clients are served one after the other. A client that is silent for 3 s gives way if another one
+//! waits.
 
 use std::net::SocketAddr;
 
@@ -17,7 +20,7 @@ use crate::signals::Interrupted;
 
 const READ: WrId = WrId(3);
 const WRITE: WrId = WrId(4);
-/// Characters of a message that are shown.
+/// Maximum number of characters shown of a message.
 const SHOWN: usize = 60;
 
 pub(crate) fn run(
@@ -42,7 +45,7 @@ pub(crate) fn run(
         interrupted.check()?;
         match outcome {
             Err(error) if error.is::<OutputError>() => return Err(error),
-            // Whoever has not pinged was no client.
+            // A client that has not pinged does not count.
             outcome if pings > 0 && !args.persistent => return outcome,
             Err(error) => log::warn!("{}: {error:#}", named(client)),
             Ok(()) => {}
@@ -50,7 +53,7 @@ pub(crate) fn run(
     }
 }
 
-/// What is done for one client.
+/// Service of one client.
 struct Service<'a, 'b> {
     client: SocketAddr,
     pings: u64,
@@ -83,7 +86,7 @@ impl Service<'_, '_> {
         Ok(print_line!("{}: {} pings", named(client), self.pings)?)
     }
 
-    /// Where the client's next message is; `None` when it has closed in order.
+    /// Place of the client's next message; `None` after an orderly close.
     fn next_message(&mut self, end: &mut End<'_>) -> anyhow::Result<Option<Place>> {
         let message = end.receive_while(|silent| {
             ensure!(
@@ -108,7 +111,7 @@ impl Service<'_, '_> {
     }
 }
 
-/// Reads a message and writes it back up to its zero byte; returns its text as it may be shown.
+/// Reads a message and writes it back up to its zero byte. Returns its text, safe to print.
 fn echo(end: &mut End<'_>, source: Place) -> anyhow::Result<String> {
     ensure!(
         source.len <= LARGEST,

@@ -1,9 +1,10 @@
-//! The messages: `rdma-ping-N: ` and letters, another one to begin with in each message, ended by a zero byte, as rping makes them.
+//! Messages as rping makes them: `rdma-ping-N: `, then letters, beginning with the next letter in
+//! each message, and a zero byte.
 
-/// Bytes of the smallest message: the largest number, what stands around it, and the zero byte.
+/// Bytes of the smallest message: the largest number, its frame, and the zero byte.
 pub(crate) const SMALLEST: u32 = 26;
 
-/// The characters that fill a message, in turn.
+/// Characters that fill a message, in turn.
 const FIRST: u8 = b'A';
 const LAST: u8 = b'z';
 

@@ -1,4 +1,4 @@
-//! `stat`: live counters of the RNIC on an interface, whichever process has it.
+//! `stat`: live counters of the RNIC on an interface, in any process.
 
 mod reading;
 mod table;
@@ -13,14 +13,14 @@ use xwarp_driver::net;
 use self::reading::Reading;
 use crate::output::print_line;
 
-/// The time from one table to the next.
+/// Interval between tables.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct StatArgs {
     /// The network interface
     dev: String,
-    /// Show every counter once, as it stands, and end
+    /// Show the value of every counter once, and end
     #[arg(long)]
     once: bool,
     /// Print JSON, an object for each table
@@ -28,7 +28,7 @@ pub(crate) struct StatArgs {
     json: bool,
 }
 
-/// Prints tables until the RNIC ends, which is an error as where there is none.
+/// Prints tables until the RNIC ends. Its end is an error, and so is its absence at the start.
 pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
     let interface = net::interface_by_name(&args.dev)?;
     let mut earlier: Option<(Instant, Vec<Reading>)> = None;

@@ -1,4 +1,4 @@
-//! Readings of what the engines of an interface show of themselves, by name.
+//! Readings of the state that the engines of an interface publish, by name.
 
 use anyhow::ensure;
 use xwarp_driver::attach::{self, AttachError, Shown};
@@ -8,20 +8,20 @@ use xwarp_rnic::model::ShownState;
 /// A name and its value.
 pub(super) type Named = (&'static str, u64);
 
-/// The engine of one queue.
+/// State of one queue's engine.
 pub(super) struct Reading {
     pub(super) queue: u32,
-    /// The process that has the RNIC.
+    /// Process of the RNIC.
     pub(super) process: u32,
-    /// What rises and falls.
+    /// Values that rise and fall.
     pub(super) levels: Vec<Named>,
-    /// What only rises.
+    /// Values that only rise.
     pub(super) counters: Vec<Named>,
-    /// Likewise: what the XDP program did with frames, whatever queue they came by.
+    /// Counters of the XDP program's verdicts on frames, summed over all queues.
     pub(super) verdicts: Vec<Named>,
 }
 
-/// The engines of an interface; none where there is no RNIC.
+/// Engines of an interface; none without an RNIC.
 pub(super) fn of(interface: &Interface) -> anyhow::Result<Vec<Reading>> {
     let shown = match attach::shown(interface.index) {
         Err(AttachError::NotAttached(_)) => Vec::new(),
@@ -59,7 +59,7 @@ impl Reading {
             .map_or(0, |(_, value)| *value)
     }
 
-    /// Everything that was dropped or refused.
+    /// Counters of everything that was dropped or refused.
     pub(super) fn drops(&self) -> impl Iterator<Item = Named> {
         let drops = (self.counters.iter()).filter(|(name, _)| name.starts_with("drop_"));
         drops.copied()

@@ -10,19 +10,19 @@ use crate::output::{OutputError, print_line};
 /// Tables between two headings.
 const HEADING_EVERY: usize = 20;
 
-/// What a column shows of two readings.
+/// Contents of a column, from two readings.
 enum Column {
-    /// How much a counter rises in a second.
+    /// Rise of a counter per second.
     Rate(&'static str),
-    /// How much a counter rose.
+    /// Rise of a counter.
     Rise(&'static str),
-    /// Where a level is.
+    /// Value of a level.
     Level(&'static str),
-    /// How much all drops together rose.
+    /// Rise of all drops together.
     Drops,
 }
 
-/// Heading and contents of the columns behind the queue's.
+/// Headings and contents of the columns after the queue's.
 const COLUMNS: [(&str, Column); 14] = [
     ("rx/s", Column::Rate("rx_frames")),
     ("tx/s", Column::Rate("tx_frames")),
@@ -52,20 +52,20 @@ impl Column {
     }
 }
 
-/// Rate per second of something that has happened `count` times in `time`.
+/// Rate per second of `count` events in `time`.
 fn per_second(count: u64, time: Duration) -> u64 {
     let nanos = time.as_nanos().max(1);
     u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
 }
 
-/// Drops that came since an earlier reading.
+/// Drops since an earlier reading.
 fn risen_drops(earlier: &Reading, now: &Reading) -> impl Iterator<Item = Named> {
     now.drops()
         .map(|(name, value)| (name, value.saturating_sub(earlier.value(name))))
         .filter(|(_, rise)| *rise > 0)
 }
 
-/// A line for each queue, and one for each kind of drop that it has had since the earlier reading.
+/// Prints a line for each queue, and one for each kind of drop since the earlier reading.
 pub(super) fn print_change(
     earlier: &[Reading],
     now: &[Reading],
@@ -99,7 +99,7 @@ fn line(earlier: &Reading, now: &Reading, time: Duration) -> String {
     format!("{:>5}", now.queue) + &values.collect::<String>()
 }
 
-/// Characters of a cell.
+/// Characters per cell.
 const WIDTH: usize = 7;
 
 fn cell(text: &str) -> String {
@@ -119,7 +119,7 @@ fn short(number: u64) -> String {
     }
 }
 
-/// Every name with its value, one a line.
+/// Prints every name with its value, one per line.
 pub(super) fn print_all(readings: &[Reading]) -> Result<(), OutputError> {
     for reading in readings {
         print_line!("queue {}, process {}", reading.queue, reading.process)?;
@@ -132,7 +132,7 @@ pub(super) fn print_all(readings: &[Reading]) -> Result<(), OutputError> {
     Ok(())
 }
 
-/// All of it, with names and values as members.
+/// All readings, with names and values as members.
 pub(super) fn json(dev: &str, readings: &[Reading]) -> Value {
     let queues: Vec<Value> = (readings.iter())
         .map(|reading| {

@@ -43,7 +43,7 @@ fn exit_codes_and_the_firewall_are_reported() {
     }
     let told = ask(&hosts, 0);
     let firewall = about(&told, "firewall")["says"].to_string();
-    assert!(firewall.contains("do not hold"), "{firewall}");
+    assert!(firewall.contains("do not apply"), "{firewall}");
 }
 
 /// Root of a user namespace, as in a rootless container, has all capabilities, and they count there
@@ -171,7 +171,7 @@ fn interfaces_without_a_driver_for_xdp_are_told_apart() {
     }
     host.ip("addr add 10.79.0.2/24 dev mac9");
     host.ip("link add ifb9 type ifb");
-    let generic = "warn  XDP          the driver runs no XDP programs: generic mode";
+    let generic = "warn  XDP          the driver runs no XDP programs: only generic mode";
     for (dev, code, says) in [
         (
             "lo",

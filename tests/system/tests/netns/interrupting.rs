@@ -53,7 +53,7 @@ fn interrupt_heard(run: Running, signal: Signal) {
         panic!("one line is wanted: {lines:?}");
     };
     let (_, unheard) = line
-        .split_once("a signal was heard after ")
+        .split_once("a signal was noticed after ")
         .expect("a duration");
     let micros = unheard.strip_suffix(" us").map(str::parse);
     let unheard = Duration::from_micros(micros.expect("a unit").expect("a number"));

@@ -50,7 +50,7 @@ fn persistent_server_serves_one_client_after_another_also_after_a_wrong_one() {
     hosts
         .a
         .xwarp("perf write-bw 10.77.0.2 --port 7174")
-        .refused(&["what listens at 10.77.0.2:7174 is no xwarp perf server"]);
+        .refused(&["the listener at 10.77.0.2:7174 is no xwarp perf server"]);
     let mut endless = hosts.a.start("ping 10.77.0.2 --count 1000000");
     endless.line("ping     9  verified ");
     endless.signal(Signal::SIGINT);
