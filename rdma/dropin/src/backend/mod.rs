@@ -15,6 +15,8 @@ use crate::abi::requests::{RecvList, SendList};
 use crate::abi::verbs::ibv_wc;
 use crate::entry::Result;
 
+#[cfg(test)]
+pub(crate) use local::POLL_TIME;
 pub(crate) use local::connection_event;
 #[cfg(any(test, feature = "testbed"))]
 pub(crate) use local::testbed;

@@ -184,6 +184,13 @@ impl CompletionQueue {
         Ok(())
     }
 
+    /// Returns whether successful completions of a queue pair have arrived that are not polled yet.
+    #[must_use]
+    pub fn has_successes_of(&mut self, qp: QpId) -> bool {
+        let is_success = |entry: &Cqe| entry.completion.qp == qp && entry.completion.is_success();
+        self.backlog.iter().any(is_success) || self.rings.has(is_success)
+    }
+
     /// Drops the completions of a queue pair that was destroyed, which would be polled else, and returns their number. Those of others stay in
     /// order.
     ///

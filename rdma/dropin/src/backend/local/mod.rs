@@ -41,6 +41,8 @@ use events::Events;
 use link::Link;
 use owned::{Objects, Owned};
 use registry::Registry;
+#[cfg(test)]
+pub(crate) use watcher::POLL_TIME;
 use watcher::Watcher;
 
 use super::{EventTarget, Limits};

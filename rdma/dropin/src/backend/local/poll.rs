@@ -183,6 +183,12 @@ impl Cq {
         }
     }
 
+    /// Whether the program has not polled all successful completions of a queue pair yet.
+    pub(super) fn has_successes_of(&self, qp: QpId) -> bool {
+        let mut queue = self.queue.lock();
+        queue.as_mut().is_some_and(|it| it.has_successes_of(qp))
+    }
+
     /// Polls whatever there is, after a turn of the engine if there is nothing.
     #[inline(never)]
     fn poll_any(&self, places: &mut [ibv_wc]) -> Result<u32> {

@@ -185,6 +185,11 @@ impl Qp {
         })
     }
 
+    /// Whether the program has not polled all of its successful completions yet.
+    pub(super) fn has_successes(&self) -> bool {
+        self.cqs.iter().any(|cq| cq.has_successes_of(self.id))
+    }
+
     /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.
     /// A queue pair that has its next connection by now is left alone.
     pub(super) fn flush(&self, connected: &Connected) {

@@ -38,6 +38,14 @@ const LINK: u64 = WAKE - 1;
 /// Descriptors that are looked at in one round.
 const ROUND: usize = 32;
 
+/// Longest time that the end of a connection is held back for completions that are not polled. An
+/// RNIC in hardware reports the end by way of the kernel, long after the last completion. Programs
+/// count on it: libfabric's RDM endpoints destroy a queue pair at its end, which discards its
+/// completions, and wait for the last message for ever.
+pub(crate) const POLL_TIME: Duration = Duration::from_millis(100);
+/// How often the thread checks whether they are polled.
+const POLL_PAUSE: Duration = Duration::from_millis(1);
+
 /// See the module.
 pub(super) struct Watcher {
     connected: Arc<Connected>,
@@ -52,6 +60,8 @@ struct Shared {
     sources: Mutex<Keyed<Source>>,
     /// Attempts that are to be made again, and when.
     later: Mutex<Vec<(Instant, Attempt)>>,
+    /// Ends that are held back until the completions before them are polled, and for how long.
+    held: Mutex<Vec<(Instant, Ended)>>,
     connected: Arc<Connected>,
     /// The RNIC has failed, which nobody is told yet.
     has_failed: AtomicBool,
@@ -121,6 +131,7 @@ impl Watcher {
             wake,
             sources: Mutex::default(),
             later: Mutex::default(),
+            held: Mutex::default(),
             connected: Arc::clone(&connected),
             has_failed: AtomicBool::new(false),
             over: Mutex::new(false),
@@ -259,7 +270,7 @@ impl Shared {
         let named = thread::Builder::new().name("xwarp-end".to_owned());
         let spawned = named.spawn(move || {
             block_signals();
-            shared.report_ends();
+            shared.report_ends(Duration::ZERO);
             shared.report_failure();
         });
         if let Err(error) = spawned {
@@ -308,7 +319,7 @@ impl Shared {
             for event in events.iter().take(ready) {
                 self.take_from(event.data());
             }
-            self.report_ends();
+            self.report_ends(POLL_TIME);
             self.report_failure();
             self.make_again();
         }
@@ -316,8 +327,10 @@ impl Shared {
 
     /// How long the thread may sleep.
     fn until_later(&self) -> EpollTimeout {
-        let soonest = lock(&self.later).iter().map(|(due, _)| *due).min();
-        let Some(due) = soonest else {
+        let attempt = lock(&self.later).iter().map(|(due, _)| *due).min();
+        let is_held = !lock(&self.held).is_empty();
+        let check = is_held.then(|| Instant::now() + POLL_PAUSE);
+        let Some(due) = attempt.into_iter().chain(check).min() else {
             return EpollTimeout::NONE;
         };
         let left = due.saturating_duration_since(Instant::now());
@@ -437,9 +450,10 @@ impl Shared {
         }
     }
 
-    /// Tells of connections that have ended. One that has only just been made is told to be first.
-    fn report_ends(&self) {
-        for Ended { key, qp, orderly } in self.connected.take_ended() {
+    /// Reports the connections that have ended. One that has only just been made is reported as
+    /// made first. An end waits up to `hold` for the program to poll the completions before it.
+    fn report_ends(&self, hold: Duration) {
+        for Ended { key, qp, orderly } in self.take_ended(hold) {
             if let Some(attempt) = self.find_attempt(|attempt| attempt.connection == key) {
                 self.take(attempt);
             }
@@ -453,12 +467,29 @@ impl Shared {
         }
     }
 
+    /// Takes the ends that may be reported now.
+    fn take_ended(&self, hold: Duration) -> Vec<Ended> {
+        let now = Instant::now();
+        let mut waiting = lock(&self.held);
+        waiting.extend(
+            self.connected
+                .take_ended()
+                .into_iter()
+                .map(|it| (now + hold, it)),
+        );
+        let is_polled = |qp| !self.registry.qp(qp).is_some_and(|it| it.has_successes());
+        let due = waiting.extract_if(.., |(latest, ended)| {
+            hold.is_zero() || *latest <= now || is_polled(ended.qp)
+        });
+        due.map(|(_, ended)| ended).collect()
+    }
+
     /// Reports that the device is gone, after the ends of all of its connections, which no other
     /// event may report.
     fn report_failure(&self) {
         if self.has_failed.swap(false, Ordering::AcqRel) {
             self.connected.note_all();
-            self.report_ends();
+            self.report_ends(Duration::ZERO);
             self.device.notify(Happening::DeviceGone);
         }
     }

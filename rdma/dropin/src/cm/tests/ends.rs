@@ -3,22 +3,24 @@
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use xwarp_test_kit::{TIMEOUT, eventually};
 
 use super::refused_with;
 use crate::abi::numbers::{
-    IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WC_SUCCESS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
 };
+use crate::backend::POLL_TIME;
 use crate::backend::connection_event::ConnectionEvent;
 use crate::cm::connecting::{rdma_accept, rdma_disconnect};
 use crate::cm::life::rdma_destroy_id;
 use crate::cm::numbers::EventKind::{DeviceRemoval, Disconnected, Established, Rejected};
 use crate::cm::qp::rdma_destroy_qp;
 use crate::cm::testbed::{
-    Bed, Connection, assert_flushed, at_b, await_state, modify, post_recv, post_with_wrong_key,
-    send, shown, state,
+    Bed, Connection, assert_flushed, at_b, await_state, modify, polled, post_recv,
+    post_with_wrong_key, send, shown, state,
 };
 use crate::entry::lock;
 use crate::verbs::qp::ibv_destroy_qp;
@@ -103,6 +105,26 @@ fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
     bed.a.expect(Disconnected, ends.a);
     bed.a.expect(DeviceRemoval, ends.a);
     assert!(bed.a.is_quiet());
+}
+
+/// A program that destroys the queue pair at its end would lose the message.
+#[test]
+fn end_waits_for_completions_that_are_not_polled() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let ends = bed.connect(listener);
+    post_recv(ends.b, AT_B);
+    send(ends.a, 0);
+    let at_a = shown(ends.a, |it| it.send_cq);
+    eventually("the message is acknowledged", || {
+        polled(ends.a, at_a).is_some()
+    });
+    let since = Instant::now();
+    modify(ends.a, IBV_QPS_ERR);
+    bed.b.expect(Disconnected, ends.b);
+    assert!(since.elapsed() >= POLL_TIME, "the end is held back");
+    let at_b = shown(ends.b, |it| it.recv_cq);
+    assert!(polled(ends.b, at_b).is_some_and(|it| it.status == IBV_WC_SUCCESS));
 }
 
 /// The thread that reports is held up until the connection has ended.
