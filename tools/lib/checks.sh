@@ -12,6 +12,13 @@ check_lints() {
     cargo clippy --workspace --all-targets --locked -- --deny warnings
 }
 
+# Lints the workflows of GitHub, where there is actionlint.
+check_workflows() {
+    command -v actionlint >/dev/null || { skip "lints of workflows: actionlint is missing"; return 0; }
+    say "workflows"
+    actionlint
+}
+
 # Prints remarks on style, which fail nothing.
 show_style() {
     say "style"
