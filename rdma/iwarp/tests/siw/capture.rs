@@ -10,22 +10,22 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, TcpPacket};
 const ETHERNET_HEADER: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
-/// Who sent something.
+/// Direction of sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// Who sent the SYN.
+    /// The sender of the SYN.
     Initiator,
-    /// Who answered it.
+    /// The host that answered it.
     Responder,
 }
 
-/// Bytes of one TCP segment that are new, in order.
+/// New in-order bytes of one TCP segment.
 pub(crate) struct Chunk {
     pub(crate) from: Sender,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A connection and what was sent in it, in the order of the capture.
+/// A connection and its bytes, in the order of the capture.
 pub(crate) struct Connection {
     initiator: SocketAddr,
     responder: SocketAddr,
@@ -44,7 +44,8 @@ impl Connection {
         }
     }
 
-    /// Keeps what is new of a segment. The captures were made without loss, so that nothing comes before its time.
+    /// Keeps the new bytes of a segment. The captures were made without loss, so no segment comes
+    /// early.
     fn add(&mut self, from: Sender, tcp: &TcpPacket<&[u8]>) {
         let next = &mut self.next[from as usize];
         let seq = tcp.seq_number().0.cast_unsigned();

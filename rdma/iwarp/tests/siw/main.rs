@@ -1,5 +1,6 @@
-//! Captures of Linux siw, recorded between two of them: this crate reads every FPDU, however siw packed and split it, and all checks
-//! pass. Another reader than ours counted what each capture holds.
+//! Captures of Linux siw, recorded between two of them: this crate reads every FPDU, however siw
+//! packed and split it, and all checks pass. Another reader than ours counted what each capture
+//! holds.
 //!
 //! | capture | program and setting |
 //! |---|---|
@@ -29,7 +30,8 @@ fn connections(name: &str) -> Vec<Replayed> {
     capture::connections(&file).iter().map(replay).collect()
 }
 
-/// Fails unless the capture holds these connections: revision, whether CRCs are checked, what the initiator and the responder sent.
+/// Fails unless the capture holds these connections: revision, whether CRCs are checked, and what
+/// initiator and responder sent.
 #[track_caller]
 fn holds(name: &str, expected: &[(u8, bool, &str, &str)]) {
     let found = connections(name);

@@ -1,4 +1,4 @@
-//! A recorded connection, read as each of its ends would have read it.
+//! Replay of a recorded connection, as each of its ends would have read it.
 
 use std::fmt::Write;
 
@@ -10,27 +10,27 @@ use xwarp_iwarp::{
 
 use crate::capture::{Connection, Sender};
 
-/// Reads that either side may have outstanding: siw's limit.
+/// Maximum of outstanding Reads on either side: siw's limit.
 const DEPTH: u16 = 128;
-/// What siw is: it wants no CRC, but the exchange of depths.
+/// siw's parameters: no CRC, but an exchange of depths.
 const SIW: StartupParams = StartupParams {
     crc: false,
     enhanced: Some(Enhanced::with_depths(DEPTH, DEPTH)),
     ..StartupParams::DEFAULT
 };
 
-/// What a connection held.
+/// Contents of a connection.
 pub(crate) struct Replayed {
     pub(crate) revision: u8,
     pub(crate) crc: bool,
-    /// What each end sent: opcode, segments, messages.
+    /// What the end sent: opcode, segments, messages.
     pub(crate) initiator: String,
     pub(crate) responder: String,
-    /// FPDUs that were not whole in the TCP segment that they began in.
+    /// FPDUs that were incomplete in the TCP segment that they began in.
     pub(crate) spanning: usize,
 }
 
-/// Every region and buffer is there.
+/// Resources with every region and buffer.
 struct Everything;
 
 impl Resources for Everything {
@@ -49,7 +49,7 @@ impl Resources for Everything {
     }
 }
 
-/// How often each opcode came: segments, messages.
+/// Segments and messages of each opcode.
 #[derive(Default)]
 struct Counts(Vec<(Opcode, usize, usize)>);
 
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-/// One end: what it has received.
+/// One end, which has received bytes.
 struct Reader {
     stream: Vec<u8>,
     deframer: Deframer,
@@ -95,7 +95,8 @@ impl Reader {
         }
     }
 
-    /// Bytes from the other end. Returns the Reads that it asks for, and how many responses of it were whole.
+    /// Reads bytes from the other end. Returns the Reads that it requests, and the number of
+    /// complete responses.
     fn read(&mut self, bytes: &[u8]) -> (Vec<ReadRequest>, usize) {
         self.stream.extend_from_slice(bytes);
         let (mut reads, mut responses) = (Vec::new(), 0);

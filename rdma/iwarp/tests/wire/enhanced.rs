@@ -41,7 +41,7 @@ fn read_request(frame: &[u8]) -> Request {
     }
 }
 
-/// The Reply of this responder to a Request with these enhanced bytes, and what it settles.
+/// The Reply of this responder to a Request with these enhanced bytes, and its result.
 fn answer(own: Enhanced, asked: &str) -> (Vec<u8>, NegotiatedEnhanced) {
     let request = read_request(&hex(&format!("{REQ} 0004 {asked}")));
     let (frame, negotiated) = Responder::new(params(own)).accept(&request, b"").unwrap();
@@ -49,7 +49,7 @@ fn answer(own: Enhanced, asked: &str) -> (Vec<u8>, NegotiatedEnhanced) {
     (frame.to_vec(), negotiated.enhanced.expect("enhanced"))
 }
 
-/// What this initiator makes of a Reply with these enhanced bytes.
+/// Result of this initiator for a Reply with these enhanced bytes.
 fn settle(own: Enhanced, reply: &str) -> Result<NegotiatedEnhanced, StartupError> {
     let frame = hex(&format!("{REP} 0004 {reply}"));
     match Initiator::new(params(own)).on_bytes(&frame)? {
@@ -166,7 +166,8 @@ fn flags_b_c_and_d_mean_nothing_without_a() {
     assert!(!settled.await_rtr);
 }
 
-/// N1 to N4 and N8 to N11, the responder's half: (max IRD, ORD wish), Request, Reply, (ORD, IRD).
+/// N1 to N4 and N8 to N11, the responder's half: (max IRD, requested ORD), Request, Reply, (ORD,
+/// IRD).
 #[test]
 fn responder_settles_the_depths_of_section_11() {
     for (name, (max_ird, ord), asked, reply, settled) in [
@@ -246,7 +247,7 @@ fn demand_for_more_ird_than_there_is_is_2_0_06() {
             limit: 4
         }
     );
-    let terminate = Terminate::with_code(error.term_code().expect("is told"));
+    let terminate = Terminate::with_code(error.term_code().expect("a Terminate code"));
     assert_eq!(terminate.ulpdu()[18..], hex("20060000"));
 }
 
@@ -271,7 +272,7 @@ fn reject_tells_the_ord_that_would_be_needed() {
         consumed: 24,
     };
     assert_eq!(step, Ok(expected));
-    // MPA-19: the same with A=1 and Read as the responder's RTR
+    // MPA-19: with A=1 and Read as the responder's RTR
     let own = Enhanced {
         rtr: RtrTypes::only(Rtr::Read),
         ..Enhanced::with_depths(4, 4)
@@ -298,8 +299,9 @@ fn responder_copies_a_and_tells_its_rtr_types() {
         (RtrTypes::only(Rtr::Read), "8020 c010", "8010 4020"), // MPA-12
         (RtrTypes::only(Rtr::Write), "8020 c010", "8010 8020"), // MPA-13
         (RtrTypes::ALL, "c001 0001", "c001 c001"),             // MPA-15
-        (RtrTypes::only(Rtr::Write), "c001 0001", "8001 8001"), // no type in common: its own all the same
-        (RtrTypes::ALL, "8001 0001", "c001 c001"),              // A=1 without any type (row 15)
+        // no type in common: its own all the same
+        (RtrTypes::only(Rtr::Write), "c001 0001", "8001 8001"),
+        (RtrTypes::ALL, "8001 0001", "c001 c001"), // A=1 without any type (row 15)
         (RtrTypes::ALL, "0001 0001", "0001 0001"),
     ] {
         let (frame, settled) = answer(own(rtr), asked);
@@ -332,7 +334,9 @@ fn initiator_chooses_the_rtr_from_the_reply() {
         let result = settle(p2p(32, 16, own), reply);
         assert_eq!(result.map(|settled| settled.send_rtr), chosen, "{reply}");
     }
-    let code = StartupError::NoCommonRtr.term_code().expect("is told");
+    let code = StartupError::NoCommonRtr
+        .term_code()
+        .expect("a Terminate code");
     let terminate = Terminate::with_code(code);
     assert_eq!(terminate.ulpdu()[18..], hex("20070000"));
     let optional = Enhanced {
@@ -371,7 +375,8 @@ fn unenhanced_reply_is_accepted_only_if_nothing_enhanced_is_required() {
 fn retry_of_revision_1_follows_a_close_if_nothing_enhanced_is_required() {
     let own = Enhanced::with_depths(4, 4);
     assert_eq!(Initiator::new(params(own)).retry(), None);
-    assert_eq!(Initiator::new(StartupParams::DEFAULT).retry(), None); // it was of revision 1 already
+    // it was of revision 1 already
+    assert_eq!(Initiator::new(StartupParams::DEFAULT).retry(), None);
     let optional = params(Enhanced {
         required: false,
         ..own

@@ -1,4 +1,5 @@
-//! RFC 7306: Immediate Data and Atomic Operations; F-9 to F-14 of vectors.md. `input/` has what is refused.
+//! RFC 7306: Immediate Data and Atomic Operations; F-9 to F-14 of vectors.md. `input/` has the
+//! refusals.
 
 use crate::support::{A, B, Region, Stream, fpdus, hex};
 use proptest::prelude::*;
@@ -159,7 +160,8 @@ fn atomic_responses_are_built_and_complete_the_oldest_requests() {
     stream.receiver.expect_read(read());
     stream.receiver.expect_atomic(0xcafe_f00e);
     let first =
-        hex("001e 41 4b 00000000 00000003 00000001 00000000 cafef00d 000000000000002a 00b13b98"); // F-13
+        // F-13
+        hex("001e 41 4b 00000000 00000003 00000001 00000000 cafef00d 000000000000002a 00b13b98");
     assert_eq!(only(sender.atomic_response(0xcafe_f00d, 42)), first);
     assert_eq!(
         stream.fpdu(&first),
@@ -171,7 +173,8 @@ fn atomic_responses_are_built_and_complete_the_oldest_requests() {
         Ok(Inbound::ReadResponse { done: true, .. })
     ));
     let second =
-        hex("001e 41 4b 00000000 00000003 00000002 00000000 cafef00e 000000000000002b cb5ad293"); // F-14
+        // F-14
+        hex("001e 41 4b 00000000 00000003 00000002 00000000 cafef00e 000000000000002b cb5ad293");
     assert_eq!(only(sender.atomic_response(0xcafe_f00e, 43)), second);
     assert_eq!(
         stream.fpdu(&second),
@@ -232,9 +235,9 @@ fn reads_and_atomics_share_the_credit() {
 #[test]
 fn atomic_whose_target_went_away_returns_its_ddp_header_only() {
     let inbound = atomic(&mut Stream::extended().page(), &hex(FETCH_ADD));
-    let told = Terminate::atomic_refused(&inbound, AccessError::InvalidStag).ulpdu();
+    let refusal = Terminate::atomic_refused(&inbound, AccessError::InvalidStag).ulpdu();
     assert_eq!(
-        told[18..],
+        refusal[18..],
         hex("0100c000 0046 41 4a 00000000 00000001 00000001 00000000")
     );
 }
@@ -262,7 +265,7 @@ fn region_needs_the_right_and_the_room_for_8_bytes() {
     );
 }
 
-/// Field by field, the slow way.
+/// Adds field by field, bit by bit.
 fn add_by_bits(original: u64, add: u64, mask: u64) -> u64 {
     let (mut result, mut carry) = (0, 0);
     for bit in 0..64 {

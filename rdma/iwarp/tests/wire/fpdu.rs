@@ -86,7 +86,8 @@ fn crc_error_is_told_without_headers() {
 
 #[test]
 fn crc_field_is_ignored_if_both_sides_do_without() {
-    let fpdu = hex("0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f 000000 deadbeef"); // F-44
+    // F-44
+    let fpdu = hex("0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f 000000 deadbeef");
     assert_eq!(next_fpdu(&fpdu, true), Err(MpaError::Crc));
     assert_eq!(
         next_fpdu(&fpdu, false),
@@ -107,7 +108,8 @@ fn crc_field_is_zero_without_crc() {
 
 #[test]
 fn pad_bytes_are_covered_but_not_read() {
-    let fpdu = hex("0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f ffffff 5aa92a9e"); // F-43
+    // F-43
+    let fpdu = hex("0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f ffffff 5aa92a9e");
     assert_eq!(ulpdu_of(&fpdu), &fpdu[2..25]);
 }
 
@@ -171,7 +173,7 @@ fn mulpdu_without_markers_is_that_of_the_table() {
 
 #[test]
 fn full_size_fpdu_never_exceeds_the_emss() {
-    // Below 136 the lower clamp of MULPDU wins: an FPDU of 128 + 6 bytes is padded to 136.
+    // Below 136 the lower bound of MULPDU applies: an FPDU of 128 + 6 bytes is padded to 136.
     for emss in 136..9100 {
         assert!(fpdu_len(mulpdu(emss)) <= emss, "EMSS {emss}");
     }

@@ -1,5 +1,6 @@
 //! Byte vectors and behaviour of the whole receive and transmit path. The bytes are those of
-//! `rdma/iwarp/protocol/vectors.md`: computed by a separate encoder, checked by a separate decoder and by Wireshark.
+//! `rdma/iwarp/protocol/vectors.md`: computed by a separate encoder, checked by a separate decoder
+//! and by Wireshark.
 
 mod conformance;
 mod enhanced;

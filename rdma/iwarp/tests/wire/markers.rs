@@ -1,4 +1,4 @@
-//! Markers in both directions: vectors.md §7, and RFC 5044's figures 5 and 6 as they are printed.
+//! Markers in both directions: vectors.md §7, and RFC 5044's figures 5 and 6 as printed.
 
 use crate::support::{A, counting, framed, hex, ulpdu_from};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn empty_write() -> Vec<u8> {
 /// First byte, next offset, markers as (offset, FPDUPTR), CRC.
 type Row = (usize, usize, &'static [(usize, u16)], &'static str);
 
-/// Frames the ULPDUs and compares with the rows of a table; then reads them back.
+/// Frames the ULPDUs, compares them with the rows of a table, and reads them back.
 fn assert_stream(ulpdus: &[Vec<u8>], rows: &[Row]) -> Vec<u8> {
     let (mut framer, mut stream) = (Framer::new(true, true), Vec::new());
     for (ulpdu, (start, end, markers, crc)) in ulpdus.iter().zip(rows) {
@@ -93,7 +93,8 @@ fn figure_ulpdu(msn: u8) -> Vec<u8> {
     ulpdu
 }
 
-/// Figure 6 begins at stream offset 0x1ec: an FPDU of 488 bytes after the first marker brings the stream there.
+/// Figure 6 begins at stream offset 0x1ec: an FPDU of 488 bytes behind the first marker precedes
+/// it.
 fn up_to_figure_6() -> Vec<u8> {
     let filler = framed(&mut Framer::new(true, true), &[0x55; 482]);
     assert_eq!(filler.len(), 0x1ec);
@@ -138,8 +139,8 @@ fn marker_that_names_another_begin_is_error_3() {
         distance: 0x14,
     };
     assert_eq!(error, expected);
-    let told = error.terminate().ulpdu();
-    assert_eq!(told[18..], hex("20030000"));
+    let terminate = error.terminate().ulpdu();
+    assert_eq!(terminate[18..], hex("20030000"));
 }
 
 #[test]
@@ -268,7 +269,8 @@ fn large_fpdu_has_a_marker_in_each_interval() {
 #[test]
 fn no_marker_is_sent_while_the_stream_is_idle_at_a_boundary() {
     let mut framer = Framer::new(true, true);
-    assert_eq!(framed(&mut framer, &send(1, 484)).len(), 512); // the marker at 512 waits for the next FPDU
+    // the marker at 512 waits for the next FPDU
+    assert_eq!(framed(&mut framer, &send(1, 484)).len(), 512);
     assert_eq!(framed(&mut framer, &hello(2)).len(), 36);
 }
 
@@ -311,7 +313,7 @@ fn part_of_an_fpdu_with_markers_tells_how_much_is_wanted() {
     }
 }
 
-/// A step that wants bytes, without its lifetime.
+/// A step that needs bytes, without its lifetime.
 trait Wanted {
     fn wanted(self) -> Result<Option<usize>, MpaError>;
 }
@@ -394,7 +396,7 @@ fn mulpdu_with_markers_is_that_of_the_table() {
 
 #[test]
 fn full_size_fpdu_with_markers_never_exceeds_the_emss() {
-    // Below 140 the lower clamp of MULPDU wins.
+    // Below 140 the lower bound of MULPDU applies.
     for emss in 140..9100 {
         let mut framer = Framer::new(false, true);
         let mulpdu = framer.mulpdu(emss);

@@ -217,9 +217,12 @@ fn pad_brings_every_fpdu_to_a_multiple_of_four() {
 #[test]
 fn reserved_bits_and_the_unused_stag_field_are_not_read() {
     for fpdu in [
-        "0017 7d 43 00000000 00000000 00000001 00000000 48656c6c6f 000000 52322ea9", // F-40: DDP Rsvd
-        "0017 41 73 00000000 00000000 00000001 00000000 48656c6c6f 000000 877fe13d", // F-41: RDMAP Rsv
-        "0017 41 43 deadbeef 00000000 00000001 00000000 48656c6c6f 000000 9130d3b8", // F-42: Invalidate STag
+        // F-40: DDP Rsvd
+        "0017 7d 43 00000000 00000000 00000001 00000000 48656c6c6f 000000 52322ea9",
+        // F-41: RDMAP Rsv
+        "0017 41 73 00000000 00000000 00000001 00000000 48656c6c6f 000000 877fe13d",
+        // F-42: Invalidate STag
+        "0017 41 43 deadbeef 00000000 00000001 00000000 48656c6c6f 000000 9130d3b8",
         "0017 41 43 00000000 00000000 00000001 00000000 48656c6c6f ffffff 5aa92a9e", // F-43: pad
     ] {
         let expected = Inbound::Send {

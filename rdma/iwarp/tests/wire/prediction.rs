@@ -1,4 +1,4 @@
-//! Ordinary segments that are predicted are taken as [`Receiver::on_ulpdu`] takes them.
+//! Predicted segments are processed as [`Receiver::on_ulpdu`] processes them.
 
 use crate::support::{A, Region, Table, hex, sealed};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use xwarp_iwarp::{
 
 /// Segments of one stream.
 const SEGMENTS: std::ops::Range<usize> = 1..12;
-/// Bytes of the region, and more than any payload or buffer has.
+/// Size of the region in bytes, larger than any payload or buffer.
 const REGION: u64 = 64;
 
 /// A segment of a random stream. Control bytes are without versions.
@@ -22,7 +22,7 @@ struct Draft {
     stag: u32,
     to: u64,
     qn: u32,
-    /// Beyond the message number that is due.
+    /// Distance from the expected message number.
     skip: u32,
     mo: u32,
     payload: Vec<u8>,
@@ -81,7 +81,7 @@ fn draft() -> impl Strategy<Value = Draft> {
         )
 }
 
-/// What becomes of a segment that is predicted if it can be.
+/// Result for a segment that is predicted if possible.
 fn taken<'a>(
     receiver: &mut Receiver,
     ulpdu: &'a [u8],
@@ -124,26 +124,28 @@ fn taken<'a>(
     }
 }
 
-/// A segment of a Read on a random stream: what is due, but for some fields.
+/// A segment of a Read on a random stream: the expected one, with some fields changed.
 #[derive(Clone, Debug)]
 struct ReadDraft {
     control: u8,
     opcode: u8,
-    /// Beyond Queue Number, message number and offset that are due; the offset counts in a response's Tagged Offset.
+    /// Distances from the expected Queue Number, message number and offset; for a response, from
+    /// its Tagged Offset.
     beyond: [u32; 3],
     stag: u32,
     to: u64,
     len: u32,
-    /// A response ends with it as it should.
+    /// A response ends with it, as it must.
     is_rest: bool,
-    /// Bytes that a request has.
+    /// Size of a request in bytes.
     size: usize,
-    /// Responses of this side that end behind it.
+    /// Responses of this side that complete after it.
     answered: usize,
 }
 
 impl ReadDraft {
-    /// The ULPDU, where the next request is `msn` and the next response goes on at a Tagged Offset with so many bytes left.
+    /// The ULPDU, where the next request is `msn` and the next response continues at a Tagged
+    /// Offset with `left` bytes missing.
     fn ulpdu(&self, version: u8, msn: u32, (due, left): (u64, u32)) -> Vec<u8> {
         let mut ulpdu = vec![self.control ^ version, self.opcode ^ version << 6];
         let [qn, skip, mo] = self.beyond;
@@ -187,7 +189,7 @@ fn read_draft() -> impl Strategy<Value = ReadDraft> {
     )
 }
 
-/// What becomes of a segment of a Read that is predicted if it can be.
+/// Result for a segment of a Read that is predicted if possible.
 fn taken_read<'a>(
     receiver: &mut Receiver,
     ulpdu: &'a [u8],
@@ -320,19 +322,19 @@ fn requests_and_responses_of_reads_are_predicted() {
     };
     let mut sender = Sender::new(StreamConfig::new(1, 1));
     let asked = sender.whole_read_request(&request);
-    let told = receiver.predict_read(&asked);
-    assert!(matches!(told, Some(FastReadSegment::Request(read)) if read.request == request));
+    let predicted = receiver.predict_read(&asked);
+    assert!(matches!(predicted, Some(FastReadSegment::Request(read)) if read.request == request));
     receiver.expect_read(request);
     let header = sender.whole_read_response(&request);
     let answer = [&header[..], &[7, 7]].concat();
     let (stag, to, payload, last) = (A, 0x40, &[7, 7][..], true);
-    let told = FastReadSegment::Response {
+    let predicted = FastReadSegment::Response {
         stag,
         to,
         payload,
         last,
     };
-    assert_eq!(receiver.predict_read(&answer), Some(told));
+    assert_eq!(receiver.predict_read(&answer), Some(predicted));
     receiver.placed_response(payload.len(), last);
     assert_eq!(receiver.predict_read(&answer), None);
 }
@@ -346,19 +348,19 @@ fn segments_of_writes_and_sends_of_one_segment_are_predicted() {
         7,
     ];
     let (stag, to, payload) = (A, 0x40, &[7][..]);
-    let told = FastSegment::Write { stag, to, payload };
-    assert_eq!(receiver.predict(&write), Some(told));
+    let predicted = FastSegment::Write { stag, to, payload };
+    assert_eq!(receiver.predict(&write), Some(predicted));
     let send = [
         0x41, 0x45, // T=0 L=1 DV=1, Send with Solicited Event
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, // QN 0, MSN 1, MO 0
         7,
     ];
     let solicited = true;
-    let told = FastSegment::Send { solicited, payload };
-    assert_eq!(receiver.predict(&send), Some(told));
+    let predicted = FastSegment::Send { solicited, payload };
+    assert_eq!(receiver.predict(&send), Some(predicted));
 }
 
-/// What a stream seems to carry, of an FPDU that holds this ULPDU.
+/// Prediction for a stream that begins with an FPDU of this ULPDU.
 fn predict_of(ulpdu: &str) -> Prediction {
     predict_unverified(&sealed(&hex(ulpdu)))
 }

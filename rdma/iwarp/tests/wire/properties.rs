@@ -11,7 +11,7 @@ use xwarp_iwarp::{
     Stag, StartupParams, StreamConfig,
 };
 
-/// What a deframer predicts, whether there are markers or not.
+/// Prediction of a deframer, with or without markers.
 fn predict<'a>(deframer: &'a mut Deframer, stream: &'a [u8], at: usize) -> Option<Unverified<'a>> {
     if deframer.has_markers() {
         assert!(deframer.predict::<false>(stream, at).is_none());
@@ -56,14 +56,14 @@ fn work() -> impl Strategy<Value = Work> {
     ]
 }
 
-/// What arrived, in the order in which each message began to: payload bytes, or the request.
+/// What arrived, in the order in which messages began: payload bytes, or the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Arrived {
     Bytes { whole: bool, bytes: Vec<u8> },
     Request(ReadRequest),
 }
 
-/// A message on its way, and its payload.
+/// A message in transmission, and its payload.
 struct Outbound {
     message: Message,
     payload: Vec<u8>,
@@ -98,7 +98,7 @@ impl Plan {
         plan
     }
 
-    /// Each message has a region of its own, exactly as long as it.
+    /// Each message has a region of its own, of exactly its length.
     fn add(&mut self, work: Work, stag: Stag, sender: &mut Sender) {
         let (Work::Send { len, .. }
         | Work::Write { len }
@@ -164,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// All FPDUs, the two queues interleaved as `choices` say, each with a MULPDU of its own.
+    /// All FPDUs, the two queues interleaved by `choices`, each with its own MULPDU.
     fn stream(&mut self, choices: &[(bool, usize)]) -> Vec<u8> {
         let mut stream = Vec::new();
         let mut choices = choices.iter().cycle();
@@ -191,7 +191,7 @@ impl Plan {
     }
 }
 
-/// Collects what the receiver hands out; a byte that comes twice or out of turn fails.
+/// Collects what the receiver returns. Fails if a byte arrives twice or out of order.
 #[derive(Default)]
 struct Collected {
     untagged: Vec<Arrived>,
@@ -378,7 +378,7 @@ proptest! {
         stream.receiver.expect_atomic(7);
         for (bits, mut ulpdu) in segments {
             if let [control, rsvd_ulp, ..] = &mut ulpdu[..] {
-                // Mostly good versions, or nothing gets far.
+                // Mostly valid versions, as others are refused at once.
                 *control = *control & 0xfc | 1;
                 *rsvd_ulp = *rsvd_ulp & 0x3f | 0x40;
                 if bits[0] < 0x10 {
@@ -419,7 +419,8 @@ proptest! {
     }
 }
 
-/// Holds at most `run` FPDUs that are predicted one behind the other against what is found; their bytes and their number.
+/// Compares at most `run` consecutive predicted FPDUs with those found. Returns their bytes and
+/// their number.
 fn predict_run(
     judge: &mut Deframer,
     predictor: &mut Deframer,
@@ -437,7 +438,7 @@ fn predict_run(
                 taken += consumed;
                 fpdus += 1;
             }
-            // A wrong marker is not predicted at all.
+            // A wrong marker is not predicted.
             Err(MpaError::Crc) => {
                 prop_assert!(!right);
                 break;

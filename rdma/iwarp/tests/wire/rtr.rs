@@ -70,7 +70,7 @@ fn zero_length_send_is_an_rtr_only_as_first_message_and_only_if_one_is_due() {
             .is_ok()
     ); // the RTR was a Write
     assert_eq!(stream.refusal(&hex(SEND)), "1/2/02");
-    // R6581-9.2-15: a real Send is delivered as such
+    // R6581-9.2-15: a real Send is delivered as one
     let mut stream = awaiting().receive(8);
     let send = [hex(SEND), b"x".to_vec()].concat();
     assert!(matches!(
@@ -135,8 +135,8 @@ fn response_stops_at_a_segment_border_and_tells_what_is_left() {
     let terminate = hex("0046 41 47 00000000 00000002 00000001 00000000 \
          0100e000 002e 41 41 00000000 00000001 00000001 00000000 55667788 0000000000002800 00001800 \
          11223344 0000000000001800 8d830099");
-    let told = response.aborted(AccessError::InvalidStag);
-    assert_eq!(sealed(&told.ulpdu()), terminate);
+    let abort = response.aborted(AccessError::InvalidStag);
+    assert_eq!(sealed(&abort.ulpdu()), terminate);
     assert!(!response.is_done());
 }
 

@@ -11,7 +11,7 @@ fn sender() -> Sender {
     Sender::new(StreamConfig::new(4, 4))
 }
 
-/// Cuts a message with counting bytes as payload; its CRCs vouch for every byte.
+/// Cuts a message with counting bytes as payload. Its CRCs verify every byte.
 fn assert_segments(message: Message, mulpdu: usize, header_len: usize, rows: &[Row]) {
     let payload = counting(message.len());
     let fpdus = fpdus(message, &payload, mulpdu);
@@ -133,7 +133,8 @@ fn segment_size_follows_a_changing_mulpdu() {
     assert_eq!(message.next_len(1454), Some(1454));
     assert_eq!(message.next_segment(1454).unwrap().payload, 0..1440);
     assert_eq!(message.offset(), 1440);
-    assert_eq!(message.next_segment(64).unwrap().payload, 1440..1440 + 114); // as 128, the least that MPA gives
+    // as 128, the least that MPA gives
+    assert_eq!(message.next_segment(64).unwrap().payload, 1440..1440 + 114);
     let last = message.next_segment(65536).unwrap();
     assert_eq!((last.payload, last.last), (1554..3000, true));
     assert!(message.is_done());

@@ -170,7 +170,7 @@ fn rejecting_reply_hands_up_its_private_data() {
         consumed: 22,
     };
     assert_eq!(initiate(&reply("60 01 0002 6e6f")), Ok(expected.clone()));
-    // A siw that was asked for markers rejects with M set or cleared: either way it rejects.
+    // A siw that was asked for markers rejects with M set or cleared: both are rejections.
     assert_eq!(initiate(&reply("e0 01 0002 6e6f")), Ok(expected));
 }
 
@@ -270,8 +270,10 @@ fn unknown_revisions_are_refused() {
     }
     for rest in ["40 02 0000", "50 02 0004 0010 0008"] {
         let step = Responder::new(REVISION_1).on_bytes(&request(rest));
-        assert_eq!(step, Err(StartupError::Revision(2))); // MPA-8, MPA-9 at a responder of revision 1
-        assert_eq!(initiate(&reply(rest)), Err(StartupError::Revision(2))); // not what our Request asked for
+        // MPA-8, MPA-9 at a responder of revision 1
+        assert_eq!(step, Err(StartupError::Revision(2)));
+        // not what our Request asked for
+        assert_eq!(initiate(&reply(rest)), Err(StartupError::Revision(2)));
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn counting(len: u32) -> Vec<u8> {
     (0..len).map(|i| i.to_le_bytes()[0]).collect()
 }
 
-/// A region and what its owner allows.
+/// A region and its permissions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     pub(crate) stag: Stag,
@@ -30,7 +30,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Everything is allowed.
+    /// A region with all permissions.
     pub(crate) fn new(stag: Stag, base: u64, len: u64) -> Self {
         Self {
             stag,
@@ -106,7 +106,7 @@ impl Stream {
         Self::with_config(StreamConfig::new(ird, 4))
     }
 
-    /// RFC 7306 is enabled.
+    /// With RFC 7306 enabled.
     pub(crate) fn extended() -> Self {
         Self::with_config(StreamConfig {
             extensions: true,
@@ -148,7 +148,7 @@ impl Stream {
         self.ulpdu(ulpdu_of(fpdu))
     }
 
-    /// The code that refuses this ULPDU, as `layer/etype/code`.
+    /// The code for refusing this ULPDU, as `layer/etype/code`.
     pub(crate) fn refusal(&mut self, ulpdu: &[u8]) -> String {
         let violation = self.ulpdu(ulpdu).expect_err("is to be refused");
         let code = violation.terminate().code();

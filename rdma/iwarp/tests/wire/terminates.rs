@@ -1,9 +1,10 @@
-//! Terminates that no inbound segment causes, and a Read that is cut off: vectors.md §6. `input/` has those of refused input.
+//! Terminates that no inbound segment causes, and an interrupted Read: vectors.md §6. `input/` has
+//! those of refused input.
 
 use crate::support::{A, Region, Stream, hex, sealed, ulpdu_of};
 use xwarp_iwarp::{AccessError, Inbound, MpaError, TermCode, Terminate};
 
-/// T-20: the returned header asks for what was not sent.
+/// T-20: the returned header requests the unsent rest.
 #[test]
 fn read_aborted_midway_returns_its_rest() {
     let mut stream = Stream::new().region(Region::new(A, 0x1000, 0x2000));

@@ -6,14 +6,14 @@ use xwarp_iwarp::{Inbound, Message, SendKind, Sender, StreamConfig};
 
 const TAGGED_HEADER: usize = 14;
 const UNTAGGED_HEADER: usize = 18;
-/// Where the messages begin: offsets carry over 32 bits.
+/// Start of the messages: offsets carry beyond 32 bits.
 const FIRST_TO: u64 = 0xffff_ff00;
 
 fn sender() -> Sender {
     Sender::new(StreamConfig::new(4, 4))
 }
 
-/// Lengths around those where one more segment is needed.
+/// Lengths near those that need one more segment.
 fn lengths(most: usize) -> [u32; 9] {
     let around = [0, 1, most - 1, most, most + 1, 2 * most - 1, 2 * most];
     let mut lengths = [3 * most + 1; 9];
@@ -22,7 +22,8 @@ fn lengths(most: usize) -> [u32; 9] {
     lengths.map(|len| u32::try_from(len).expect("a few segments"))
 }
 
-/// The segments are as few as can be, follow each other without gap, say their offset, and only the last has L (§4.1 to §5.2).
+/// Checks that the segments are as few as possible, follow each other without a gap, carry their
+/// offset, and that only the last has L (§4.1 to §5.2).
 fn assert_tiles(mut message: Message, len: u32, mulpdu: usize, header_len: usize) {
     let most = u32::try_from(mulpdu - header_len).expect("a MULPDU");
     let mut bytes = 0;

@@ -3,7 +3,7 @@
 use crate::support::{Region, Stream, hex};
 use xwarp_iwarp::{Inbound, Stag, StreamConfig};
 
-/// A message of RFC 7306: opcode, queue, payload. Each is right as the first of its queue.
+/// A message of RFC 7306: opcode, queue, payload. Each is valid as the first of its queue.
 fn messages() -> [(u8, u8, Vec<u8>); 4] {
     let add = "00000000 cafef00d 11223344 0000000000001008 \
          0000000000000001 0000000000000000 0000000000000000 ffffffffffffffff";
@@ -22,7 +22,7 @@ fn ulpdu(control: [u8; 2], qn: u8, payload: &[u8]) -> Vec<u8> {
     [ulpdu, payload.to_vec()].concat()
 }
 
-/// A stream that takes each of the messages.
+/// A stream that accepts each of the messages.
 fn extended() -> Stream {
     let mut stream = Stream::extended().page().receive(0);
     stream.receiver.expect_atomic(0xcafe_f00d);
@@ -43,7 +43,7 @@ fn every_message_of_rfc_7306_is_of_rdmap_version_1() {
             let wrong = ulpdu([0x40 | dv, 0x40 | opcode], qn, &payload);
             assert_eq!(extended().refusal(&wrong), "1/2/06", "opcode {opcode:#x}");
         }
-        // A stream of the RDMA Consortium's versions does not know them at all.
+        // A stream of the RDMA Consortium's versions does not know them.
         let config = StreamConfig {
             version: 0,
             extensions: true,
@@ -86,7 +86,7 @@ fn invalidate_stag_field_of_no_message_of_rfc_7306_is_read() {
         let (mut one, mut other) = (extended(), extended());
         let found = format!("{:?}", one.ulpdu(&odd).expect("is taken"));
         let expected = format!("{:?}", other.ulpdu(&right).expect("is taken"));
-        // An Atomic Request keeps its header for a Terminate that may follow.
+        // The header of an Atomic Request is kept for a later Terminate.
         if opcode != 0xa {
             assert_eq!(found, expected);
         }

@@ -1,4 +1,4 @@
-//! Requirements that neither vectors.md nor the rows of wire.md §9 show, by specification.
+//! Requirements without a test in vectors.md or in the rows of wire.md §9, by specification.
 
 mod ddp;
 mod extensions;

@@ -20,7 +20,7 @@ fn framed(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
     fpdu
 }
 
-/// What a responder settles with the sender of this Request.
+/// Result of a responder for this Request.
 fn responding(params: StartupParams, request: &[u8]) -> Negotiated {
     match Responder::new(params).on_bytes(request) {
         Ok(ResponderStep::Request { request, .. }) => {
@@ -30,7 +30,7 @@ fn responding(params: StartupParams, request: &[u8]) -> Negotiated {
     }
 }
 
-/// What an initiator settles with the sender of this Reply.
+/// Result of an initiator for this Reply.
 fn initiating(params: StartupParams, reply: &[u8]) -> Negotiated {
     match Initiator::new(params).on_bytes(reply) {
         Ok(InitiatorStep::Accepted { negotiated, .. }) => negotiated,
@@ -61,7 +61,7 @@ fn no_segment_exceeds_the_largest_ulpdu_whatever_mulpdu_is_given() {
     }
 }
 
-/// R5044-3-5, -6: any size that a ULPDU may have, and nothing lost of it.
+/// R5044-3-5, -6: any size of a ULPDU, without loss.
 #[test]
 fn ulpdus_of_every_size_are_framed_and_handed_on_with_their_length() {
     let bytes = counting(u32::try_from(MAX_ULPDU).unwrap());
@@ -78,7 +78,7 @@ fn ulpdus_of_every_size_are_framed_and_handed_on_with_their_length() {
     }
 }
 
-/// R5044-3-8: what start-up says of the version is what DDP and RDMAP send.
+/// R5044-3-8: DDP and RDMAP send the version that start-up agreed on.
 #[test]
 fn segments_are_of_the_version_that_start_up_settled() {
     let rdmac = StartupParams {
@@ -101,13 +101,14 @@ fn segments_are_of_the_version_that_start_up_settled() {
     }
 }
 
-/// R5044-4.3-7: byte 512n names the small FPDU that it lies in, or none if it lies between two.
+/// R5044-4.3-7: byte 512n points to the small FPDU that it lies in, or to none if it lies between
+/// two.
 #[test]
 fn marker_among_many_small_fpdus_points_to_its_own() {
     let mut framer = Framer::new(true, true);
     let (mut stream, mut begins) = (Vec::new(), Vec::new());
     for n in 0..200_u8 {
-        // Where its length field is: behind a marker that is due right here.
+        // Position of its length field: behind a marker that is due right here.
         begins.push(
             stream.len()
                 + if stream.len().is_multiple_of(512) {
@@ -133,7 +134,7 @@ fn marker_among_many_small_fpdus_points_to_its_own() {
     assert!(stream.len() > 9 * 512 && between < 9, "both kinds occur");
 }
 
-/// R5044-4.4-6: the peer's wish holds from the first FPDU to the last, in both directions.
+/// R5044-4.4-6: the peer's request holds from the first FPDU to the last, in both directions.
 #[test]
 fn crcs_that_only_the_peer_wants_are_made_and_checked_to_the_end() {
     for negotiated in [
@@ -153,7 +154,7 @@ fn crcs_that_only_the_peer_wants_are_made_and_checked_to_the_end() {
     }
 }
 
-/// R5044-4.4-7: not even the first FPDU's CRC is looked at.
+/// R5044-4.4-7: not even the first FPDU's CRC is checked.
 #[test]
 fn no_crc_is_checked_from_the_first_fpdu_on_if_neither_side_wants_any() {
     for negotiated in [

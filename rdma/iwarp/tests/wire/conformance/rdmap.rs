@@ -1,9 +1,10 @@
-//! Rules of RFC 5040 §4 for fields that mean nothing in most messages, and for the codes of a Terminate.
+//! Rules of RFC 5040 §4 for fields that have no meaning in most messages, and for the codes of a
+//! Terminate.
 
 use crate::support::{A, Region, Stream, hex};
 use xwarp_iwarp::{Inbound, TermCode};
 
-/// R5040-4.1-7: a region of that name stays as it is.
+/// R5040-4.1-7: a region of that name is not changed.
 #[test]
 fn invalidate_stag_field_is_read_in_no_message_but_the_two_that_invalidate() {
     let page = || Stream::new().region(Region::new(A, 0x1000, 0x1000));
@@ -48,8 +49,9 @@ fn reserved_bits_of_a_terminate_change_nothing() {
     assert_eq!((noisy.read_request, noisy.fault), (None, None));
 }
 
-/// [`TermCode::is_known`] is true for exactly the codes that the RFCs assign (RFC 5040 figure 9, RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §12).
-/// `receiver_survives_any_bytes` asks it of every code that is sent.
+/// [`TermCode::is_known`] is true for exactly the codes that the RFCs assign (RFC 5040 figure 9,
+/// RFC 5041 §7.2, RFC 5044 §8, RFC 6581 §12). `receiver_survives_any_bytes` checks every code that
+/// is sent.
 #[test]
 fn only_the_codes_of_the_rfcs_are_known() {
     let known = |code: fn(u8) -> TermCode| -> Vec<u8> {

@@ -32,7 +32,7 @@ fn reply_with_any_wrong_key_byte_is_refused() {
             let mut bad = good.clone();
             bad[at] ^= bit;
             let step = Initiator::new(DEFAULT).on_bytes(&bad);
-            // One bit makes no other MPA key of it: "q" and "p" differ in one.
+            // One flipped bit never gives another MPA key, except that "q" and "p" differ in one.
             let expected = if at == 9 && bit == 0x01 {
                 StartupError::WrongRole
             } else {
@@ -94,7 +94,7 @@ fn private_data_of_every_length_comes_out_as_it_went_in() {
     }
 }
 
-/// R6581-9.2-4: no configuration of a responder supports none.
+/// R6581-9.2-4: every configuration of a responder supports an RTR type.
 #[test]
 fn responder_that_is_given_no_rtr_type_offers_them_all() {
     for (rtr, offered) in [

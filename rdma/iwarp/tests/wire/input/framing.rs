@@ -12,7 +12,7 @@ fn framed(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
     fpdu
 }
 
-/// Why this stream is refused, from its first byte on.
+/// The error of this stream, from its first byte on.
 fn error_of(mut deframer: Deframer, mut stream: &[u8]) -> MpaError {
     loop {
         match deframer.next(stream) {
@@ -23,7 +23,7 @@ fn error_of(mut deframer: Deframer, mut stream: &[u8]) -> MpaError {
     }
 }
 
-fn told(error: MpaError) -> Vec<u8> {
+fn terminate_payload(error: MpaError) -> Vec<u8> {
     error.terminate().ulpdu()[18..].to_vec()
 }
 
@@ -41,7 +41,7 @@ fn crc_mismatch_is_2_0_02() {
             bad[bit / 8] ^= 1 << (bit % 8);
             let mut deframer = Deframer::new(true, markers);
             match deframer.next(&bad) {
-                Err(error @ MpaError::Crc) => assert_eq!(told(error), hex("20020000")),
+                Err(error @ MpaError::Crc) => assert_eq!(terminate_payload(error), hex("20020000")),
                 Err(MpaError::Length(_)) | Ok(Step::NeedBytes(_)) => {
                     let length = if markers { 4 } else { 0 };
                     assert!(bit / 8 == length || bit / 8 == length + 1, "bit {bit}");
@@ -121,7 +121,7 @@ fn impossible_length_is_1_0_00_on_the_length_field() {
         assert_eq!(error_of(plain(), &field), MpaError::Length(length));
         let marked = [&[0; 4][..], &field].concat();
         let error = error_of(Deframer::new(true, true), &marked);
-        assert_eq!(told(error), hex("10000000"));
+        assert_eq!(terminate_payload(error), hex("10000000"));
     }
     let segment = write(A, 0x1000, &vec![0; MAX_ULPDU - 13]);
     refuses(Stream::new().page(), &segment, "1/0/00 000");
@@ -194,7 +194,7 @@ fn marker_that_disagrees_is_2_0_03() {
         let before = stream[at];
         stream[at] = value;
         let error = error_of(Deframer::new(false, true), &stream);
-        assert_eq!(told(error), hex("20030000"), "byte {at}");
+        assert_eq!(terminate_payload(error), hex("20030000"), "byte {at}");
         stream[at] = before;
     }
 }
@@ -220,7 +220,8 @@ fn markers_that_were_not_asked_for_are_2_0_02() {
 /// Row 46.
 #[test]
 fn markers_that_are_missing_are_2_0_02_or_2_0_03() {
-    // Without the marker in front, the ULPDU's bytes 2 and 3 pass for the length: here one that is too small.
+    // Without the marker in front, the ULPDU's bytes 2 and 3 are taken for the length: here one
+    // that is too small.
     let mut ulpdu = vec![0; 600];
     ulpdu[3] = 8;
     let stream = framed(&mut Framer::new(true, false), &ulpdu);

@@ -1,8 +1,8 @@
 //! Malformed and unusual input: a test for each row of wire.md §9 that this layer decides.
 //!
-//! Rows that a closed, silent or resetting TCP decides are the engine's. They are 4 to 6 (no more bytes, deadlines), 27 (the fence), 41 and
-//! 42 (FIN), 48 (TCP retransmission), and 107 to 109. What this layer contributes to them is asserted here all the same where it is more
-//! than nothing: 4, 27, 41, 42.
+//! The engine decides the rows about a closed, silent or resetting TCP connection. They are 4 to 6
+//! (no more bytes, deadlines), 27 (the fence), 41 and 42 (FIN), 48 (TCP retransmission), and 107 to 109.
+//! This layer's part of them, if it has one, is asserted here: 4, 27, 41, 42.
 
 mod extensions;
 mod framing;
@@ -14,13 +14,13 @@ mod terminates;
 use crate::support::{A, B, Region, Stream, hex, sealed};
 use xwarp_iwarp::{Inbound, ReadRequest, Stag};
 
-/// The stream refuses this ULPDU with a Terminate of this code and these bits M, D and R, as in `"1/1/04 110"`; and then reads
-/// nothing more.
+/// Checks that the stream refuses this ULPDU with a Terminate of this code and these bits M, D and
+/// R, as in `"1/1/04 110"`, and then drops further segments.
 fn refuses(mut stream: Stream, ulpdu: &[u8], expected: &str) {
     let violation = stream.ulpdu(ulpdu).expect_err("is to be refused");
     let code = violation.terminate().code();
-    let told = violation.terminate().ulpdu();
-    let bits = told[20] >> 5;
+    let terminate = violation.terminate().ulpdu();
+    let bits = terminate[20] >> 5;
     let found = format!(
         "{:x}/{:x}/{:02x} {bits:03b}",
         code.layer(),
@@ -28,11 +28,12 @@ fn refuses(mut stream: Stream, ulpdu: &[u8], expected: &str) {
         code.code()
     );
     assert_eq!(found, expected, "{violation}");
-    assert_eq!(told[21], 0);
+    assert_eq!(terminate[21], 0);
     assert_eq!(stream.ulpdu(&write(Stag(1), 0, b"")), Ok(Inbound::Dropped));
 }
 
-/// The stream answers the FPDU `offending` with exactly the FPDU `terminate`, and then reads nothing more.
+/// Checks that the stream answers the FPDU `offending` with exactly the FPDU `terminate`, and then
+/// drops further segments.
 fn answers(mut stream: Stream, offending: &str, terminate: &str) {
     let offending = hex(offending);
     let violation = stream.fpdu(&offending).expect_err("is to be refused");
@@ -46,7 +47,7 @@ fn answers(mut stream: Stream, offending: &str, terminate: &str) {
     assert_eq!(stream.fpdu(&zero_length_write), Ok(Inbound::Dropped));
 }
 
-/// The stream takes this ULPDU.
+/// Checks that the stream accepts this ULPDU.
 fn accepts(stream: &mut Stream, ulpdu: &[u8]) {
     let inbound = stream.ulpdu(ulpdu);
     assert!(
@@ -126,7 +127,7 @@ fn page(change: impl FnOnce(&mut Region)) -> Stream {
     Stream::new().region(region)
 }
 
-/// A Read of these bytes to [`B`] at 0x2000 is outstanding, and the region is there.
+/// A stream with an outstanding Read of these bytes to [`B`] at 0x2000, and its region.
 fn reading(len: u32) -> Stream {
     let mut stream = Stream::new().region(Region::new(B, 0x2000, 64));
     stream.receiver.expect_read(ReadRequest {

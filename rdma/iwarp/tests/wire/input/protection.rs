@@ -10,7 +10,7 @@ use xwarp_iwarp::{
 };
 
 const UNKNOWN: Stag = Stag(0xbadb_ad00);
-/// Control bytes of a Read Response that goes on.
+/// Control bytes of a Read Response's segment before the last.
 const RESPONSE_MORE: [u8; 2] = [0x81, 0x42];
 
 /// Row 73, T-1.
@@ -339,7 +339,7 @@ fn read_response_that_does_not_match_is_1_1_00_or_1_1_01() {
     }
 }
 
-/// A Read of these bytes as [`reading`] has it, and behind it one of 0 bytes.
+/// A stream with the outstanding Read of [`reading`], and a second one of 0 bytes.
 fn reading_twice(len: u32) -> Stream {
     let mut stream = reading(len);
     stream.receiver.expect_read(ReadRequest {
@@ -452,13 +452,14 @@ fn invalidate_of_an_unknown_stag_is_0_1_00() {
 fn invalidate_that_is_not_allowed_is_0_1_09_and_without_the_right_0_1_02() {
     let kept = page(|region| region.invalidate = Err(InvalidateError::Forbidden));
     refuses(kept.receive(8), &invalidating(), "0/1/09 110");
-    // Figure 23 of the verbs draft has this code, and RFC 5040 does not contradict it (verbs.md §12.4).
+    // Figure 23 of the verbs draft has this code, and RFC 5040 does not contradict it (verbs.md
+    // §12.4).
     let local_only = page(|region| region.invalidate = Err(InvalidateError::Rights));
     refuses(local_only.receive(8), &invalidating(), "0/1/02 110");
     accepts(&mut Stream::new().page().receive(8), &invalidating());
 }
 
-/// Row 91, when the message is whole.
+/// Row 91, when the message is complete.
 #[test]
 fn invalidate_is_judged_with_the_last_segment() {
     let kept = page(|region| region.invalidate = Err(InvalidateError::Forbidden));

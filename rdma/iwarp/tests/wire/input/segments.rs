@@ -103,7 +103,7 @@ fn both_versions_0_are_refused_by_ddp() {
         &control([0x40, 0x03]),
         "1/2/06 110",
     );
-    // and are right where start-up settled on the RDMA Consortium's; RFC 7306 is not known there
+    // valid after a start-up that agreed on the RDMA Consortium's; RFC 7306 is unknown there
     let config = StreamConfig {
         version: 0,
         extensions: true,
@@ -125,7 +125,7 @@ fn both_versions_0_are_refused_by_ddp() {
     );
 }
 
-/// Rows 51 to 53, with an opcode that is unknown, too.
+/// Rows 51 to 53, also with an unknown opcode.
 #[test]
 fn versions_are_judged_before_all_else() {
     for (control, expected) in [
@@ -142,7 +142,7 @@ fn versions_are_judged_before_all_else() {
     }
 }
 
-/// Row 54, T-13. The opcode is judged before the queue.
+/// Row 54, T-13. The opcode is checked before the queue.
 #[test]
 fn unassigned_opcode_is_0_2_06() {
     answers(
@@ -304,7 +304,8 @@ fn message_number_out_of_turn_is_1_2_03() {
     refuses(stream, &SEND.bytes(), "1/2/03 110");
 }
 
-// Row 62, the wrap of message numbers, is tested where they can be set: in `rdmap::receiver::sends`.
+// Row 62, the wrap of message numbers, is tested in `rdmap::receiver::sends`, where they can be
+// set.
 
 /// Row 63.
 #[test]

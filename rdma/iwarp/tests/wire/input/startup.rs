@@ -55,13 +55,13 @@ fn plain_initiate(stream: &[u8]) -> Result<InitiatorStep, StartupError> {
     Initiator::new(StartupParams::DEFAULT).on_bytes(stream)
 }
 
-/// The Terminate that an unacceptable Reply is answered with.
+/// The Terminate for an unacceptable Reply.
 fn terminate_of(step: &Result<InitiatorStep, StartupError>) -> Vec<u8> {
     let Ok(InitiatorStep::Unacceptable { error, .. }) = step else {
         panic!("unacceptable, not {step:?}")
     };
-    let told = Terminate::with_code(error.term_code().expect("is told")).ulpdu();
-    told[18..].to_vec()
+    let terminate = Terminate::with_code(error.term_code().expect("a Terminate code")).ulpdu();
+    terminate[18..].to_vec()
 }
 
 /// Row 1.
@@ -330,7 +330,8 @@ fn responder_that_sends_first_is_understood() {
 fn bad_crc_of_the_first_fpdu_is_code_2() {
     let mut fpdu = sealed(&SEND.bytes());
     fpdu[22] ^= 0x10;
-    assert_eq!(Deframer::new(true, false).next(&fpdu), Err(MpaError::Crc)); // and the engine's fence stays shut
+    // and the engine's fence stays shut
+    assert_eq!(Deframer::new(true, false).next(&fpdu), Err(MpaError::Crc));
 }
 
 /// Row 28.

@@ -12,7 +12,7 @@ const TERMINATE: Untagged<'static> = Untagged {
     ..SEND
 };
 
-/// What the stream makes of a Terminate; it reads nothing after.
+/// The received Terminate, after which the stream drops segments.
 fn received(segment: Untagged<'_>) -> ReceivedTerminate {
     let mut stream = Stream::new().page();
     let bytes = segment.bytes();
@@ -179,7 +179,8 @@ fn unknown_codes_and_reserved_bits_reach_the_ulp() {
     assert_eq!(terminate.control, [0x9c, 0x77, 0x1f, 0xff]);
     let code = with_payload("f7aa1fff").code;
     assert_eq!((code.layer(), code.etype(), code.code()), (15, 7, 0xaa));
-    let fpdu = hex("0016 41 47 00000000 00000002 00000001 00000000 23020000 466d07e7"); // TQ-2: iw_cxgb4
+    // TQ-2: iw_cxgb4
+    let fpdu = hex("0016 41 47 00000000 00000002 00000001 00000000 23020000 466d07e7");
     let Ok(Inbound::Terminate(terminate)) = Stream::new().fpdu(&fpdu) else {
         panic!("a Terminate")
     };
@@ -187,8 +188,8 @@ fn unknown_codes_and_reserved_bits_reach_the_ulp() {
     assert_eq!((code.layer(), code.etype(), code.code()), (2, 3, 2));
 }
 
-/// What comes after the Terminate is dropped unread: segments that would be right, wrong ones, and a second Terminate (R5040-5.4-3).
-/// Row 104.
+/// Segments after the Terminate are dropped unread: valid ones, invalid ones, and a second
+/// Terminate (R5040-5.4-3). Row 104.
 #[test]
 fn everything_after_a_terminate_is_dropped() {
     let mut stream = Stream::new().page().receive(8);
@@ -241,6 +242,6 @@ fn bit_order_of_siw_is_understood() {
         terminate.ddp_header,
         Some(CapturedHeader::Untagged(_))
     ));
-    // siw's CRC error: no flags tell the order, but the RFC's reading is no code at all
+    // siw's CRC error: no flags show the order, but the RFC's reading is no known code
     assert_eq!(with_payload("02020000").code, TermCode::mpa(2));
 }
