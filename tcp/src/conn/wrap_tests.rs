@@ -55,20 +55,20 @@ impl Long {
     }
 
     /// Processes a segment one round trip after the last one, and answers it.
-    fn hear(&mut self, segment: &Segment) {
+    fn deliver(&mut self, segment: &Segment) {
         self.host.now = self.host.now + ROUND;
         self.host.answer(segment);
         self.host.turn();
     }
 
     /// Processes a segment with SACK blocks one round trip after the last one, and answers it.
-    fn hear_sack(&mut self, ack: Seq, first: (Seq, Seq)) {
+    fn deliver_sack(&mut self, ack: Seq, first: (Seq, Seq)) {
         let plain = self.plain();
         let options = Options {
             sack: [Some(first), None, None],
             ..self.host.options()
         };
-        self.hear(&Segment {
+        self.deliver(&Segment {
             ack: Some(ack),
             options,
             ..plain
@@ -95,7 +95,7 @@ impl Long {
             conn.track(begin, len, Conn::DATA, None, now);
         }
         let sent = conn.send.nxt().offset(una);
-        self.hear(&self.plain());
+        self.deliver(&self.plain());
         assert!(sent >= len && self.conn().unacked() == 0);
         sent
     }
@@ -107,7 +107,7 @@ impl Long {
             control: Conn::DATA,
             ..self.plain()
         };
-        self.hear(&Segment {
+        self.deliver(&Segment {
             seq: segment.seq + ahead,
             ..segment
         });
@@ -132,24 +132,24 @@ impl Long {
         let (una, repeated) = (self.conn().send.una(), self.retransmissions());
         let undone = self.host.device.counters().undone;
         (0..5).for_each(|_| self.write_small());
-        self.hear_sack(una, (una + SMALL, una + 5 * SMALL));
+        self.deliver_sack(una, (una + SMALL, una + 5 * SMALL));
         assert_eq!(self.retransmissions(), repeated + 1);
         assert!(self.conn().recovery.is_repairing());
-        self.hear(&self.plain());
+        self.deliver(&self.plain());
         assert!(self.conn().recovery.is_open() && self.conn().unacked() == 0);
         if needless {
             let all = self.conn().send.nxt();
-            self.hear_sack(all, (una, una + SMALL));
+            self.deliver_sack(all, (una, una + SMALL));
         }
         let undoes = self.host.device.counters().undone - undone;
         assert_eq!(undoes, u64::from(needless));
     }
 
     /// Receives a report of a duplicate that concerns no piece repaired long ago.
-    fn hear_of_duplicate(&mut self) {
+    fn report_duplicate(&mut self) {
         let counters = *self.host.device.counters();
         let all = self.conn().send.nxt();
-        self.hear_sack(all, (all - SMALL, all));
+        self.deliver_sack(all, (all - SMALL, all));
         let now = self.host.device.counters();
         assert_eq!(now.duplicates_reported, counters.duplicates_reported + 1);
         assert_eq!(now.undone, counters.undone);
@@ -167,7 +167,7 @@ impl Long {
         self.host.turn();
         assert_eq!(self.tail_probes(), probes + 1);
         let (window, all) = (self.conn().window(), self.conn().send.nxt());
-        self.hear_sack(all, (begin, all));
+        self.deliver_sack(all, (begin, all));
         assert!(!self.conn().recovery.is_probing() && self.conn().window() >= window);
     }
 
@@ -186,7 +186,7 @@ impl Long {
                 ..Ecn::default()
             };
             let plain = self.plain();
-            self.hear(&Segment {
+            self.deliver(&Segment {
                 ack: Some(ack),
                 ecn,
                 ..plain
@@ -201,7 +201,7 @@ impl Long {
         let shift = self.conn().negotiation.agreed().peer_shift;
         for window in [0, 1, WINDOW] {
             let plain = self.plain();
-            self.hear(&Segment { window, ..plain });
+            self.deliver(&Segment { window, ..plain });
             assert_eq!(self.conn().send.room(), usize::from(window) << shift);
         }
     }
@@ -220,7 +220,7 @@ impl Long {
 
     /// Exercises all state that a connection remembers.
     fn have_it_all(&mut self) {
-        self.hear_of_duplicate();
+        self.report_duplicate();
         self.change_window();
         self.lose_one(true);
         self.lose_one(false);
@@ -258,7 +258,7 @@ fn receiver_goes_on_beyond_all_sequence_numbers() {
         long.have_it_all();
     }
     let plain = long.plain();
-    long.hear(&Segment {
+    long.deliver(&Segment {
         control: TcpControl::Fin,
         ..plain
     });

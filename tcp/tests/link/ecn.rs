@@ -1,4 +1,5 @@
-//! ECN on a link whose queue marks: counted (RFC 8257), and taken for losses (RFC 3168).
+//! ECN on a link whose queue marks: every mark counted (RFC 8257), or marks treated as losses (RFC
+//! 3168).
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::pair::{StackTransfer, run};
 
 const BYTES: usize = 8_000_000;
 
-/// How long a transfer takes, and how many segments were sent again.
+/// Runs a transfer. Returns its duration, and the number of retransmitted segments.
 fn transfer(config: &StackConfig, conditions: impl FnOnce(Link) -> Link) -> (Duration, u64) {
     let (a, wire_a) = StackTransfer::new(Side::A, pattern_of(1, BYTES), config);
     let (mut b, wire_b) = StackTransfer::new(Side::B, Vec::new(), config);
@@ -29,7 +30,7 @@ fn config(congestion: CongestionControl, ecn: bool) -> StackConfig {
     }
 }
 
-/// 1 Gb/s, a round trip of 100 us, and a buffer that holds less than the peer's window.
+/// 1 Gb/s, a round trip of 100 us, and a buffer smaller than the peer's window.
 fn shallow(link: Link) -> Link {
     link.one_way_delay(Duration::from_micros(50))
         .rate(1_000_000_000, 100)
@@ -37,7 +38,8 @@ fn shallow(link: Link) -> Link {
 
 #[test]
 fn marks_keep_the_queue_from_overflowing_and_the_link_full() {
-    // What halves its window needs a queue of a bandwidth-delay product, 8 segments, below the marks to keep the link full.
+    // An algorithm that halves its window needs a queue of a bandwidth-delay product, 8 segments,
+    // below the marks to keep the link full.
     for (algorithm, ecn) in [
         (CongestionControl::Dctcp, false),
         (CongestionControl::Cubic, true),

@@ -1,4 +1,5 @@
-//! Goodput of each congestion control on a link that loses: a table beside this file, so that a change shows as a diff.
+//! Goodput of each congestion control on a link that loses: a table beside this file, so that a
+//! change shows as a diff.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -16,15 +17,15 @@ const ALGORITHMS: [CongestionControl; 4] = [
     CongestionControl::Dctcp,
     CongestionControl::Bbr,
 ];
-/// Parts of the frames that are lost.
+/// Fractions of frames lost.
 const LOSSES: [f64; 4] = [0.0, 0.001, 0.01, 0.05];
 /// Bytes of a long transfer.
 const BULK: usize = 2_000_000;
-/// Bytes of a short one.
+/// Bytes of a short transfer.
 const MESSAGE: usize = 64 << 10;
 const BULK_SEEDS: u64 = 3;
 const MESSAGE_SEEDS: u64 = 100;
-/// Frames in the queue from which on those are marked that may be.
+/// Queue length in frames from which ECN-capable frames are marked.
 const MARKING: usize = 20;
 const SNAPSHOT: &str = "tests/link/goodput.txt";
 
@@ -36,8 +37,8 @@ fn rack(link: Link, loss: f64) -> Link {
         .loss(loss)
 }
 
-/// How long a transfer takes from the first SYN to the last byte. A second and more: a SYN was lost, whose timer has no round trip
-/// to go by (RFC 6298 §2.1).
+/// Duration of a transfer from the first SYN to the last byte. More than a second means that a SYN
+/// was lost, whose timer has no round trip to use (RFC 6298 §2.1).
 fn time(algorithm: CongestionControl, bytes: usize, loss: f64, seed: u64) -> Duration {
     let config = StackConfig {
         congestion: algorithm,
@@ -52,7 +53,7 @@ fn time(algorithm: CongestionControl, bytes: usize, loss: f64, seed: u64) -> Dur
     run(&mut a, &mut b, [wire_a, wire_b], Seed(seed), link).0
 }
 
-/// The times of a number of transfers, sorted.
+/// Sorted durations of several transfers.
 fn times(algorithm: CongestionControl, bytes: usize, loss: f64, seeds: u64) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..seeds)
         .map(|seed| time(algorithm, bytes, loss, seed))
@@ -61,7 +62,7 @@ fn times(algorithm: CongestionControl, bytes: usize, loss: f64, seeds: u64) -> V
     times
 }
 
-/// Megabits per second of a long transfer, in the middle of several.
+/// Megabits per second of a long transfer: the median of several.
 fn goodput(algorithm: CongestionControl, loss: f64) -> u128 {
     let times = times(algorithm, BULK, loss, BULK_SEEDS);
     BULK as u128 * 8 * 1000 / times[times.len() / 2].as_nanos()

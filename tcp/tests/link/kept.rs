@@ -1,13 +1,13 @@
-//! Tables that are kept beside the tests that make them, so that a change shows as a diff.
+//! Tables kept beside the tests that make them, so that a change shows as a diff.
 
 use std::env;
 use std::fs;
 
-/// Compares a table with the one in the file at `path`, relative to the package. `XWARP_ACCEPT` in the environment has a table that differs
-/// replace it.
+/// Compares a table with the one in the file at `path`, relative to the package. With
+/// `XWARP_ACCEPT` in the environment, a different table replaces the file.
 ///
 /// # Panics
-/// If they differ, also if the file was replaced: `what` says what that means.
+/// If they differ, even if the file was replaced. `what` says what a difference means.
 pub(crate) fn compare(path: &str, table: &str, what: &str) {
     let file = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
     compare_files(&file, table, what, env::var_os("XWARP_ACCEPT").is_some());

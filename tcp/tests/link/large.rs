@@ -18,8 +18,8 @@ const ALGORITHMS: [CongestionControl; 4] = [
     CongestionControl::Bbr,
 ];
 
-/// Carries `bytes` from one end to the other, and back at the same time if `back`. Returns both ends, the time that it took, and the
-/// longest stall.
+/// Carries `bytes` from one end to the other, and back at the same time if `back`. Returns both
+/// ends, the duration, and the longest stall.
 fn transfer(
     (mtu, congestion): (usize, CongestionControl),
     (bytes, back): (usize, bool),
@@ -78,7 +78,8 @@ fn large_segments_fill_a_link_whatever_the_algorithm() {
     }
 }
 
-/// A flight has few segments, and its end can be lost twice: then the timer, whose floor is 5 ms, has to expire as often.
+/// A flight has few segments, and its end can be lost twice. Then the timer, whose floor is 5 ms,
+/// has to expire as often.
 #[test]
 fn five_percent_loss_never_stalls_large_segments_for_longer_than_two_timeouts() {
     let (mut waited, mut repeated) = (0, 0);
@@ -89,7 +90,7 @@ fn five_percent_loss_never_stalls_large_segments_for_longer_than_two_timeouts() 
             let (_, time, stall) = transfer((mtu, CongestionControl::Cubic), one_way, seed, lossy);
             println!("MTU {mtu}, seed {seed}: {time:?}, longest stall {stall:?}");
             let what = format!("MTU {mtu}, seed {seed}: {time:?}, {stall:?}");
-            // 10.3 ms at most were measured, and 3 to 19 ms for all of it, a second more where a SYN was lost.
+            // Measured: 10.3 ms at most, and 3 to 19 ms in all, plus a second where a SYN was lost.
             assert!(stall < Duration::from_millis(12), "{what}");
             waited += usize::from(stall > Duration::from_millis(5));
             repeated += time.as_secs();

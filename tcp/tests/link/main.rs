@@ -1,5 +1,5 @@
-//! Stacks on a seeded link that loses, repeats, reorders and delays, in virtual time: against each other, and against smoltcp's
-//! socket as an independent peer.
+//! Stacks on a seeded link that loses, repeats, reorders and delays, in virtual time: against each
+//! other, and against smoltcp's socket as an independent peer.
 
 mod ecn;
 mod goodput;

@@ -8,10 +8,11 @@ use xwarp_test_kit::{Side, pattern_of};
 
 use crate::pair::{StackTransfer, run};
 
-/// The timeout of a SYN, which has no round trip to go by (RFC 6298 §2.1): a lost one costs so much.
+/// Timeout of a SYN, which has no round trip to use (RFC 6298 §2.1), and so the cost of a lost one.
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Measures megabits per second of delivered bytes, repeated handshakes, and the longest stall. The handshake's time does not count.
+/// Measures megabits per second of delivered bytes, repeated handshakes, and the longest stall. The
+/// handshake's time does not count.
 fn transfer(
     seed: Seed,
     bytes: usize,
@@ -51,7 +52,7 @@ fn one_percent_loss_leaves_most_of_the_rate() {
     }
 }
 
-/// Not once does a retransmission have to wait for its timer, whose floor is 5 ms.
+/// No retransmission has to wait for its timer, whose floor is 5 ms.
 #[test]
 fn five_percent_loss_never_stalls_for_longer_than_2_ms() {
     let mut handshakes = 0;

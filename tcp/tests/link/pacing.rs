@@ -1,4 +1,5 @@
-//! BBR's segments leave spaced: neither in bursts that overrun a ring, nor one by one on a timer each.
+//! BBR's segments leave spaced: neither in bursts that overrun a ring, nor one by one on a timer
+//! each.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,10 +13,10 @@ use xwarp_test_kit::{Side, pattern_of};
 use crate::pair::{StackTransfer, run};
 
 const BYTES: usize = 8_000_000;
-/// Bytes of a frame that carries data in full.
+/// Bytes of a frame full of data.
 const FULL: usize = 1000;
 
-/// How many full segments were sent at each instant.
+/// Number of full segments sent at each instant.
 type Bursts = Rc<RefCell<BTreeMap<Duration, usize>>>;
 
 fn transfer(
@@ -64,7 +65,7 @@ fn turn_sends_a_few_segments_at_a_gigabit_whatever_is_lost() {
 
 #[test]
 fn ten_gigabits_are_filled_by_bursts_that_a_ring_holds() {
-    // Loss leaves at least 0.7 of what is possible without (the second figure is 0.7 of the loss-free rate, 8900).
+    // Loss leaves at least 0.7 of the rate without loss (the second figure is 0.7 of 8900).
     for (loss, least) in [(0.0, 8500), (0.01, 6300)] {
         let (time, bursts) = transfer(CongestionControl::Bbr, 10_000_000_000, loss);
         let most = largest(&bursts);

@@ -12,17 +12,17 @@ use xwarp_test_kit::{Endpoint, Side};
 pub(crate) const FRAMES: usize = 1024;
 const BUDGET: usize = 64;
 
-/// One side's part in a transfer: it sends what it was given, then closes, and keeps what it receives.
+/// One side's part of a transfer: it sends its data, then closes, and keeps received data.
 pub(crate) trait Transfer {
     fn step(&mut self, now: Instant) -> usize;
     fn next_deadline(&self) -> Option<Instant>;
     fn received(&self) -> &[u8];
-    /// It has closed, and so has the other.
+    /// True if both sides have closed.
     fn is_done(&self) -> bool;
     fn report(&self) -> String;
 }
 
-/// The same with our stack.
+/// A side that uses our stack.
 pub(crate) struct StackTransfer {
     pub(crate) tcp: Endpoint,
     pub(crate) conn: Option<ConnId>,
@@ -30,17 +30,17 @@ pub(crate) struct StackTransfer {
     sent: usize,
     /// Bytes of the next segment.
     piece: usize,
-    /// Segments are as large as they can be, not of all sizes.
+    /// All segments are full, not of all sizes.
     full: bool,
     connected: bool,
     closed: bool,
     received: Vec<u8>,
-    /// The most bytes that were ever unacknowledged.
+    /// Maximum of unacknowledged bytes.
     pub(crate) most_unacked: usize,
     pub(crate) ended: Option<CloseReason>,
 }
 
-/// Who connects, from which port; who listens, at which one.
+/// Addresses: A connects from the first, B listens at the second.
 pub(crate) fn address(side: Side) -> SocketAddr {
     let port = match side {
         Side::A => 40_000,
@@ -189,7 +189,8 @@ impl Transfer for StackTransfer {
     }
 }
 
-/// Runs both ends until they are done; the virtual time that it took, and the longest in which nothing was received.
+/// Runs both ends until they are done. Returns the virtual time, and the longest time without
+/// received data.
 pub(crate) fn run(
     a: &mut dyn Transfer,
     b: &mut dyn Transfer,

@@ -1,6 +1,6 @@
-//! Links that do everything at once that links do, drawn by a seed, under every congestion control.
+//! Links with all kinds of conditions at once, drawn by a seed, under every congestion control.
 //!
-//! `XWARP_SEEDS` says how many seeds there are, at least one, `XWARP_SEED` runs one alone.
+//! `XWARP_SEEDS` sets the number of seeds, at least one; `XWARP_SEED` runs one alone.
 
 use std::env;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use xwarp_test_kit::netsim::{Conditions, Link, Rng, Seed};
 
 use crate::seeds::both_ways;
 
-/// Seeds unless `XWARP_SEEDS` says otherwise.
+/// Number of seeds unless `XWARP_SEEDS` is set.
 const SEEDS: u64 = 100;
-/// The stream of random numbers of a seed that its conditions come from; the link's two lanes have the first ones.
+/// Stream of a seed's random numbers that draws its conditions; the link's two lanes use the first
+/// ones.
 const STREAM: u64 = 7;
 const ALGORITHMS: [CongestionControl; 4] = [
     CongestionControl::Cubic,
@@ -27,10 +28,10 @@ fn number(variable: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
-/// How many seeds there are.
+/// Number of seeds.
 ///
 /// # Panics
-/// If none: that would pass without having tested anything.
+/// If it is zero: the test would pass without having tested anything.
 fn count(asked: Option<u64>) -> u64 {
     let seeds = asked.unwrap_or(SEEDS);
     assert!(seeds > 0, "XWARP_SEEDS=0 tests nothing");
@@ -43,7 +44,7 @@ fn no_seeds_are_refused() {
     count(Some(0));
 }
 
-/// Says how to replay the seed if the test panics.
+/// Prints how to replay the seed if the test panics.
 struct Guard(u64, Conditions);
 
 impl Drop for Guard {
@@ -61,7 +62,7 @@ fn micros(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
     Duration::from_micros(range.start + rng.below(range.end - range.start))
 }
 
-/// Every second condition is in force, so that each meets each.
+/// Each condition is in force for half of the seeds, so that every pair occurs.
 fn draw(rng: &mut Rng) -> Conditions {
     let mut probability = |most: f64| {
         let part = f64::from(u32::try_from(rng.below(1000)).unwrap_or(0)) / 1000.0;
@@ -91,7 +92,8 @@ fn draw(rng: &mut Rng) -> Conditions {
     conditions
 }
 
-/// True if more than half of a handshake's six SYNs, whose timer is doubled from 1 s on, may find the link down.
+/// True if more than half of a handshake's six SYNs, whose timer doubles from 1 s on, may find the
+/// link down.
 fn is_in_step(period: Duration, down: Duration) -> bool {
     let (period, down) = (period.as_micros(), down.as_micros());
     let phases = [0, 1, 3, 7, 15, 31].map(|seconds| seconds * 1_000_000 % period);

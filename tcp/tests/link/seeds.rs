@@ -1,4 +1,4 @@
-//! Everything arrives, whatever the link does.
+//! All data arrives, whatever the link does.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::pair::{FRAMES, StackTransfer, run};
 /// Bytes in either direction.
 const BYTES: [usize; 2] = [120_000, 90_000];
 
-/// Carries bytes both ways at once and closes; every frame must be back in the end.
+/// Carries bytes both ways at once and closes. Every frame must be back in the end.
 pub(crate) fn both_ways(
     seed: Seed,
     config: &StackConfig,
@@ -27,7 +27,8 @@ pub(crate) fn both_ways(
     for (end, wanted) in [(&a, &data[1]), (&b, &data[0])] {
         use crate::pair::Transfer;
         assert!(end.received() == &wanted[..], "{seed:?}: {}", end.report());
-        // The other may have seen the last ACK lost, and find nobody there any more.
+        // The last ACK to the other side may have been lost, and its retransmission found no
+        // connection.
         let ended = end.ended.unwrap();
         assert!(
             matches!(ended, CloseReason::Graceful | CloseReason::Reset),

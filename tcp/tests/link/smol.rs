@@ -1,4 +1,4 @@
-//! smoltcp's socket as a peer: a second opinion on what TCP is.
+//! smoltcp's socket as a peer: an independent implementation of TCP.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl phy::TxToken for TxToken<'_> {
     }
 }
 
-/// The same with smoltcp's socket.
+/// A side that uses smoltcp's socket.
 struct SmolTransfer {
     port: Port,
     iface: Interface,
@@ -133,7 +133,7 @@ impl SmolTransfer {
 }
 
 impl SmolTransfer {
-    /// Reads all that is there and writes what has room; the bytes moved.
+    /// Reads all readable bytes and writes what has room. Returns the number of bytes moved.
     fn exchange(&mut self) -> usize {
         let (sent, before) = (self.sent, self.received.len());
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
@@ -166,7 +166,8 @@ impl Transfer for SmolTransfer {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        // `poll_at` needs `&mut self`: a tick that is short beside smoltcp's timers serves as well.
+        // `poll_at` needs `&mut self`. A tick that is short compared with smoltcp's timers serves
+        // as well.
         Some(self.now + Duration::from_millis(1))
     }
 

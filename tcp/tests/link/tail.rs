@@ -1,4 +1,4 @@
-//! The last segments of what an application has to say are lost: nothing follows that could tell.
+//! Loss of an application's last segments: no later segment can reveal it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::pair::{FRAMES, address, path};
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
 
-/// Two stacks with a connection, on a link that loses what it is told to.
+/// Two stacks with a connection, on a link that loses chosen frames.
 struct Talk {
     hosts: [Endpoint; 2],
     conns: [Option<ConnId>; 2],
@@ -48,7 +48,7 @@ impl Talk {
         self.run(|talk| talk.conns[1].is_some());
     }
 
-    /// Lets time pass until `done` holds; how long that took.
+    /// Lets time pass until `done` returns true. Returns how long that took.
     fn run(&mut self, done: impl Fn(&mut Self) -> bool) -> Duration {
         let start = self.now;
         for _ in 0..100_000 {
@@ -91,7 +91,7 @@ impl Talk {
         self.now = next.expect("something to wait for").max(self.now + US);
     }
 
-    /// Sends so many segments; the time until all are acknowledged.
+    /// Sends `segments` segments. Returns the time until all are acknowledged.
     fn say(&mut self, segments: usize) -> Duration {
         let (conn, now) = (self.conns[0].unwrap(), Instant::ORIGIN + self.now);
         for _ in 0..segments {
@@ -101,7 +101,8 @@ impl Talk {
         self.run(|talk| talk.hosts[0].conn(conn).unacked() == 0)
     }
 
-    /// The same, while the last of them is lost.
+    /// Sends `segments` segments, the last of which is lost. Returns the time until all are
+    /// acknowledged.
     fn say_and_lose_the_tail(&mut self, segments: usize) -> Duration {
         let mut left = segments;
         self.link.lane(Direction::AToB).drop_if(move |frame| {

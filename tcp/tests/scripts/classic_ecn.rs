@@ -1,8 +1,9 @@
-//! Explicit congestion notification with algorithms that take a mark for a loss (RFC 3168, RFC 9438 §4.6).
+//! Explicit congestion notification with algorithms that treat a mark as a loss (RFC 3168, RFC 9438
+//! §4.6).
 
 use crate::{run, run_after};
 
-/// A connection that the peer has opened, on which both understand ECN.
+/// A connection that the peer has opened, on which both sides support ECN.
 const AGREED: &str = "
 config ecn=on
 listen
@@ -157,7 +158,7 @@ refuse 1460
 write 1460
 > PW. 14601:16061(1460) ack 1 ecn ect0
 refuse 1460
-< E. 1:1(0) ack 14601          # one is in flight, which tells that the window was reduced
+< E. 1:1(0) ack 14601          # one is in flight, and CWR reports the reduction
 write 1460
 > P. 16061:17521(1460) ack 1 ecn ect0
 ",
@@ -192,7 +193,7 @@ write 1460
 > PW. 14601:16061(1460) ack 1 ecn ect0
 write 1460
 > P. 16061:17521(1460) ack 1 ecn ect0
-< E. 1:1(0) ack 16061          # sent after what told of the reduction had come
+< E. 1:1(0) ack 16061          # sent after CWR arrived
 write 1460
 > PW. 17521:18981(1460) ack 1 ecn ect0
 < . 1:1(0) ack 18981

@@ -1,13 +1,12 @@
-//! Connections end, in every order.
+//! Ends of connections, in every order.
 
 use xwarp_test_kit::cases;
 
-use crate::{ESTABLISHED, TIMESTAMPS, run_after};
+use crate::{ESTABLISHED, Row, TIMESTAMPS, run_after, run_table};
 
-#[test]
-fn we_close_first() {
-    run_after(
-        ESTABLISHED,
+const CLOSES: &[Row] = &[
+    (
+        "we close first",
         "
 close
 > F. 1:1(0) ack 1
@@ -17,13 +16,9 @@ close
 event PeerClosed
 event Graceful
 ",
-    );
-}
-
-#[test]
-fn they_close_first() {
-    run_after(
-        ESTABLISHED,
+    ),
+    (
+        "they close first",
         "
 < F. 1:1(0) ack 1
 > . 1:1(0) ack 2
@@ -35,13 +30,9 @@ event Graceful
 < . 2:2(0) ack 2
 > R 2:2(0) win 0
 ",
-    );
-}
-
-#[test]
-fn both_close_at_once() {
-    run_after(
-        ESTABLISHED,
+    ),
+    (
+        "both close at once",
         "
 close
 > F. 1:1(0) ack 1
@@ -52,13 +43,9 @@ event none
 < . 2:2(0) ack 2
 event Graceful
 ",
-    );
-}
-
-#[test]
-fn their_fin_may_acknowledge_ours() {
-    run_after(
-        ESTABLISHED,
+    ),
+    (
+        "their fin may acknowledge ours",
         "
 close
 > F. 1:1(0) ack 1
@@ -67,13 +54,9 @@ close
 event PeerClosed
 event Graceful
 ",
-    );
-}
-
-#[test]
-fn fin_follows_what_was_written() {
-    run_after(
-        ESTABLISHED,
+    ),
+    (
+        "fin follows what was written",
         "
 write 1000
 > P. 1:1001(1000) ack 1
@@ -82,13 +65,9 @@ close
 refuse 1
 < . 1:1(0) ack 1002
 ",
-    );
-}
-
-#[test]
-fn bytes_come_after_our_fin() {
-    run_after(
-        ESTABLISHED,
+    ),
+    (
+        "bytes come after our fin",
         "
 close
 > F. 1:1(0) ack 1
@@ -99,13 +78,9 @@ read 100
 < F. 101:101(0) ack 2
 > . 2:2(0) ack 102
 ",
-    );
-}
-
-#[test]
-fn bytes_go_after_their_fin() {
-    run_after(
-        ESTABLISHED,
+    ),
+    (
+        "bytes go after their fin",
         "
 < F. 1:1(0) ack 1
 > . 1:1(0) ack 2
@@ -116,13 +91,59 @@ close
 > F. 1001:1001(0) ack 2
 < . 2:2(0) ack 1002
 ",
-    );
-}
+    ),
+    (
+        "repeated fin before our close is acknowledged again",
+        "
+< F. 1:1(0) ack 1
+> . 1:1(0) ack 2
+< F. 1:1(0) ack 1
+> . 1:1(0) ack 2
+event PeerClosed
+event none
+",
+    ),
+    (
+        "fin waits for room in the window",
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 1001 win 0
+close
+nothing
+< . 1:1(0) ack 1001 win 1000
+> F. 1001:1001(0) ack 1
+< . 1:1(0) ack 1002
+",
+    ),
+    (
+        "both may close at once with bytes in flight",
+        "
+write 100
+> P. 1:101(100) ack 1
+close
+> F. 101:101(0) ack 1
+< F. 1:51(50) ack 1
+> . 102:102(0) ack 52
+read 50
+< . 52:52(0) ack 102
+event Readable
+event PeerClosed
+event Graceful
++1s < F. 1:51(50) ack 102        # our ACK was lost
+> . 102:102(0) ack 52 <nop,nop,sack 1:51>
+",
+    ),
+];
 
 #[test]
-fn repeated_fin_is_acknowledged_again_in_time_wait() {
-    run_after(
-        ESTABLISHED,
+fn connection_closes_in_every_order() {
+    run_table(ESTABLISHED, CLOSES);
+}
+
+const TIME_WAIT: &[Row] = &[
+    (
+        "repeated fin is acknowledged again in time wait",
         "
 close
 > F. 1:1(0) ack 1
@@ -135,10 +156,40 @@ close
 +11s < F. 1:1(0) ack 2
 > R 2:2(0) win 0
 ",
-    );
+    ),
+    (
+        "reset does not end time wait",
+        "
+close
+> F. 1:1(0) ack 1
+< F. 1:1(0) ack 2
+> . 2:2(0) ack 2
+< R 2:2(0)
+< F. 1:1(0) ack 2
+> . 2:2(0) ack 2
+",
+    ),
+    (
+        "newer syn ends time wait",
+        "
+close
+> F. 1:1(0) ack 1
+< F. 1:1(0) ack 2
+> . 2:2(0) ack 2
+< S 1:1(0) win 65535 <mss 1460>
+> . 2:2(0) ack 2
++1ms < S 9000:9000(0) win 65535 <mss 1460>
+> S. 2750:2750(0) ack 9001 win 65535 <mss 1460>
+",
+    ),
+];
+
+#[test]
+fn time_wait_is_repeated_or_ended() {
+    run_table(ESTABLISHED, TIME_WAIT);
 }
 
-/// Only the FIN that was received begins the time anew: any other can be a stranger's.
+/// Only the FIN that was received restarts TIME-WAIT: any other can be an attacker's.
 #[test]
 fn another_fin_does_not_prolong_time_wait() {
     for fin in cases([
@@ -164,71 +215,6 @@ close
             ),
         );
     }
-}
-
-#[test]
-fn reset_does_not_end_time_wait() {
-    run_after(
-        ESTABLISHED,
-        "
-close
-> F. 1:1(0) ack 1
-< F. 1:1(0) ack 2
-> . 2:2(0) ack 2
-< R 2:2(0)
-< F. 1:1(0) ack 2
-> . 2:2(0) ack 2
-",
-    );
-}
-
-#[test]
-fn newer_syn_ends_time_wait() {
-    run_after(
-        ESTABLISHED,
-        "
-close
-> F. 1:1(0) ack 1
-< F. 1:1(0) ack 2
-> . 2:2(0) ack 2
-< S 1:1(0) win 65535 <mss 1460>
-> . 2:2(0) ack 2
-+1ms < S 9000:9000(0) win 65535 <mss 1460>
-> S. 2750:2750(0) ack 9001 win 65535 <mss 1460>
-",
-    );
-}
-
-#[test]
-fn repeated_fin_before_our_close_is_acknowledged_again() {
-    run_after(
-        ESTABLISHED,
-        "
-< F. 1:1(0) ack 1
-> . 1:1(0) ack 2
-< F. 1:1(0) ack 1
-> . 1:1(0) ack 2
-event PeerClosed
-event none
-",
-    );
-}
-
-#[test]
-fn fin_waits_for_room_in_the_window() {
-    run_after(
-        ESTABLISHED,
-        "
-write 1000
-> P. 1:1001(1000) ack 1
-< . 1:1(0) ack 1001 win 0
-close
-nothing
-< . 1:1(0) ack 1001 win 1000
-> F. 1001:1001(0) ack 1
-< . 1:1(0) ack 1002
-",
-    );
 }
 
 #[test]
@@ -273,28 +259,6 @@ close
 > . 2:2(0) ack 2 <nop,nop,TS val 10 ecr 120>
 +1ms < S -900:-900(0) win 65535 <mss 1460,sackOK,TS val 121 ecr 0>
 > S. 2750:2750(0) ack -899 win 65535 <mss 1460,sackOK,TS val 11 ecr 121>
-",
-    );
-}
-
-#[test]
-fn both_may_close_at_once_with_bytes_in_flight() {
-    run_after(
-        ESTABLISHED,
-        "
-write 100
-> P. 1:101(100) ack 1
-close
-> F. 101:101(0) ack 1
-< F. 1:51(50) ack 1
-> . 102:102(0) ack 52
-read 50
-< . 52:52(0) ack 102
-event Readable
-event PeerClosed
-event Graceful
-+1s < F. 1:51(50) ack 102        # our ACK was lost
-> . 102:102(0) ack 52 <nop,nop,sack 1:51>
 ",
     );
 }

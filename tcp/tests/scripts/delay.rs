@@ -2,7 +2,7 @@
 
 use crate::{PLAIN, run, run_after};
 
-/// The first message, which was answered soon: its ACK was not waited with.
+/// The first message, which was answered soon: its ACK did not wait.
 const ANSWERED: &str = "
 < P. 1:101(100) ack 1
 > . 1:1(0) ack 101

@@ -1,8 +1,9 @@
-//! Explicit congestion notification: negotiated (RFC 3168 §6.1.1), marked, and echoed as DCTCP does it (RFC 8257 §3.2).
+//! Explicit congestion notification: negotiated (RFC 3168 §6.1.1), marked, and echoed as DCTCP does
+//! it (RFC 8257 §3.2).
 
 use crate::{run, run_after};
 
-/// A connection that the peer has opened, on which both understand ECN.
+/// A connection that the peer has opened, on which both sides support ECN.
 const AGREED: &str = "
 config congestion=dctcp
 listen
@@ -12,7 +13,7 @@ listen
 event Incoming
 ";
 
-/// The same, opened by the host.
+/// A connection that the host has opened, on which both sides support ECN.
 const OPENED: &str = "
 config congestion=dctcp timestamps=off
 connect

@@ -1,10 +1,11 @@
-//! Connections begin.
+//! Handshakes.
 
-use crate::{ESTABLISHED, PLAIN, run, run_after};
+use crate::{ESTABLISHED, PLAIN, Row, run, run_after, run_table};
 
-#[test]
-fn active_open_offers_all_options_and_agrees_to_those_of_the_answer() {
-    run("
+const ACTIVE_OPEN: &[Row] = &[
+    (
+        "active open offers all options and agrees to those of the answer",
+        "
 connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
 +10ms < S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 7 ecr 0,nop,wscale 0>
@@ -12,19 +13,101 @@ connect
 event Connected
 write 1448
 > P. 1:1449(1448) ack 1 win 32768 <nop,nop,TS val 10 ecr 7>
-");
-}
-
-#[test]
-fn timestamps_are_not_offered_if_they_are_off() {
-    run("
+",
+    ),
+    (
+        "timestamps are not offered if they are off",
+        "
 config timestamps=off
 connect
 > S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
 < S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS val 7 ecr 0,nop,wscale 0>
 > . 1:1(0) ack 1 win 32768
 event Connected
-");
+",
+    ),
+    (
+        "window is scaled only if both sides scale",
+        "
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
+< S. 0:0(0) ack 1 win 1000 <mss 1460>
+> . 1:1(0) ack 1 win 65535
+event Connected
+write 1000
+> P. 1:1001(1000) ack 1
+refuse 1
+",
+    ),
+    (
+        "lost syn is sent again after one second and then two",
+        "
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
++1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 1000 ecr 0,nop,wscale 3>
++2s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 3000 ecr 0,nop,wscale 3>
++1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 4000 ecr 0,nop,wscale 3>  # the last try
++1s event TimedOut
+",
+    ),
+    (
+        "both sides may open at once",
+        "
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
+> S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
+> . 1:1(0) ack 1
+< . 1:1(0) ack 1
+event Connected
+",
+    ),
+    (
+        "peer that has opened too may refuse",
+        "
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S 700:700(0) win 65535 <mss 1460>
+> S. 0:0(0) ack 701 win 65535 <mss 1460>
+< R. 701:701(0) ack 1
+event Refused
+",
+    ),
+    (
+        "answer to another syn is reset",
+        "
+config timestamps=off
+connect
+> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
+< S. 0:0(0) ack 9 win 65535 <mss 1460>
+> R 9:9(0) win 0
+event none
+< S. 0:0(0) ack 1 win 65535 <mss 1460>
+> . 1:1(0) ack 1
+event Connected
+",
+    ),
+    (
+        "refusal ends the attempt and a stray reset does not",
+        "
+connect
+> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
+< R 0:0(0)
+event none
+< R. 0:0(0) ack 7
+event none
+< R. 0:0(0) ack 1
+event Refused
+",
+    ),
+];
+
+#[test]
+fn active_open() {
+    run_table("", ACTIVE_OPEN);
 }
 
 #[test]
@@ -40,73 +123,70 @@ event Readable
     );
 }
 
-#[test]
-fn window_is_scaled_only_if_both_sides_scale() {
-    run("
-connect
-> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
-< S. 0:0(0) ack 1 win 1000 <mss 1460>
-> . 1:1(0) ack 1 win 65535
-event Connected
-write 1000
-> P. 1:1001(1000) ack 1
-refuse 1
-");
-}
-
-#[test]
-fn lost_syn_is_sent_again_after_one_second_and_then_two() {
-    run("
-connect
-> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
-+1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 1000 ecr 0,nop,wscale 3>
-+2s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 3000 ecr 0,nop,wscale 3>
-+1s > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 4000 ecr 0,nop,wscale 3>  # the last try
-+1s event TimedOut
-");
-}
-
-#[test]
-fn lost_answer_is_sent_again_when_the_syn_comes_again() {
-    run("
+/// A SYN of the peer, which the host has answered.
+const SYN_ANSWERED: &str = "
 listen
 < S 0:0(0) win 65535 <mss 1460>
 > S. 0:0(0) ack 1 win 65535 <mss 1460>
+";
+
+const PASSIVE_OPEN: &[Row] = &[
+    (
+        "lost answer is sent again when the syn comes again",
+        "
 +500ms < S 0:0(0) win 65535 <mss 1460>
 > S. 0:0(0) ack 1 win 65535 <mss 1460>
 < . 1:1(0) ack 1
 event Incoming
-");
-}
-
-#[test]
-fn lost_answer_is_sent_again_after_one_second() {
-    run("
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 65535 <mss 1460>
+",
+    ),
+    (
+        "lost answer is sent again after one second",
+        "
 +1s > S. 0:0(0) ack 1 win 65535 <mss 1460>
 < . 1:1(0) ack 1
 event Incoming
-");
-}
+",
+    ),
+    (
+        "ack of another answer is reset and the handshake goes on",
+        "
+< . 1:1(0) ack 9
+> R 9:9(0) win 0
+< . 1:1(0) ack 1
+event Incoming
+",
+    ),
+    (
+        "bytes with the last ack are taken",
+        "
+< P. 1:11(10) ack 1
+> . 1:1(0) ack 11
+event Incoming
+event Readable
+read 10
+",
+    ),
+    (
+        "fin with the last ack closes the peers side",
+        "
+< F. 1:11(10) ack 1
+> . 1:1(0) ack 12
+event Incoming
+event Readable
+event PeerClosed
+read 10
+",
+    ),
+];
 
 #[test]
-fn both_sides_may_open_at_once() {
-    run("
-config timestamps=off
-connect
-> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
-< S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
-> S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
-< S. 0:0(0) ack 1 win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 0>
-> . 1:1(0) ack 1
-< . 1:1(0) ack 1
-event Connected
-");
+fn passive_open() {
+    run_table(SYN_ANSWERED, PASSIVE_OPEN);
 }
 
-/// Anybody who knows addresses and ports can send a SYN. Who answers ours knows its number, and is the peer.
+/// An attacker who knows addresses and ports can send a SYN. The sender of a valid answer to ours
+/// knows its number, and is the peer.
 #[test]
 fn strangers_syn_does_not_keep_the_answer_out() {
     for stranger in ["0:0(0)", "700:700(0)", "-2147483648:-2147483648(0)"] {
@@ -132,7 +212,8 @@ write 1460
     }
 }
 
-/// Who sends a SYN knows what is expected next. Only who knows our number, too, can refuse.
+/// The sender of a SYN knows which number is expected next. Only a sender that knows our number,
+/// too, can refuse.
 #[test]
 fn strangers_syn_and_reset_do_not_refuse_the_connection() {
     run("
@@ -153,20 +234,8 @@ event Connected
 ");
 }
 
-#[test]
-fn peer_that_has_opened_too_may_refuse() {
-    run("
-config timestamps=off
-connect
-> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
-< S 700:700(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 701 win 65535 <mss 1460>
-< R. 701:701(0) ack 1
-event Refused
-");
-}
-
-/// The client answers the challenge by a RST with the number that the stranger chose, and begins anew (RFC 5961 §4.2).
+/// The client answers the challenge by a RST with the number that the attacker chose, and opens the
+/// connection again (RFC 5961 §4.2).
 #[test]
 fn strangers_syn_does_not_keep_a_client_out() {
     for client in [9000, 500_000] {
@@ -186,77 +255,6 @@ event Incoming
             next = client + 1
         ));
     }
-}
-
-#[test]
-fn answer_to_another_syn_is_reset() {
-    run("
-config timestamps=off
-connect
-> S 0:0(0) win 65535 <mss 1460,nop,nop,sackOK,nop,wscale 3>
-< S. 0:0(0) ack 9 win 65535 <mss 1460>
-> R 9:9(0) win 0
-event none
-< S. 0:0(0) ack 1 win 65535 <mss 1460>
-> . 1:1(0) ack 1
-event Connected
-");
-}
-
-#[test]
-fn ack_of_another_answer_is_reset_and_the_handshake_goes_on() {
-    run("
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 65535 <mss 1460>
-< . 1:1(0) ack 9
-> R 9:9(0) win 0
-< . 1:1(0) ack 1
-event Incoming
-");
-}
-
-#[test]
-fn refusal_ends_the_attempt_and_a_stray_reset_does_not() {
-    run("
-connect
-> S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>
-< R 0:0(0)
-event none
-< R. 0:0(0) ack 7
-event none
-< R. 0:0(0) ack 1
-event Refused
-");
-}
-
-#[test]
-fn bytes_with_the_last_ack_are_taken() {
-    run("
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 65535 <mss 1460>
-< P. 1:11(10) ack 1
-> . 1:1(0) ack 11
-event Incoming
-event Readable
-read 10
-");
-}
-
-#[test]
-fn fin_with_the_last_ack_closes_the_peers_side() {
-    run("
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 65535 <mss 1460>
-< F. 1:11(10) ack 1
-> . 1:1(0) ack 12
-event Incoming
-event Readable
-event PeerClosed
-read 10
-");
 }
 
 #[test]
@@ -317,10 +315,10 @@ write 1448
 ");
 }
 
-/// An outage that takes the first SYN costs the data after it no timeout of seconds.
+/// An outage that loses the first SYN does not give the data after it a timeout of seconds.
 #[test]
 fn answer_to_the_latest_syn_is_a_measure_of_the_round_trip() {
-    // Less than a tick counts as one: SRTT 1 ms, and the timeout lies the floor of 5 ms above it.
+    // Less than a tick counts as one: SRTT 1 ms, and the timeout is the floor of 5 ms above it.
     run("
 connect
 > S 0:0(0) win 65535 <mss 1460,sackOK,TS val 0 ecr 0,nop,wscale 3>

@@ -1,7 +1,8 @@
-//! Wire-exact scripts in the manner of packetdrill: what the peer sends, what must be answered, and when.
+//! Wire-exact scripts in the manner of packetdrill: what the peer sends, and what must be answered,
+//! and when.
 //!
-//! A script is a list of lines; see [`runner`] for what they say. The peer's sequence numbers are counted from its SYN, ours from
-//! ours, timestamps of ours from our first.
+//! A script is a list of lines, which [`runner`] describes. The peer's sequence numbers count from
+//! its SYN, ours from ours, and our timestamps from our first.
 
 mod classic_ecn;
 mod close;
@@ -20,7 +21,7 @@ mod segment;
 mod timestamps;
 mod window;
 
-pub(crate) use runner::run;
+pub(crate) use runner::{run, try_run};
 
 /// A connection that the peer has opened, with SACK, a window scale of 0 and a round trip of 10 ms.
 pub(crate) const ESTABLISHED: &str = "
@@ -31,7 +32,8 @@ listen
 event Incoming
 ";
 
-/// The same with timestamps.
+/// A connection that the peer has opened, with timestamps and SACK, a window scale of 0 and a round
+/// trip of 10 ms.
 pub(crate) const TIMESTAMPS: &str = "
 listen
 < S 0:0(0) win 65535 <mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 0>
@@ -40,7 +42,7 @@ listen
 event Incoming
 ";
 
-/// The same for a peer that knows no options but the MSS.
+/// A connection that the peer has opened without options except the MSS.
 pub(crate) const PLAIN: &str = "
 listen
 < S 0:0(0) win 65535 <mss 1460>
@@ -52,4 +54,22 @@ event Incoming
 /// Runs a script after a beginning.
 pub(crate) fn run_after(beginning: &str, script: &str) {
     run(&format!("{beginning}{script}"));
+}
+
+/// Row of a table of scripts: its name, and the lines after the table's beginning.
+pub(crate) type Row = (&'static str, &'static str);
+
+/// Runs the script of each row after `beginning`.
+///
+/// # Panics
+/// If scripts fail: names their rows.
+pub(crate) fn run_table(beginning: &str, rows: &[Row]) {
+    let failures: Vec<String> = rows
+        .iter()
+        .filter_map(|(name, script)| {
+            let problem = try_run(&format!("{beginning}{script}")).err()?;
+            Some(format!("{name}: {problem}"))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }

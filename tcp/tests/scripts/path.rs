@@ -1,4 +1,4 @@
-//! Paths that turn out to be narrower than the link (RFC 1191, RFC 5927 §7).
+//! Paths that prove narrower than the link (RFC 1191, RFC 5927 §7).
 
 use crate::{PLAIN, TIMESTAMPS, run_after};
 

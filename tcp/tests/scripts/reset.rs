@@ -1,4 +1,4 @@
-//! RSTs, SYNs and ACKs that a stranger may have sent (RFC 5961).
+//! RSTs, SYNs and ACKs that an attacker may have sent (RFC 5961).
 
 use xwarp_test_kit::cases;
 
@@ -186,7 +186,8 @@ event none
     );
 }
 
-/// Sixteen times what is sent here is answered by a plain ACK, and then no more in that second (RFC 5961 §7).
+/// Sixteen of these segments are answered by an ACK, and further ones are not in that second (RFC
+/// 5961 §7).
 fn is_answered_sixteen_times(beginning: &str, segment: &str, [answer, later]: [&str; 2]) {
     let answered = format!("< {segment}\n> {answer}\n").repeat(16);
     let unanswered = format!("< {segment}\nnothing\n").repeat(16);
@@ -252,8 +253,8 @@ fn what_may_have_been_repeated_is_always_answered() {
     );
 }
 
-/// A peer that asks whether we live, or whether there is room, gets its answer whatever a stranger provokes. And two that ask each other
-/// come to an end.
+/// A keep-alive or window probe of the peer is answered, whatever an attacker provokes. And two
+/// hosts that probe each other come to an end.
 #[test]
 fn stranger_does_not_use_up_the_answers_to_probes() {
     let junk = "< . -70000:-70000(0) ack 1\n> . 1:1(0) ack 1\n".repeat(16);

@@ -1,4 +1,4 @@
-//! Losses that no ACK tells of: timeouts and tail probes.
+//! Losses that no ACK reports: timeouts and tail probes.
 
 use crate::{ESTABLISHED, PLAIN, TIMESTAMPS, run, run_after};
 
@@ -37,7 +37,8 @@ write 1000
 
 #[test]
 fn probe_comes_no_later_than_the_timeout_and_in_its_place() {
-    // A steady round trip of 10 ms after some samples: the timeout lies a floor of 50 ms beyond it, 2 SRTT and the floor later.
+    // After some samples of a steady round trip of 10 ms, the timeout is a floor of 50 ms above it,
+    // later than 2 SRTT and the floor.
     run(&format!(
         "config min_rto=50ms
 {ESTABLISHED}
@@ -109,7 +110,8 @@ write 1460
 
 #[test]
 fn echo_of_the_original_undoes_a_timeout() {
-    // The ACK echoes the timestamp of the first transmission: nothing is repeated after it (RFC 3522).
+    // The ACK echoes the timestamp of the first transmission: there are no further retransmissions
+    // (RFC 3522).
     run_after(
         TIMESTAMPS,
         "

@@ -61,7 +61,7 @@ write {sent}
     }
 }
 
-/// The peer gives up before the route is known.
+/// The peer aborts before the route is known.
 #[test]
 fn route_to_a_peer_that_has_gone_is_of_no_matter() {
     run("
@@ -75,7 +75,7 @@ event none
 ");
 }
 
-/// What is in flight already is sent again in pieces, as after a message of a router.
+/// Data in flight is retransmitted in pieces, as after a router's message.
 #[test]
 fn route_that_becomes_narrower_cuts_what_is_in_flight_and_a_wider_one_changes_nothing() {
     run_after(

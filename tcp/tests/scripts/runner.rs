@@ -1,17 +1,20 @@
-//! Runs a script line by line. The host is the kit's [`Endpoint`]; it is the only one, as the script plays the peer.
+//! Runner of a script, line by line. The host is an [`Endpoint`] of the kit, and the script is its peer.
 //!
 //! - `listen`, `connect`: the host opens; the first line.
-//! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s congestion=dctcp ecn=on mtu=9000`: before that.
-//! - `< SEGMENT`: the peer sends; `<< SEGMENT`: the same, in one turn with what comes next. `> SEGMENT`: the host has sent this next; options are compared wholly, the window if given.
-//! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`, `unread N`: N bytes can be read, and
-//!   are; or are there. `close`, `abort`.
-//! - `connect mtu=900 advmss=600`: over a route of these metrics. `await`: a peer's SYN awaits
-//!   them; `route mtu=900 advmss=600` gives them.
-//! - `toobig SEQ LEN MTU`: a router says that the packet with this sequence number and length did not fit.
+//! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s
+//!   congestion=dctcp ecn=on mtu=9000`: in one line, before it.
+//! - `< SEGMENT`: the peer sends. `<< SEGMENT`: the peer sends, in one turn with the next line.
+//!   `> SEGMENT`: the host has sent this segment next. Options must match, the window if given.
+//! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`, `unread N`:
+//!   N bytes can be read, and are read or left. `close`, `abort`.
+//! - `connect mtu=900 advmss=600`: over a route with these metrics. `await`: a peer's SYN waits for
+//!   metrics; `route mtu=900 advmss=600` supplies them.
+//! - `toobig SEQ LEN MTU`: a router reports that the packet with this sequence number and length did
+//!   not fit.
 //! - `busy on`, `busy off`: transmissions do not complete.
-//! - `event NAME`: the next event. `nothing`: nothing was sent.
-//! - `+5ms LINE`: 5 ms pass, in which nothing is sent until the last microsecond.
-//! - `#` begins a comment. Whatever was sent must have been asked for before the next line acts.
+//! - `event NAME`: the next event. `nothing`: no segment was sent.
+//! - `+5ms LINE`: 5 ms pass, in which no segment is sent before the last microsecond.
+//! - `#` begins a comment. A line acts only after all sent segments were expected.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,8 +44,15 @@ struct Runner {
 /// Runs a script.
 ///
 /// # Panics
-/// At the first line that is not as it says, which is named.
+/// At the first line that does not hold.
 pub(crate) fn run(script: &str) {
+    if let Err(problem) = try_run(script) {
+        panic!("{problem}");
+    }
+}
+
+/// Runs a script. The error names the first line that does not hold.
+pub(crate) fn try_run(script: &str) -> Result<(), String> {
     let lines: Vec<&str> = script.lines().map(without_comment).collect();
     let config = lines.iter().find_map(|line| line.strip_prefix("config "));
     let mut runner = Runner::new(config.unwrap_or_default());
@@ -51,10 +61,14 @@ pub(crate) fn run(script: &str) {
             continue;
         }
         if let Err(problem) = runner.line(line) {
-            panic!("line {}: {line}\n{problem}\nin\n{script}", number + 1);
+            let number = number + 1;
+            return Err(format!("line {number}: {line}\n{problem}\nin\n{script}"));
         }
     }
-    assert!(runner.sent.is_empty(), "unasked for: {:?}", runner.sent);
+    if !runner.sent.is_empty() {
+        return Err(format!("unexpected: {:?}\nin\n{script}", runner.sent));
+    }
+    Ok(())
 }
 
 fn without_comment(line: &str) -> &str {

@@ -266,7 +266,8 @@ write 1000
     );
 }
 
-/// A block further back than any window, or half the sequence space away, is no duplicate of what was repeated.
+/// A block further back than any window, or half the sequence space away, is no duplicate of a
+/// retransmission.
 #[test]
 fn duplicate_of_what_was_never_sent_undoes_nothing() {
     for block in cases([

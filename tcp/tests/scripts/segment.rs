@@ -4,7 +4,7 @@ use smoltcp::wire::{Ipv4Packet, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpTi
 
 use crate::frames::{Seen, segment};
 
-/// A segment's text, taken apart.
+/// The parsed text of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentText {
     /// `S`, `F`, `R`, `P`, `E` for ECE, `W` for CWR, and `.` for ACK.
@@ -18,7 +18,7 @@ pub(crate) struct SegmentText {
     pub(crate) options: String,
 }
 
-/// What numbers are counted from.
+/// Origins of the numbers in scripts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) peer: u32,
@@ -56,7 +56,7 @@ impl SegmentText {
         line
     }
 
-    /// The segment to be delivered.
+    /// The segment to deliver.
     pub(crate) fn to_repr<'a>(&self, origin: Origin, payload: &'a [u8]) -> TcpRepr<'a> {
         let control = match self.flags.trim_end_matches(['.', 'E', 'W']) {
             "S" => TcpControl::Syn,
@@ -81,7 +81,7 @@ impl SegmentText {
         repr
     }
 
-    /// Sets in a frame what a [`TcpRepr`] has no place for: ECE, CWR and the codepoint.
+    /// Sets the parts of a frame that a [`TcpRepr`] does not have: ECE, CWR and the codepoint.
     pub(crate) fn mark(&self, frame: &mut [u8]) {
         let mut packet = Ipv4Packet::new_unchecked(&mut frame[14..]);
         packet.set_ecn(self.ecn);
@@ -93,7 +93,7 @@ impl SegmentText {
         tcp.fill_checksum(&source, &target);
     }
 
-    /// What was sent, as a script would write it.
+    /// A sent segment, as a script would write it.
     pub(crate) fn of(seen: &Seen, origin: Origin) -> Self {
         let mut flags = String::new();
         for (set, flag) in [
@@ -120,7 +120,7 @@ impl SegmentText {
         }
     }
 
-    /// True if `self` is what this line, which may leave the window open, asks for.
+    /// True if `self` matches this line, which may leave the window open.
     pub(crate) fn satisfies(&self, wanted: &Self) -> bool {
         let window = wanted.window.or(self.window);
         *self
@@ -215,12 +215,12 @@ pub(crate) fn stamp_in(mut bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// The next byte of the peer is its sequence number's lowest: payloads are told from each other by it.
+/// Payload of the peer, whose bytes are the lowest bytes of their sequence numbers.
 pub(crate) fn payload(begin: u32, len: usize) -> Vec<u8> {
     (begin..).take(len).map(|n| n.to_be_bytes()[3]).collect()
 }
 
-/// Sequence numbers of the peer begin here, close to the wrap.
+/// Initial sequence number of the peer, close to the wrap.
 pub(crate) const PEER_ISS: u32 = u32::MAX - 3000;
 
 fn signed(text: &str) -> u32 {

@@ -68,7 +68,8 @@ read 100
     );
 }
 
-/// 2^31 less 1000 behind what is expected: the distance at which two comparisons modulo 2^32 contradict each other.
+/// 2^31 less 1000 behind the expected number: the distance at which two comparisons modulo 2^32
+/// contradict each other.
 #[test]
 fn segment_half_the_space_behind_leaves_the_latest_timestamp_alone() {
     for stranger in cases([
@@ -142,7 +143,8 @@ event Incoming
 ");
 }
 
-/// A timestamp that was never sent, or not within minutes of the last one that was echoed, is none that the peer would echo.
+/// An echo is false if its timestamp was never sent, or was sent minutes before the latest one that
+/// was echoed.
 #[test]
 fn segment_that_echoes_what_was_not_sent_is_dropped() {
     for echo in cases([11, 1000, 4_032_823_285_u32, 2_147_483_647, 2_147_483_648]) {

@@ -1,16 +1,15 @@
-//! Windows: the peer's, which limits us, and ours.
+//! Windows: the peer's, which limits the host, and the host's own.
 
 use std::fmt::Write as _;
 
 use xwarp_test_kit::cases;
 
-use crate::{ESTABLISHED, PLAIN, run, run_after};
+use crate::{ESTABLISHED, PLAIN, Row, run, run_after, run_table};
 
-#[test]
-fn closed_window_is_probed_until_it_opens() {
-    // The first probe comes after the retransmission timeout, 25 ms by then, the next ones at intervals that double.
-    run_after(
-        PLAIN,
+const PEER_WINDOW: &[Row] = &[
+    // The first probe comes after the retransmission timeout, 25 ms by then, and the next ones at intervals that double.
+    (
+        "closed window is probed until it opens",
         "
 write 1000
 > P. 1:1001(1000) ack 1
@@ -24,20 +23,42 @@ write 1000
 > P. 1001:2001(1000) ack 1
 < . 1:1(0) ack 2001
 ",
-    );
-}
-
-#[test]
-fn nothing_is_probed_while_nothing_is_wanted() {
-    run_after(
-        PLAIN,
+    ),
+    (
+        "nothing is probed while nothing is wanted",
         "
 write 1000
 > P. 1:1001(1000) ack 1
 < . 1:1(0) ack 1001 win 0
 +100s nothing
 ",
-    );
+    ),
+    (
+        "window that shrinks stops new bytes",
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 501 win 0
+refuse 1
+< . 1:1(0) ack 1001 win 65535
+event Writable
+write 1
+> P. 1001:1002(1) ack 1
+",
+    ),
+    (
+        "without keepalive nothing is asked",
+        "
++3600s nothing
+write 10
+> P. 1:11(10) ack 1
+",
+    ),
+];
+
+#[test]
+fn window_of_the_peer_limits_the_host() {
+    run_table(PLAIN, PEER_WINDOW);
 }
 
 #[test]
@@ -56,8 +77,8 @@ write 1000
 ");
 }
 
-/// A window that was larger before may be again. A piece of 1000 bytes waits for it until the
-/// override timeout of RFC 9293 §3.8.6.2.1 has passed, which is 0.1 s.
+/// A window that was larger before may grow again. A piece of 1000 bytes waits for that until the
+/// override timeout of RFC 9293 §3.8.6.2.1, which is 0.1 s.
 const SMALLER: &str = "
 write 1000
 > P. 1:1001(1000) ack 1
@@ -106,27 +127,9 @@ refuse 1000
     );
 }
 
-#[test]
-fn window_that_shrinks_stops_new_bytes() {
-    run_after(
-        PLAIN,
-        "
-write 1000
-> P. 1:1001(1000) ack 1
-< . 1:1(0) ack 501 win 0
-refuse 1
-< . 1:1(0) ack 1001 win 65535
-event Writable
-write 1
-> P. 1001:1002(1) ack 1
-",
-    );
-}
-
-#[test]
-fn older_segment_does_not_change_the_window() {
-    run_after(
-        ESTABLISHED,
+const LATEST_WINDOW: &[Row] = &[
+    (
+        "older segment does not change the window",
         "
 < P. 101:201(100) ack 1 win 5000
 > . 1:1(0) ack 1 <nop,nop,sack 101:201>
@@ -136,7 +139,25 @@ write 1000
 > P. 1:1001(1000) ack 201
 read 200
 ",
-    );
+    ),
+    (
+        "ack of long ago does not change the window",
+        "
+write 1000
+> P. 1:1001(1000) ack 1
+< . 1:1(0) ack 1001 win 5000
+< P. 1:101(100) ack 501 win 100
+> . 1001:1001(0) ack 101
+write 1000
+> P. 1001:2001(1000) ack 101
+read 100
+",
+    ),
+];
+
+#[test]
+fn window_is_that_of_the_latest_segment() {
+    run_table(ESTABLISHED, LATEST_WINDOW);
 }
 
 #[test]
@@ -161,14 +182,19 @@ read 1000
 ");
 }
 
-#[test]
-fn probe_of_our_closed_window_is_answered() {
-    run("
+/// A connection that the peer has opened to a host with a receive buffer of 1024 bytes.
+const SMALL_BUFFER: &str = "
 config buffer=1024
 listen
 < S 0:0(0) win 65535 <mss 1460>
 > S. 0:0(0) ack 1 win 1024 <mss 1460>
 < . 1:1(0) ack 1
+";
+
+const OWN_WINDOW: &[Row] = &[
+    (
+        "probe of our closed window is answered",
+        "
 < P. 1:1025(1024) ack 1
 > . 1:1(0) ack 1025 win 0
 < . 1024:1024(0) ack 1
@@ -176,22 +202,73 @@ listen
 < P. 1025:1026(1) ack 1
 > . 1:1(0) ack 1025 win 0
 unread 1024
-");
-}
-
-#[test]
-fn burst_beyond_the_window_is_cut() {
-    run("
-config buffer=1024
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 1024 <mss 1460>
-< . 1:1(0) ack 1
+",
+    ),
+    (
+        "burst beyond the window is cut",
+        "
 < P. 1:1461(1460) ack 1
 > . 1:1(0) ack 1025 win 0
 read 1024
 > . 1:1(0) ack 1025 win 1024
-");
+",
+    ),
+    // RFC 9293 §3.10.7.4: the ACK of a segment whose bytes have no room is processed nevertheless.
+    (
+        "ack with bytes is heard at a closed window",
+        "
+event Incoming
+< P. 1:1025(1024) ack 1
+> . 1:1(0) ack 1025 win 0
+write 500
+> P. 1:501(500) ack 1025 win 0
+< P. 1025:1026(1) ack 501
+> . 501:501(0) ack 1025 win 0
++3000ms < . 1025:1025(0) ack 501
+nothing
+read 1024
+> . 501:501(0) ack 1025 win 1024
+",
+    ),
+    // A FIN behind bytes that have no room is not taken: other bytes may follow.
+    (
+        "fin beyond the window is not noted",
+        "
+event Incoming
+< F. 1:1461(1460) ack 1
+> . 1:1(0) ack 1025 win 0
+event Readable
+read 1024
+> . 1:1(0) ack 1025 win 1024
+< P. 1025:2049(1024) ack 1
+> . 1:1(0) ack 2049 win 0
+event Readable
+event none
+read 1024
+> . 1:1(0) ack 2049 win 1024
+< F. 2049:2049(0) ack 1
+> . 1:1(0) ack 2050
+event PeerClosed
+",
+    ),
+    (
+        "fin alone is taken at a closed window",
+        "
+event Incoming
+< P. 1:1025(1024) ack 1
+> . 1:1(0) ack 1025 win 0
+event Readable
+< F. 1025:1025(0) ack 1
+> . 1:1(0) ack 1026 win 0
+event PeerClosed
+read 1024
+",
+    ),
+];
+
+#[test]
+fn own_window_is_kept() {
+    run_table(SMALL_BUFFER, OWN_WINDOW);
 }
 
 #[test]
@@ -255,59 +332,8 @@ event TimedOut
     );
 }
 
-#[test]
-fn without_keepalive_nothing_is_asked() {
-    run_after(
-        PLAIN,
-        "
-+3600s nothing
-write 10
-> P. 1:11(10) ack 1
-",
-    );
-}
-
-#[test]
-fn ack_of_long_ago_does_not_change_the_window() {
-    run_after(
-        ESTABLISHED,
-        "
-write 1000
-> P. 1:1001(1000) ack 1
-< . 1:1(0) ack 1001 win 5000
-< P. 1:101(100) ack 501 win 100
-> . 1001:1001(0) ack 101
-write 1000
-> P. 1001:2001(1000) ack 101
-read 100
-",
-    );
-}
-
-/// RFC 9293 §3.10.7.4: the ACK of a segment whose bytes have no room is heard all the same.
-#[test]
-fn ack_with_bytes_is_heard_at_a_closed_window() {
-    run("
-config buffer=1024
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 1024 <mss 1460>
-< . 1:1(0) ack 1
-event Incoming
-< P. 1:1025(1024) ack 1
-> . 1:1(0) ack 1025 win 0
-write 500
-> P. 1:501(500) ack 1025 win 0
-< P. 1025:1026(1) ack 501
-> . 501:501(0) ack 1025 win 0
-+3000ms < . 1025:1025(0) ack 501
-nothing
-read 1024
-> . 501:501(0) ack 1025 win 1024
-");
-}
-
-/// RFC 9293 §3.8.6.2.1: with a scale of 3 the field cannot say what is left, and says more.
+/// RFC 9293 §3.8.6.2.1: with a scale of 3 the field cannot express the remaining window, and
+/// announces more.
 #[test]
 fn announced_edge_stays() {
     run_after(
@@ -332,52 +358,6 @@ listen
 event Incoming
 write 48
 > P. 1:49(48) ack 1
-");
-}
-
-/// A FIN behind bytes that have no room is not taken: the bytes that follow may be others.
-#[test]
-fn fin_beyond_the_window_is_not_noted() {
-    run("
-config buffer=1024
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 1024 <mss 1460>
-< . 1:1(0) ack 1
-event Incoming
-< F. 1:1461(1460) ack 1
-> . 1:1(0) ack 1025 win 0
-event Readable
-read 1024
-> . 1:1(0) ack 1025 win 1024
-< P. 1025:2049(1024) ack 1
-> . 1:1(0) ack 2049 win 0
-event Readable
-event none
-read 1024
-> . 1:1(0) ack 2049 win 1024
-< F. 2049:2049(0) ack 1
-> . 1:1(0) ack 2050
-event PeerClosed
-");
-}
-
-#[test]
-fn fin_alone_is_taken_at_a_closed_window() {
-    run("
-config buffer=1024
-listen
-< S 0:0(0) win 65535 <mss 1460>
-> S. 0:0(0) ack 1 win 1024 <mss 1460>
-< . 1:1(0) ack 1
-event Incoming
-< P. 1:1025(1024) ack 1
-> . 1:1(0) ack 1025 win 0
-event Readable
-< F. 1025:1025(0) ack 1
-> . 1:1(0) ack 1026 win 0
-event PeerClosed
-read 1024
 ");
 }
 

@@ -1,7 +1,7 @@
-//! A stranger who knows addresses and ports and sees nothing of the connection (RFC 5961 §1).
+//! Blind attackers, who know addresses and ports but see nothing of the connection (RFC 5961 §1).
 //!
-//! A host lives through the same twice. Once a stranger sends it a segment in between; what it does afterwards shows whether that
-//! has changed anything.
+//! A host lives through the same events twice. Once an attacker sends it a segment in between, and
+//! its later behaviour shows whether that has changed anything.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::frames::{self, Seen, segment};
 use crate::net::{Endpoint, config};
 
 const FRAMES: usize = 32;
-/// The peer's SYN: half the space is near.
+/// Initial sequence number of the peer, near half the space.
 const PEER: u32 = 0x7fff_f000;
-/// Where the peer's clock begins.
+/// Start of the peer's clock.
 const CLOCK: u32 = 0xffff_f000;
-/// The shift of the peer's windows: 65,535 << 2 is about as large as ours.
+/// Shift of the peer's windows: 65,535 << 2 is about as large as ours.
 const PEER_SHIFT: u8 = 2;
 const LARGEST: i64 = 65_535 << PEER_SHIFT;
-/// The shift of ours by default, and the window.
+/// Shift of our windows by default, and the window.
 const SHIFT: u8 = 3;
 const WINDOW: i64 = 256 << 10;
-/// How late an echo may be, in milliseconds.
+/// Maximum age of an echo, in milliseconds.
 const LATE: i64 = 256 * 1024;
 const SPACE: i64 = 1 << 32;
 const HALF: i64 = SPACE / 2;
@@ -33,9 +33,9 @@ const HALF: i64 = SPACE / 2;
 enum Scenario {
     SynSent,
     SynReceived,
-    /// Bytes have been carried both ways, and all is acknowledged.
+    /// Bytes have been carried both ways, and all are acknowledged.
     Idle,
-    /// Bytes are in flight, and others have come out of order.
+    /// Bytes are in flight, and others have arrived out of order.
     Busy,
     FinWait,
     CloseWait,
@@ -81,9 +81,10 @@ const KINDS: [Kind; 10] = [
     Kind::Unstamped,
 ];
 
-/// A stranger's segment. Its numbers are counted from those that would be right: RCV.NXT, SND.UNA, TS.Recent, and what was echoed last.
+/// An attacker's segment. Its numbers are offsets from the right ones: RCV.NXT, SND.UNA, TS.Recent,
+/// and the latest echo.
 #[derive(Clone, Copy, Debug)]
-struct Stranger {
+struct Forged {
     kind: Kind,
     len: usize,
     seq: i64,
@@ -92,17 +93,17 @@ struct Stranger {
     tsecr: i64,
 }
 
-impl Stranger {
-    /// With the numbers that the peer would use for what has an effect.
+impl Forged {
+    /// A segment with the numbers of a valid one that has an effect.
     fn right(kind: Kind, scenario: Scenario) -> Self {
         let seq = match (scenario, kind) {
-            (Scenario::TimeWait, Kind::Fin) => -1, // the same once more
+            (Scenario::TimeWait, Kind::Fin) => -1, // retransmitted
             (Scenario::TimeWait, Kind::Syn) => 1,
             _ => 0,
         };
         let ack = match (scenario, kind) {
             (Scenario::SynSent | Scenario::SynReceived, _) => 1,
-            (Scenario::Busy, Kind::Ack) => 1000, // half of what is in flight
+            (Scenario::Busy, Kind::Ack) => 1000, // half of the bytes in flight
             _ => 0,
         };
         Self {
@@ -135,7 +136,7 @@ impl Stranger {
     }
 }
 
-/// True if one of the numbers that look like `n` lies between two others.
+/// True if one of the aliases of `n` lies between two others.
 fn within(n: i64, from: i64, to: i64) -> bool {
     (n - from).rem_euclid(SPACE) <= to - from
 }
@@ -144,7 +145,7 @@ fn wrap(base: u32, n: i64) -> u32 {
     base.wrapping_add(u32::try_from(n.rem_euclid(SPACE)).unwrap())
 }
 
-/// Device under test: a host whose peer and attacker are played by the test, and what the peer knows.
+/// Host under test, whose peer and attacker are the test; and the state that the peer knows.
 struct Dut {
     host: Endpoint,
     now: Instant,
@@ -152,12 +153,13 @@ struct Dut {
     timestamps: bool,
     conn: Option<ConnId>,
     iss: u32,
-    /// RCV.NXT and the window, as the host has told; SND.UNA and SND.NXT.
+    /// RCV.NXT and the window that the host has announced; SND.UNA and SND.NXT.
     next: u32,
     window: i64,
     una: u32,
     flight: i64,
-    /// The host's last timestamp, the latest of the host's that the peer has echoed, and the peer's own latest.
+    /// The host's last timestamp, the latest one that the peer has echoed, and the peer's own
+    /// latest.
     stamp: u32,
     stamped: Instant,
     echoed: u32,
@@ -241,7 +243,7 @@ impl Dut {
         }
     }
 
-    /// Lets the host act, and notes what has happened to it: what it has sent.
+    /// Lets the host act, and logs its events. Returns the segments that it sends.
     fn act(&mut self) -> Vec<Seen> {
         self.host.step(self.now);
         for event in self.host.events() {
@@ -257,7 +259,7 @@ impl Dut {
             .collect()
     }
 
-    /// The same, and the peer receives what was sent.
+    /// Lets the host act; the peer receives the segments.
     fn step(&mut self) {
         for seen in self.act() {
             self.log.push(format!("{seen:?}"));
@@ -265,7 +267,7 @@ impl Dut {
         }
     }
 
-    /// What the peer learns by a segment.
+    /// Updates the peer's state by a segment.
     fn learn(&mut self, seen: &Seen) {
         let end = seen.payload.len() + usize::from(seen.syn) + usize::from(seen.fin);
         if seen.syn {
@@ -286,7 +288,7 @@ impl Dut {
         }
     }
 
-    /// The peer sends a segment, whose numbers are counted from the two SYNs.
+    /// Sends a segment of the peer, whose numbers count from the two SYNs.
     fn say(&mut self, control: TcpControl, seq: i64, ack: Option<i64>, len: usize) {
         self.now = self.now + Duration::from_millis(1);
         self.clock = self.clock.wrapping_add(1);
@@ -331,92 +333,97 @@ impl Dut {
         self.step();
     }
 
-    /// A stranger's segment arrives: what answers it, and is lost.
-    fn intrude(&mut self, stranger: &Stranger) -> Vec<Seen> {
+    /// Delivers an attacker's segment. Returns the answers, which the peer does not receive.
+    fn intrude(&mut self, forged: &Forged) -> Vec<Seen> {
         let sack = wrap(self.una, 1000)..wrap(self.una, 2000);
-        let stamped = self.timestamps && stranger.kind != Kind::Unstamped;
+        let stamped = self.timestamps && forged.kind != Kind::Unstamped;
         let stamp = || {
             TcpTimestampRepr::new(
-                wrap(self.clock, stranger.tsval),
-                wrap(self.echoed, stranger.tsecr),
+                wrap(self.clock, forged.tsval),
+                wrap(self.echoed, forged.tsecr),
             )
         };
         let blocks = [
-            (stranger.kind == Kind::Sack).then_some((sack.start, sack.end)),
+            (forged.kind == Kind::Sack).then_some((sack.start, sack.end)),
             None,
             None,
         ];
-        let ack = stranger.has_ack().then(|| wrap(self.una, stranger.ack));
+        let ack = forged.has_ack().then(|| wrap(self.una, forged.ack));
         let repr = TcpRepr {
-            window_len: if stranger.kind == Kind::Sack {
+            window_len: if forged.kind == Kind::Sack {
                 u16::MAX
             } else {
                 1
             },
             sack_ranges: blocks,
             timestamp: stamped.then(stamp),
-            payload: &[0xee; 1460][..stranger.len],
-            ..segment(stranger.control(), wrap(self.next, stranger.seq), ack)
+            payload: &[0xee; 1460][..forged.len],
+            ..segment(forged.control(), wrap(self.next, forged.seq), ack)
         };
         self.host.wire.deliver(frames::write(&repr));
         self.act()
     }
 
-    /// What RFC 9293 §3.10.7.3 and §3.10.7.4, RFC 5961 §3 to §5 and RFC 7323 §5.3 let pass: the stranger has guessed.
-    fn admits(&self, stranger: &Stranger) -> bool {
-        let (ack, seq) = (stranger.ack, stranger.seq);
-        let syn_is_acked = stranger.has_ack() && within(ack, 1, 1);
-        let reset = stranger.control() == TcpControl::Rst;
+    /// True if the attacker has guessed what RFC 9293 §3.10.7.3 and §3.10.7.4, RFC 5961 §3 to §5
+    /// and RFC 7323 §5.3 require.
+    fn admits(&self, forged: &Forged) -> bool {
+        let (ack, seq) = (forged.ack, forged.seq);
+        let syn_is_acked = forged.has_ack() && within(ack, 1, 1);
+        let reset = forged.control() == TcpControl::Rst;
         match self.scenario {
             Scenario::SynSent => return syn_is_acked,
             Scenario::TimeWait if reset => return false,
             _ if reset => return within(seq, 0, 0),
-            Scenario::TimeWait if stranger.kind == Kind::Syn => return true, // another connection (RFC 6191)
-            Scenario::SynReceived if stranger.kind == Kind::Syn => return within(seq, -1, -1), // the one that was answered
-            _ if stranger.control() == TcpControl::Syn => return false,
+            // another connection (RFC 6191)
+            Scenario::TimeWait if forged.kind == Kind::Syn => return true,
+            // the answered one
+            Scenario::SynReceived if forged.kind == Kind::Syn => return within(seq, -1, -1),
+            _ if forged.control() == TcpControl::Syn => return false,
             _ => {}
         }
-        let len = stranger.seq_len();
-        // An answer to what is not acceptable announces a window that is scaled, and may be larger than a SYN's.
+        let len = forged.seq_len();
+        // The answer to an unacceptable segment announces a scaled window, which may be larger than
+        // a SYN's.
         let window = self.window.max(WINDOW);
         let in_window = match len {
             0 => within(seq, 0, window - 1),
             len => within(seq, 1 - len, window - 1),
         };
-        let repeats_fin = stranger.kind == Kind::Fin && within(seq + len, 0, 0);
+        let repeats_fin = forged.kind == Kind::Fin && within(seq + len, 0, 0);
         let plausible = match self.scenario {
             Scenario::SynReceived => syn_is_acked,
-            _ => stranger.has_ack() && within(ack, -LARGEST, self.flight),
+            _ => forged.has_ack() && within(ack, -LARGEST, self.flight),
         };
-        // In TIME-WAIT a FIN that comes again needs no echo.
+        // In TIME-WAIT a repeated FIN needs no echo.
         let knows_fin = repeats_fin && self.scenario == Scenario::TimeWait;
-        plausible && (in_window || repeats_fin) && self.is_timely(stranger, knows_fin)
+        plausible && (in_window || repeats_fin) && self.is_timely(forged, knows_fin)
     }
 
-    fn is_timely(&self, stranger: &Stranger, knows_fin: bool) -> bool {
+    fn is_timely(&self, forged: &Forged, knows_fin: bool) -> bool {
         let since = i64::try_from((self.now - self.stamped).as_millis()).unwrap();
-        // What answers a stranger is stamped, too.
+        // Answers to an attacker have timestamps, too.
         let sent = i64::from(self.stamp.wrapping_sub(self.echoed)) + since;
         let echo = self.scenario == Scenario::SynReceived
             || knows_fin
-            || within(stranger.tsecr, -LATE, sent);
-        // Of a segment that waits for others, the timestamp is not taken (RFC 7323 §4.3).
+            || within(forged.tsecr, -LATE, sent);
+        // The timestamp of an out-of-order segment does not update TS.Recent (RFC 7323 §4.3).
         let recent = -i64::from(self.scenario == Scenario::Busy);
-        let young = within(stranger.tsval, recent, recent + HALF);
-        !self.timestamps || stranger.kind != Kind::Unstamped && echo && young
+        let young = within(forged.tsval, recent, recent + HALF);
+        !self.timestamps || forged.kind != Kind::Unstamped && echo && young
     }
 
-    /// The ACK of all that was acknowledged already, counted from the host's SYN.
+    /// The last acknowledged number, counted from the host's SYN.
     fn una(&self) -> i64 {
         i64::from(self.una.wrapping_sub(self.iss))
     }
 
-    /// The ACK of all that was sent.
+    /// The ACK of all sent data.
     fn sent(&self) -> i64 {
         self.una() + self.flight
     }
 
-    /// TIME-WAIT lasts for 10 s, of which one is over: it is there shortly before, and gone after that.
+    /// TIME-WAIT lasts for 10 s, of which one has passed: it still exists shortly before its end,
+    /// and not after.
     fn wait(&mut self) {
         self.now = self.now + Duration::from_millis(8900);
         self.step();
@@ -426,7 +433,7 @@ impl Dut {
         self.say(TcpControl::Fin, 101, Some(1002), 0);
     }
 
-    /// The peer goes on: all that the host says and does from here.
+    /// Continues the peer's part. Returns all that the host sends and does from here.
     fn go_on(mut self) -> Vec<String> {
         self.now = self.now + Duration::from_millis(3);
         match self.scenario {
@@ -436,7 +443,7 @@ impl Dut {
             _ => {}
         }
         self.write();
-        // Some of it is new, and some a duplicate; in between there is a hole.
+        // Some of it is new, some a duplicate, and there is a hole in between.
         let first = Some(self.una());
         self.say(TcpControl::None, 1, first, 200);
         self.say(TcpControl::None, 401, first, 100);
@@ -458,14 +465,14 @@ impl Dut {
         }
         self.say(TcpControl::Fin, 501, Some(self.sent()), 0);
         let counters = self.host.stack.counters();
-        let told = [
+        let counted = [
             counters.undone,
             counters.duplicates_reported,
             counters.out_of_order,
         ];
-        self.log.push(format!("{told:?}"));
+        self.log.push(format!("{counted:?}"));
         if self.scenario != Scenario::SynSent {
-            // There a SYN has ours repeated (RFC 9293 §3.5, figure 7).
+            // A SYN makes the host repeat its own (RFC 9293 §3.5, figure 7).
             self.log
                 .push(format!("repeated: {}", counters.retransmissions));
         }
@@ -473,7 +480,7 @@ impl Dut {
     }
 }
 
-/// What happens without a stranger.
+/// Behaviour without an attacker.
 struct Undisturbed {
     scenario: Scenario,
     timestamps: bool,
@@ -490,11 +497,11 @@ impl Undisturbed {
         }
     }
 
-    /// The first thing that strangers change: what it would have been, and what it is.
-    fn change(&self, strangers: &[Stranger]) -> Option<[String; 2]> {
+    /// The first change that these attackers cause: the normal event, and the actual one.
+    fn change(&self, forgeries: &[Forged]) -> Option<[String; 2]> {
         let mut dut = Dut::new(self.scenario, self.timestamps);
-        for stranger in strangers {
-            dut.intrude(stranger);
+        for forged in forgeries {
+            dut.intrude(forged);
         }
         let is = dut.go_on();
         let same = is.iter().zip(&self.log).take_while(|(is, was)| is == was);
@@ -504,7 +511,7 @@ impl Undisturbed {
     }
 }
 
-/// Next to numbers that something depends on, opposite to them, or anywhere.
+/// Next to numbers that matter, opposite to them, or anywhere.
 fn near(edges: Vec<i64>) -> impl Strategy<Value = i64> {
     let turn = prop::sample::select(vec![0, HALF]);
     let close = (prop::sample::select(edges), turn, -2..=2_i64);
@@ -514,14 +521,14 @@ fn near(edges: Vec<i64>) -> impl Strategy<Value = i64> {
     ]
 }
 
-fn stranger() -> impl Strategy<Value = Stranger> {
+fn forged() -> impl Strategy<Value = Forged> {
     let kind = prop::sample::select(KINDS.to_vec());
     let len = prop::sample::select(vec![0, 1, 2, 1000]);
     let seq = near(vec![0, -1, 100, WINDOW, WINDOW - 1000, -WINDOW, -1000]);
     let ack = near(vec![0, 1, 1000, 2000, -LARGEST, LARGEST]);
     let tsval = near(vec![0, 5, HALF / 2]);
     let tsecr = near(vec![0, 2, -LATE, LATE]);
-    (kind, len, seq, ack, tsval, tsecr).prop_map(|(kind, len, seq, ack, tsval, tsecr)| Stranger {
+    (kind, len, seq, ack, tsval, tsecr).prop_map(|(kind, len, seq, ack, tsval, tsecr)| Forged {
         kind,
         len,
         seq,
@@ -538,17 +545,17 @@ proptest! {
     fn stranger_who_has_not_guessed_changes_nothing(
         scenario in prop::sample::select(SCENARIOS.to_vec()),
         timestamps: bool,
-        strangers in prop::collection::vec(stranger(), 1..12),
+        forgeries in prop::collection::vec(forged(), 1..12),
     ) {
         let dut = Dut::new(scenario, timestamps);
-        let wrong: Vec<Stranger> = strangers.into_iter().filter(|it| !dut.admits(it)).collect();
+        let wrong: Vec<Forged> = forgeries.into_iter().filter(|it| !dut.admits(it)).collect();
         prop_assert_eq!(Undisturbed::new(scenario, timestamps).change(&wrong), None, "{:?}", wrong);
     }
 }
 
-/// The part of all numbers with which a segment has an effect, if its other numbers are right, by trying those around every edge. In
-/// between nothing changes.
-fn share(normal: &Undisturbed, kind: Kind, set: fn(&mut Stranger, i64)) -> f64 {
+/// The fraction of all values of one number with which a segment has an effect, if its other
+/// numbers are right. It tries values around every edge; between edges nothing changes.
+fn share(normal: &Undisturbed, kind: Kind, set: fn(&mut Forged, i64)) -> f64 {
     let edges = [0, WINDOW, LARGEST, LATE, 1000, 2000].map(|edge| [edge, -edge]);
     let edges = edges
         .into_iter()
@@ -559,9 +566,9 @@ fn share(normal: &Undisturbed, kind: Kind, set: fn(&mut Stranger, i64)) -> f64 {
     places.sort_unstable();
     places.dedup();
     let effect = |place: &i64| {
-        let mut stranger = Stranger::right(kind, normal.scenario);
-        set(&mut stranger, *place);
-        normal.change(&[stranger]).is_some()
+        let mut forged = Forged::right(kind, normal.scenario);
+        set(&mut forged, *place);
+        normal.change(&[forged]).is_some()
     };
     let effects: Vec<bool> = places.iter().map(effect).collect();
     let mut count = i64::from(effects[effects.len() - 1]);
@@ -580,25 +587,25 @@ fn share(normal: &Undisturbed, kind: Kind, set: fn(&mut Stranger, i64)) -> f64 {
     share
 }
 
-/// The probability that a segment whose numbers are all drawn at random has an effect.
+/// The probability that a segment with random numbers has an effect.
 fn chance(normal: &Undisturbed, kind: Kind) -> f64 {
-    let dimensions: [fn(&mut Stranger, i64); 4] = [
-        |stranger, n| stranger.seq = n,
-        |stranger, n| stranger.ack = n,
-        |stranger, n| stranger.tsval = n,
-        |stranger, n| stranger.tsecr = n,
+    let dimensions: [fn(&mut Forged, i64); 4] = [
+        |forged, n| forged.seq = n,
+        |forged, n| forged.ack = n,
+        |forged, n| forged.tsval = n,
+        |forged, n| forged.tsecr = n,
     ];
     let shares = dimensions.map(|set| share(normal, kind, set));
     shares.into_iter().product()
 }
 
-/// The most that is allowed to be the probability that such a segment has an effect.
+/// The maximum of this probability.
 fn most(scenario: Scenario, timestamps: bool, kind: Kind) -> f64 {
     let opens = matches!(scenario, Scenario::SynSent | Scenario::SynReceived);
     match (scenario, kind) {
         // Exactly RCV.NXT (RFC 5961 §3.2).
         (_, Kind::Rst | Kind::RstAck) if !opens => 0.5_f64.powi(32),
-        // It begins another connection if its number is higher (RFC 9293 §3.6.1, RFC 6191).
+        // It opens another connection if its number is higher (RFC 9293 §3.6.1, RFC 6191).
         (Scenario::TimeWait, Kind::Syn) => 0.5,
         (
             Scenario::Idle | Scenario::Busy | Scenario::FinWait,
@@ -608,14 +615,15 @@ fn most(scenario: Scenario, timestamps: bool, kind: Kind) -> f64 {
     }
 }
 
-/// RFC 5961 §5.2: how likely a sequence number lies in our window, and an ACK in the peer's or in what is in flight.
+/// RFC 5961 §5.2: probability that a sequence number lies in our window, and an ACK in the peer's
+/// or in the data in flight.
 #[allow(clippy::cast_precision_loss)] // both are far below 2^52
 fn windows() -> f64 {
     WINDOW as f64 * (LARGEST + 2001) as f64 / (SPACE as f64 * SPACE as f64)
 }
 
-/// Without timestamps the windows of both sides say how likely data and ACKs of a stranger are. With them these are out of reach, and RST and
-/// SYN always are.
+/// Without timestamps the windows of both sides determine the probability of data and ACKs. With
+/// timestamps these are out of reach, and RST and SYN always are.
 #[test]
 fn no_kind_of_segment_is_guessed() {
     for scenario in SCENARIOS {
@@ -634,7 +642,8 @@ fn no_kind_of_segment_is_guessed() {
     }
 }
 
-/// Who has guessed everything has an effect: what is shown above is not that nothing ever has one.
+/// An attacker who has guessed everything has an effect. So the tests above do not pass because
+/// nothing ever has one.
 #[test]
 fn stranger_who_has_guessed_everything_has_an_effect() {
     for timestamps in [true, false] {
@@ -656,7 +665,7 @@ fn stranger_who_has_guessed_everything_has_an_effect() {
             (Scenario::TimeWait, Kind::Fin),
             (Scenario::TimeWait, Kind::Syn),
         ] {
-            let guess = Stranger::right(kind, scenario);
+            let guess = Forged::right(kind, scenario);
             assert!(
                 Dut::new(scenario, timestamps).admits(&guess),
                 "{scenario:?} {kind:?}"

@@ -1,4 +1,4 @@
-//! Connections end.
+//! Ends of connections.
 
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ fn idle_connection_lives_on() {
     assert_eq!(net.b.read(b, 1), b"still there");
 }
 
-/// Hosts of which A asks a silent peer every 10 s whether it lives.
+/// Two hosts, of which A sends a silent peer keep-alive probes every 10 s.
 fn with_keepalive() -> Net {
     let keepalive = Some(Duration::from_secs(10));
     let a = StackConfig {
@@ -240,7 +240,7 @@ fn silent_peer_that_has_died_is_given_up() {
 fn silent_peer_whose_program_has_died_answers_a_probe_with_a_reset() {
     let mut net = with_keepalive();
     let (a, b) = net.connect(false);
-    // B forgets the connection without a word, as a host does whose program was killed.
+    // B forgets the connection without a segment, as a host does whose program was killed.
     net.judge(|from, _| {
         if from == Side::B {
             Fate::Lose
@@ -278,7 +278,8 @@ fn time_wait_ends_by_a_newer_syn() {
         net.b.events(),
         [Event::PeerClosed(b), closed(b, CloseReason::Graceful)]
     );
-    // b is in TIME-WAIT. a's next initial sequence number is below or above its last: one of a few tries is above.
+    // b is in TIME-WAIT. a's next initial sequence number is below or above its last one: one of a
+    // few attempts is above.
     let mut connected = false;
     for _ in 0..20 {
         let again = net
@@ -313,7 +314,7 @@ fn time_wait_ends_for_want_of_room() {
     net.connect_from(false, 40_001);
 }
 
-/// A client whose port is given out again while its former connection rests.
+/// A client reuses a port whose former connection is in TIME-WAIT.
 #[test]
 fn flow_in_time_wait_makes_way_for_our_next_connection() {
     let mut net = Net::new();

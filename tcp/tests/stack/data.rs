@@ -1,4 +1,4 @@
-//! Bytes arrive, once and in order.
+//! Data arrives once and in order.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn odd_sizes_arrive_both_ways() {
             let back = pattern_of(6, len + round);
             assert!(net.a.write(a, &there, net.now));
             let whole = net.b.write(b, &back, net.now);
-            // Longer than an acknowledgment may wait for an answer.
+            // Longer than an ACK may wait for an answer.
             net.pass(Duration::from_millis(1));
             assert!(whole);
             assert_eq!(net.b.events(), [Event::Readable(b)]);
@@ -44,7 +44,7 @@ fn bytes_around_the_rings_end_are_joined() {
     };
     assert_eq!(net.transfer(pair, &data, piece), data);
 
-    // The same with the small ring at the sender.
+    // Again, with the small ring at the sender.
     ring.mac = Side::A.mac();
     let mut net = Net::with(ring, config(Side::B));
     let pair = net.connect(false);
@@ -87,14 +87,14 @@ fn commit_is_a_segment_with_exactly_its_bytes() {
         assert_eq!(segment.payload, pattern_of(2, len));
     }
     assert_eq!(segments.len(), lens.len());
-    // All of them came in one burst, and one ACK answers it.
+    // All of them arrived in one burst, which one ACK answers.
     assert_eq!(net.carried.len(), lens.len() + 1);
     assert_eq!(net.a.stack.counters().retransmissions, 0);
 }
 
 #[test]
 fn no_segment_is_cut_where_the_send_buffer_ends() {
-    // The send buffer, 16384 bytes, is no multiple of the segments, and is passed many times.
+    // The send buffer of 16384 bytes is no multiple of the segments, and wraps many times.
     let mut net = Net::with(small(Side::A, 4096), config(Side::B));
     let (a, b) = net.connect(false);
     net.carried.clear();
@@ -121,7 +121,7 @@ fn committing_less_than_was_given_sends_that_much() {
     let mut conn = net.a.conn(a);
     conn.writable(1000).unwrap()[..5].copy_from_slice(b"hello");
     conn.commit(5, net.now);
-    conn.commit(5, net.now); // there is no slice any more
+    conn.commit(5, net.now); // there is no slice any longer
     assert!(conn.writable(10).is_some());
     conn.commit(0, net.now);
     assert_eq!(conn.unacked(), 5);
@@ -139,7 +139,7 @@ fn room_survives_an_acknowledgment_before_the_commit() {
         .writable(6)
         .unwrap()
         .copy_from_slice(b"second");
-    net.settle(); // everything is acknowledged, and smoltcp's ring begins anew
+    net.settle(); // all data is acknowledged, and smoltcp's ring starts again
     assert_eq!(net.a.conn(a).unacked(), 0);
     net.a.conn(a).commit(6, net.now);
     net.settle();

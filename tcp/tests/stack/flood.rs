@@ -1,4 +1,4 @@
-//! SYNs without end: cookies (RFC 4987).
+//! SYN floods: cookies (RFC 4987).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::net::{Fate, Net, config};
 
 const BACKLOG: usize = 4;
 
-/// A host b that listens, and has been sent so many SYNs whose senders say no more.
+/// A listening host b that has received `syns` SYNs whose senders send nothing more.
 fn flooded(syns: u16, config: impl Fn(Side) -> StackConfig) -> Net {
     let mut net = Net::with(config(Side::A), config(Side::B));
     let listened = Net::path(false, 1).remote;
@@ -113,7 +113,8 @@ fn without_timestamps_a_cookie_is_good_too() {
     carries(&mut net, pair);
 }
 
-/// What is said first on a connection beside a flood is the likeliest to be lost, and comes again at once.
+/// The first data of a connection beside a flood is the most likely to be lost, and is
+/// retransmitted at once.
 #[test]
 fn ack_of_a_cookie_measures_the_round_trip() {
     let mut net = flooded(5, config);
@@ -126,21 +127,21 @@ fn ack_of_a_cookie_measures_the_round_trip() {
     assert_eq!(net.a.read(a, 7), b"a Reply");
 }
 
-/// The MSS that a SYN offers: its first option.
+/// The MSS that a SYN offers in its first option.
 fn mss(syn: &Seen) -> usize {
     assert_eq!(syn.options[..2], [2, 4]);
     u16::from_be_bytes([syn.options[2], syn.options[3]]).into()
 }
 
-/// A route has these metrics.
+/// Sets the metrics of a route.
 fn route(net: &mut Net, conn: ConnId, mtu: Option<usize>, advmss: Option<usize>) {
     let metrics = RouteMetrics { mtu, advmss };
     net.b.stack.set_metrics(conn, metrics, net.now);
     net.b.step(net.now);
 }
 
-/// A cookie awaits no route: it offers the least that any route has had the host offer. The
-/// connection that comes of it asks again.
+/// A cookie waits for no route: it offers the smallest MSS that any route has had the host offer.
+/// Its connection asks for the route later.
 #[test]
 fn cookie_offers_the_least_mss_of_all_routes_and_its_connection_keeps_to_its_own() {
     let mut net = flooded(0, config);
@@ -176,7 +177,8 @@ fn cookie_offers_the_least_mss_of_all_routes_and_its_connection_keeps_to_its_own
     carries(&mut net, (a.unwrap(), b));
 }
 
-/// Nothing is left of a connection that was reset, so an ACK of it that comes again shows a right cookie. The peer ends what it makes.
+/// No state is left of a connection that was reset, so a repeated ACK carries a right cookie. The
+/// peer ends the connection that it makes.
 #[test]
 fn repeated_ack_of_a_cookie_makes_a_connection_that_the_peer_resets() {
     let mut net = flooded(5, config);
@@ -205,7 +207,8 @@ fn repeated_ack_of_a_cookie_makes_a_connection_that_the_peer_resets() {
     assert_eq!(net.b.stack.counters().cookies_in, 2);
 }
 
-/// An ACK that is long in coming may have waited for timeouts of its own, which tell nothing of the round trip.
+/// An ACK that arrives late may have waited for the peer's timeouts, which reveal nothing about the
+/// round trip.
 #[test]
 fn late_ack_of_a_cookie_does_not_lengthen_the_timeout() {
     let mut net = flooded(5, config);
@@ -320,7 +323,7 @@ fn once_the_flood_is_over_connections_are_kept_from_their_syn_on() {
     carries(&mut net, pair);
 }
 
-/// A SYN of one of the honest, and the number that its answer has.
+/// Sends a SYN of an honest client. Returns the number of its answer.
 fn ask(net: &mut Net, src_port: u16) -> u32 {
     let syn = TcpRepr {
         src_port,
@@ -341,7 +344,7 @@ fn ask(net: &mut Net, src_port: u16) -> u32 {
     answer[0].seq
 }
 
-/// Wrong cookies, each from another port; how many RSTs answer them.
+/// Sends wrong cookies, each from another port. Returns the number of RSTs.
 fn guess(net: &mut Net, guesses: std::ops::Range<u32>) -> usize {
     let mut resets = 0;
     for guess in guesses {
@@ -354,7 +357,8 @@ fn guess(net: &mut Net, guesses: std::ops::Range<u32>) -> usize {
     resets
 }
 
-/// 20,000 wrong ACKs come within a second, and among them those of twelve clients, early and late.
+/// 20,000 wrong ACKs arrive within a second, and among them those of twelve clients, early and
+/// late.
 #[test]
 fn flood_of_wrong_acks_keeps_nobody_out() {
     let mut net = flooded(5, config);
@@ -428,7 +432,8 @@ fn knocking_at_closed_ports_provokes_no_more_resets_either() {
     assert_eq!(withheld, 20_000 - RESETS as u64);
 }
 
-/// Of each connection's own number, so that one whose handshake is disturbed takes nothing from others.
+/// The limit belongs to each connection, so a disturbed handshake takes nothing from other
+/// connections.
 #[test]
 fn wrong_acks_of_a_half_open_connection_provoke_few_resets() {
     let mut net = flooded(1, config);
@@ -443,7 +448,8 @@ fn wrong_acks_of_a_half_open_connection_provoke_few_resets() {
     assert_eq!(guess(&mut net, 0..20_000), RESETS);
 }
 
-/// All its connections at once, whose peers send again at the same instants: none must wait for a limit.
+/// All connections at once, whose peers retransmit at the same instants: none must wait for a
+/// limit.
 #[test]
 fn peers_of_a_restarted_server_learn_of_it_at_once() {
     let mut net = Net::new();

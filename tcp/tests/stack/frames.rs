@@ -9,7 +9,7 @@ use xwarp_test_kit::Side;
 
 /// A TCP header's fields and the payload's length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // as many flags as the header has
+#[allow(clippy::struct_excessive_bools)] // as many as the header has
 pub(crate) struct Seen {
     pub(crate) syn: bool,
     pub(crate) ack: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Reads an untagged frame.
+/// Parses an untagged frame.
 pub(crate) fn read(frame: &[u8]) -> Seen {
     let packet = &frame[14..];
     let (payload, ecn) = if packet[0] >> 4 == 4 {
@@ -80,7 +80,7 @@ pub(crate) fn write(tcp: &TcpRepr<'_>) -> Vec<u8> {
     write_between(IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2), tcp)
 }
 
-/// The same between other addresses.
+/// The Ethernet frame of a segment between these addresses.
 pub(crate) fn write_between(source: IpAddress, target: IpAddress, tcp: &TcpRepr<'_>) -> Vec<u8> {
     let ip = IpRepr::new(source, target, IpProtocol::Tcp, tcp.buffer_len(), 64);
     let sums = ChecksumCapabilities::default();
@@ -100,8 +100,8 @@ pub(crate) fn write_between(source: IpAddress, target: IpAddress, tcp: &TcpRepr<
     [&Side::B.mac()[..], &Side::A.mac(), &ethertype, &packet].concat()
 }
 
-/// Writes the pseudo-header's sum into an untagged frame in place of its TCP checksum, as a sender
-/// does that leaves it to its NIC.
+/// Writes the pseudo-header's sum into an untagged frame in place of its TCP checksum, like a
+/// sender that leaves the checksum to its NIC.
 #[allow(dead_code)] // scripts have no use for it
 pub(crate) fn leave_checksum(frame: &mut [u8]) {
     let (addresses, tcp) = if frame[14] >> 4 == 4 {

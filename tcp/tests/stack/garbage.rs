@@ -1,4 +1,4 @@
-//! Bytes that nobody meant.
+//! Garbage: bytes that are no valid segment.
 
 use proptest::prelude::*;
 use smoltcp::wire::{IpAddress, TcpControl, TcpRepr};
@@ -52,7 +52,7 @@ fn other_frames_are_dropped_each_by_its_cause() {
 }
 
 /// The kernel's TCP leaves checksums to a device. On a virtual link no device computes them, and an
-/// unverified segment is not taken.
+/// unverified segment is not accepted.
 #[test]
 fn checksum_that_was_left_to_a_device_is_told_from_a_wrong_one() {
     let mut net = Net::new();
@@ -82,7 +82,7 @@ fn v6(text: &str) -> IpAddress {
     text.parse::<std::net::Ipv6Addr>().unwrap().into()
 }
 
-/// A SYN and an ACK that belongs to nothing, to a host that listens.
+/// Sends a SYN and an ACK of no flow to a listening host. Returns the number of answers.
 fn ask(net: &mut Net, source: IpAddress, target: IpAddress) -> usize {
     for tcp in [
         segment(TcpControl::Syn, 1, None),
@@ -171,7 +171,7 @@ fn neighbour_of_an_excluded_address_is_answered() {
         v4(10, 0, 1, 255),
         v4(223, 255, 255, 255),
     ] {
-        // A SYN, ACK; and a RST for the ACK of the same flow, which acknowledges what was never sent.
+        // A SYN-ACK; and a RST for the ACK of the same flow, which acknowledges unsent data.
         assert_eq!(ask(&mut net, source, v4(10, 0, 0, 2)), 2, "from {source}");
     }
     assert_eq!(net.b.stack.counters().drop_bad_source, 0);
@@ -211,7 +211,7 @@ fn control() -> impl Strategy<Value = TcpControl> {
     ]
 }
 
-/// A number near 0, where the windows are, or anywhere.
+/// A number near 0, where the windows are, or any number.
 fn offset() -> impl Strategy<Value = u32> {
     prop_oneof![
         4 => 0_u32..4,
@@ -222,7 +222,7 @@ fn offset() -> impl Strategy<Value = u32> {
 }
 
 prop_compose! {
-    /// A segment with a valid checksum: numbers relative to what the two sides began with.
+    /// A segment with a valid checksum, whose numbers are relative to the initial ones.
     fn any_segment()(
         control in control(),
         seq in offset(),

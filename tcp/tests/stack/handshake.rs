@@ -1,4 +1,4 @@
-//! Connections begin.
+//! Handshakes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn both_families_connect_and_know_their_addresses() {
         assert_eq!(net.a.conn(a).peer_addr(), path.remote);
         assert_eq!(net.b.conn(b).local_addr(), path.remote);
         assert_eq!(net.b.conn(b).peer_addr(), path.local);
-        let emss = if ipv6 { 1428 } else { 1448 }; // 12 bytes are the timestamp's
+        let emss = if ipv6 { 1428 } else { 1448 }; // timestamps take 12 bytes
         assert_eq!((net.a.conn(a).emss(), net.b.conn(b).emss()), (emss, emss));
     }
 }
@@ -32,7 +32,8 @@ fn options_of_a_syn_are_these() {
     assert!(syn.syn && !syn.ack);
     assert_eq!(syn.window, 65535);
     assert_eq!(syn.options.len(), 20);
-    assert_eq!(syn.options[..8], [2, 4, 0x05, 0xb4, 4, 2, 8, 10]); // MSS 1460, SACK permitted, timestamps
+    // MSS 1460, SACK permitted, timestamps
+    assert_eq!(syn.options[..8], [2, 4, 0x05, 0xb4, 4, 2, 8, 10]);
     assert_eq!(syn.options[12..16], [0; 4]); // there is nothing to echo
     assert_eq!(syn.options[16..], [1, 3, 3, 3]); // window scale 3: 65535 << 3 holds 256 KiB
     let answer = frames::read(&net.carried[1].1);
@@ -117,7 +118,7 @@ fn silent_peer_times_out_after_retries() {
     let reason = CloseReason::TimedOut;
     assert_eq!(net.a.events(), [Event::Closed { conn, reason }]);
     assert!(net.now - start < Duration::from_secs(6));
-    // At 0, 1, 3 and 4 s; no RST to a peer that does not answer.
+    // At 0, 1, 3 and 4 s. A peer that does not answer gets no RST.
     assert_eq!(net.carried.len(), 4);
     assert_eq!(net.a.stack.counters().retransmissions, 3);
     assert_eq!(net.a.stack.next_deadline(), None);
@@ -177,7 +178,8 @@ fn half_open_connection_dies_silently() {
     assert_eq!(net.b.stack.counters().cookies_out, 0);
 }
 
-/// The peer holds the connection for open from its first ACK on, and is reset if we have forgotten it when its data come.
+/// The peer takes the connection for established from its first ACK on, and is reset if its data
+/// finds no connection.
 #[test]
 fn connection_whose_first_acks_are_lost_is_not_forgotten() {
     for outage in [4, 6, 14, 30] {
@@ -205,7 +207,7 @@ fn connection_whose_first_acks_are_lost_is_not_forgotten() {
     }
 }
 
-/// Carries frames only, so that nothing polls b's events.
+/// Carries frames only, without polling b's events.
 fn exchange(net: &mut Net) {
     for _ in 0..4 {
         net.a.stack.step(net.now, 64).unwrap();
@@ -271,7 +273,7 @@ fn unlisten_resets_what_was_not_accepted() {
     );
     assert_eq!(net.b.events(), []);
     assert!(net.a.stack.conn(kept).is_some());
-    // The port is free, and answered by RST until somebody listens.
+    // The port is free, and answered by RST without a listener.
     let refused = net.a.stack.connect(Net::path(false, 3), net.now).unwrap();
     net.settle();
     assert_eq!(net.a.close_reasons(refused), [CloseReason::Refused]);
@@ -362,14 +364,14 @@ fn initial_sequence_numbers_follow_the_seed_and_differ() {
     assert_ne!(first(1)[0], first(1)[1]);
 }
 
-/// Two tags with priorities, and no VLAN.
+/// Two tags with priorities, but without a VLAN.
 const TAGS: [u8; 8] = [0x88, 0xa8, 0x20, 0x00, 0x81, 0x00, 0xe0, 0x00];
 
 #[test]
 fn connection_with_priorities_answers_with_the_same() {
     let mut net = Net::new();
     net.judge(|from, frame| {
-        // The way to b goes through a port that tags, the way back through one that untags.
+        // The way to b passes a port that tags, the way back one that untags.
         if from == Side::A {
             frame.splice(12..12, TAGS);
         } else {

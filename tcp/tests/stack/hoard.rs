@@ -1,4 +1,5 @@
-//! Peers that send all but the first byte of their windows, and programs that read nothing: what that keeps others from.
+//! Peers that send all but the first byte of their windows, and programs that read nothing: their
+//! effect on other connections.
 
 use smoltcp::wire::{TcpControl, TcpRepr};
 use xwarp_tcp::{ConnId, Event, StackConfig};
@@ -12,7 +13,7 @@ const FIRST_PORT: u16 = 20_000;
 /// Bytes of a segment, and segments that a window has room for.
 const PAYLOAD: usize = 1448;
 const SEGMENTS: u32 = 180;
-/// Bytes that may wait for others in front of them, of all connections.
+/// Bytes of out-of-order data that all connections may hold together.
 const MEMORY: u64 = 64 << 20;
 
 struct Hoard(Net);
@@ -34,7 +35,8 @@ impl Hoard {
         net.b.step(net.now);
     }
 
-    /// A peer that connects, and then sends all but the first `missing` bytes of its window; the connection.
+    /// A peer that connects, and then sends all but the first `missing` bytes of its window.
+    /// Returns the connection.
     fn add(&mut self, port: u16, missing: u32) -> ConnId {
         let from = |control, seq, ack| TcpRepr {
             src_port: port,
@@ -79,7 +81,7 @@ fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
     let counters = hoard.0.b.stack.counters();
     assert_eq!(counters.drop_reassembly_full + hoard.kept(), 400 * 180);
 
-    // An honest peer is served meanwhile, losses and all.
+    // An honest peer is served meanwhile, despite losses.
     let net = &mut hoard.0;
     let honest = net.connect_from(false, FIRST_PORT - 1);
     let mut carried = 0;
@@ -105,7 +107,8 @@ fn what_peers_send_ahead_takes_a_bounded_memory_of_all_connections() {
     assert_eq!(hoard.kept() - before, u64::from(SEGMENTS));
 }
 
-/// Up to half of the receive frames stay where they came. What comes then is copied out, in order or not, and its frames go back.
+/// Up to half of the receive frames stay with connections. Later payload is copied out, in order or
+/// not, and its frames are freed.
 #[test]
 fn what_connections_keep_leaves_half_of_the_receive_frames_to_the_kernel() {
     for missing in [0, 1] {
@@ -116,13 +119,13 @@ fn what_connections_keep_leaves_half_of_the_receive_frames_to_the_kernel() {
         assert_eq!(copied, segments - FRAMES as u64 / 2, "{missing} missing");
         assert_eq!(hoard.0.b.stack.io().counters().drop_rx_no_frame, 0);
 
-        // The frames that are left serve another peer.
+        // The remaining frames serve another peer.
         let honest = hoard.0.connect_from(false, FIRST_PORT - 1);
         let data = pattern_of(3, 500_000);
         assert!(hoard.0.transfer(honest, &data, || PAYLOAD) == data);
         assert_eq!(hoard.0.b.stack.io().counters().drop_rx_no_frame, 0);
 
-        // Once they are read or given up, frames are kept again.
+        // Once they are read or dropped, frames are kept again.
         for conn in conns {
             hoard.0.b.stack.abort(conn, hoard.0.now);
         }

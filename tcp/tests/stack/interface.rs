@@ -1,4 +1,4 @@
-//! The interface changes under its connections.
+//! Changes of the interface under its connections.
 
 use std::time::Duration;
 
@@ -22,15 +22,16 @@ fn after_an_outage_of_the_link_what_was_lost_is_sent_again_at_once() {
         net.a.stack.set_up(false, net.now);
         net.pass(outage);
         net.a.stack.set_up(true, net.now);
-        net.settle(); // the peer's interface may take a moment longer, and loses what waited
+        net.settle(); // the peer's interface may take a moment longer, and loses waiting frames
         net.be_kind();
         net.pass(Duration::from_millis(50));
         assert_eq!(net.b.read(b, 20), b"lost on the way", "after {outage:?}");
     }
 }
 
-/// Has a segment of a lost, and its link down for a moment every second from then on, while the network carries nothing for `outage`. In how
-/// many seconds, rounded up, the segment was there. The retransmission timeout is 3 s.
+/// Loses a segment of a, whose link goes down for a moment every second from then on, while the
+/// network carries nothing for `outage`. Returns the seconds, rounded up, until the segment
+/// arrived. The retransmission timeout is 3 s.
 fn segment_on_a_link_that_flaps(outage: Duration) -> u64 {
     let mut slow = config(Side::A);
     slow.min_rto = Duration::from_secs(3);
@@ -61,19 +62,19 @@ fn segment_on_a_link_that_flaps(outage: Duration) -> u64 {
 
 #[test]
 fn link_that_flaps_more_often_than_the_timeout_does_not_put_it_off() {
-    // The tail probe after 3 s is lost, too. The timeout that it begins is over after 6 s.
+    // The tail probe after 3 s is lost, too. The timeout that it starts ends after 6 s.
     let outage = Duration::from_millis(3500);
     assert!(segment_on_a_link_that_flaps(outage) <= 7);
 }
 
 #[test]
 fn last_try_is_made_though_the_link_flaps() {
-    // The last try is made after 7.5 s: an answer to it has a quarter of the user timeout.
+    // The last try is after 7.5 s: its answer has a quarter of the user timeout.
     let outage = Duration::from_millis(7450);
     assert_eq!(segment_on_a_link_that_flaps(outage), 8);
 }
 
-/// Bytes of the IP packets that a sent.
+/// Lengths of the IP packets that a sent.
 fn packets(net: &Net) -> Vec<usize> {
     let sent = net.carried.iter().filter(|(from, _)| *from == Side::A);
     sent.map(|(_, frame)| frame.len() - HEADERS[0]).collect()
@@ -157,7 +158,7 @@ fn frames_come_from_the_present_ethernet_address() {
     net.settle();
     assert_eq!(net.b.read(b, 20), b"old connection");
     net.b.events();
-    // The peer goes on with the former address until it asks anew.
+    // The peer uses the former address until it resolves it again.
     let to_former = |net: &Net| {
         net.carried
             .iter()
@@ -240,7 +241,8 @@ fn rest_in_time_wait_ends_with_its_address() {
     assert!(again.is_ok(), "its flow is free");
 }
 
-/// The first of them is the tail probe's, which is no timeout. RFC 9293 §3.8.3 has three of them lead to advice.
+/// The first of them is the tail probe's, which is no timeout. RFC 9293 §3.8.3 asks for advice
+/// after three timeouts.
 #[test]
 fn peer_that_is_silent_for_three_timeouts_puts_its_path_in_doubt() {
     let mut net = Net::new();

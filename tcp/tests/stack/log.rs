@@ -7,7 +7,7 @@ use ::log::{LevelFilter, Log, Metadata, Record};
 use crate::net::Net;
 
 thread_local! {
-    /// Lines that this thread has logged: other tests log, too.
+    /// Lines logged by this thread: other tests log, too.
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,4 +1,4 @@
-//! A cable that does not carry everything as it was sent.
+//! Loss, repetition and reordering on the cable.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use xwarp_test_kit::{Side, pattern_of};
 
 use crate::net::{BUDGET, Fate, Net};
 
-/// Bytes that are carried: enough for each fate to befall several segments.
+/// Bytes to carry: enough for each fate to concern several segments.
 const BYTES: usize = if cfg!(miri) { 20_000 } else { 300_000 };
 
 fn survives(judge: impl FnMut(Side, &mut Vec<u8>) -> Fate + 'static) -> Net {
@@ -26,7 +26,7 @@ fn survives(judge: impl FnMut(Side, &mut Vec<u8>) -> Fate + 'static) -> Net {
 
 #[test]
 fn every_kth_frame_may_be_lost() {
-    // Of every second frame, each repetition or its ACK would be lost.
+    // If every second frame were lost, each retransmission or its ACK would be.
     for k in [3, 7, 50] {
         let mut count = 0;
         let net = survives(move |_, _| {
@@ -103,7 +103,8 @@ fn corrupted_frames_are_dropped_counted_and_sent_again() {
     assert!(net.a.stack.counters().retransmissions > 0);
 }
 
-/// A host that was not run for a while finds more frames than one turn takes, and the timer of what they acknowledge has expired.
+/// A host that did not run for a while finds more frames than one turn receives, and the timer of
+/// the data that they acknowledge has expired.
 #[test]
 fn what_has_arrived_is_heard_before_timers_are() {
     let mut net = Net::new();

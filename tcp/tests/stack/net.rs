@@ -1,5 +1,5 @@
-//! Two endpoints, a link on which the test itself decides the fate of each frame, and a clock that
-//! jumps. Where chance decides, tests use `netsim` of `xwarp-test-kit`.
+//! Two endpoints, a link on which the test decides the fate of each frame, and a clock that jumps.
+//! Tests with random fates use `netsim` of `xwarp-test-kit`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -30,10 +30,10 @@ pub(crate) struct Net {
     pub(crate) a: Endpoint,
     pub(crate) b: Endpoint,
     pub(crate) now: Instant,
-    /// Everything that was put on the link, lost frames included.
+    /// Every frame put on the link, including lost ones.
     pub(crate) carried: Vec<(Side, Vec<u8>)>,
     judge: Judge,
-    /// Frames that are late, of a and of b.
+    /// Delayed frames of a and of b.
     delayed: [Option<Vec<u8>>; 2],
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn config(side: Side) -> StackConfig {
     }
 }
 
-/// An endpoint with a receive buffer of so many bytes.
+/// An endpoint with a receive buffer of `buffer` bytes.
 pub(crate) fn small(side: Side, buffer: usize) -> StackConfig {
     StackConfig {
         buffer: Some(buffer),
@@ -77,7 +77,7 @@ impl Net {
         self.judge(|_, _| Fate::Pass);
     }
 
-    /// Lets both endpoints run until neither has anything to do, 10 us a turn.
+    /// Runs both endpoints until neither has work, 10 us per turn.
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             self.now = self.now + Duration::from_micros(10);
@@ -104,7 +104,7 @@ impl Net {
         carried.len() - before
     }
 
-    /// Jumps to the next timer; false if there is none.
+    /// Jumps to the next timer. Returns false if there is none.
     pub(crate) fn jump(&mut self) -> bool {
         let deadlines = [self.a.stack.next_deadline(), self.b.stack.next_deadline()];
         let Some(next) = deadlines.into_iter().flatten().min() else {
@@ -115,7 +115,7 @@ impl Net {
         true
     }
 
-    /// Lets time pass, timers and all.
+    /// Lets time pass, and runs timers.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         self.settle();
@@ -157,7 +157,7 @@ impl Net {
         self.connect_from(ipv6, 40_000)
     }
 
-    /// A connection from a port of a's to b, which listens already.
+    /// A connection from port `port` of a to b, which listens already.
     pub(crate) fn connect_from(&mut self, ipv6: bool, port: u16) -> (ConnId, ConnId) {
         let a = self
             .a
@@ -172,7 +172,8 @@ impl Net {
         }
     }
 
-    /// Carries `data` from a to b in pieces whose lengths `piece` says, whatever the link does.
+    /// Carries `data` from a to b in pieces of the lengths that `piece` returns, whatever the link
+    /// does.
     pub(crate) fn transfer(
         &mut self,
         (a, b): (ConnId, ConnId),
@@ -193,7 +194,7 @@ impl Net {
             self.settle();
             let before = received.len();
             received.extend(self.b.read(b, 999));
-            self.settle(); // the window that this reopens is news for a
+            self.settle(); // a learns of the window that this opens
             if received.len() >= data.len() {
                 return received;
             }

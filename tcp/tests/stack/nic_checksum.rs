@@ -1,4 +1,5 @@
-//! Checksums that are left to the NIC: asked for by a probe, used once that is answered, and no more after losses.
+//! Checksums by the NIC: a probe asks for them, they are used after its answer, and no longer after
+//! losses.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use xwarp_test_kit::{Side, pattern_of};
 use crate::frames::{self, Seen};
 use crate::net::{Endpoint, FRAMES, Fate, Net, config};
 
-/// Bytes that are carried.
+/// Bytes to carry.
 const BYTES: usize = if cfg!(miri) { 20_000 } else { 200_000 };
 
 /// A host whose NIC offers to compute checksums.
@@ -30,7 +31,7 @@ fn pair(ipv6: bool, computes: bool) -> (Net, ConnId, ConnId) {
     (net, a, b)
 }
 
-/// One piece each way, twice: each side has asked then, and heard the answer if there is one.
+/// Two pieces each way: each side has then sent a probe, and received the answer if there is one.
 fn exchange(net: &mut Net, (a, b): (ConnId, ConnId)) {
     for _ in 0..2 {
         assert!(net.a.write(a, b"question", net.now));
@@ -69,7 +70,7 @@ fn nic_that_computes_is_found_out_once_and_used_by_both_sides() {
             assert_eq!(counters.duplicates_reported, 0, "an answer is none");
             assert_eq!(counters.drop_partial_checksum, 0);
         }
-        // That it is used shows when it computes no more.
+        // If the NIC no longer computes, its use shows.
         net.a.wire.set_computes_checksums(false);
         assert!(net.a.write(a, b"left to the NIC", net.now));
         net.settle();
@@ -98,7 +99,8 @@ fn nic_that_does_nothing_is_not_used_and_nothing_is_lost_or_sent_again() {
 fn probe_is_the_byte_before_those_unacknowledged_behind_data() {
     let (mut net, a, b) = pair(false, true);
     net.carried.clear();
-    // The passive side knows that its peer is connected. The active one does when its first data is acknowledged.
+    // The passive side knows that its peer is connected. The active side knows it once its first
+    // data is acknowledged.
     assert!(net.a.write(a, b"question", net.now));
     net.settle();
     assert_eq!(net.a.stack.counters().checksum_probes_out, 0);
@@ -197,7 +199,7 @@ fn timeout_ends_the_use_of_the_nic() {
     assert_eq!(asked_and_proven(&net.a.stack.counters()), (1, 1));
 }
 
-/// A host whose NIC offers to compute, and a peer by hand.
+/// A host whose NIC offers to compute checksums, and a hand-written peer.
 struct ByHand {
     net: Net,
     conn: ConnId,
@@ -225,7 +227,7 @@ impl ByHand {
         Self { net, conn, iss }
     }
 
-    /// The host sends `len` bytes as one piece. Returns what leaves.
+    /// Writes `len` bytes as one piece. Returns the sent segments.
     fn write(&mut self, len: usize) -> Vec<Seen> {
         assert!(
             self.net
@@ -237,8 +239,8 @@ impl ByHand {
         sent.iter().map(|frame| frames::read(frame)).collect()
     }
 
-    /// The peer acknowledges all before byte `ack`, and the bytes in `block`; what the host sends
-    /// then.
+    /// Acknowledges all before byte `ack`, and the bytes in `block`. Returns the segments that the
+    /// host sends then.
     fn acknowledge(&mut self, ack: u32, block: Option<(u32, u32)>) -> Vec<Seen> {
         let at = |byte: u32| self.iss.wrapping_add(1).wrapping_add(byte);
         let ack = TcpRepr {
@@ -253,7 +255,7 @@ impl ByHand {
     }
 }
 
-/// The host receives a segment; what it sends then.
+/// Delivers a segment to the host. Returns the segments that it sends then.
 fn receive(net: &mut Net, segment: &TcpRepr<'_>) -> Vec<Seen> {
     net.b.wire.deliver(frames::write(segment));
     net.b.step(net.now);
@@ -261,21 +263,21 @@ fn receive(net: &mut Net, segment: &TcpRepr<'_>) -> Vec<Seen> {
     sent.iter().map(|frame| frames::read(frame)).collect()
 }
 
-/// Bytes that came twice, of which the probe's was the first.
+/// Bytes that arrived twice, the first of which was the probe's.
 #[test]
 fn report_of_more_than_the_byte_of_the_probe_proves_nothing() {
     let mut host = ByHand::new(true);
     assert_eq!(host.write(8).len(), 2, "data and a probe");
     host.acknowledge(8, None);
     assert_eq!(host.write(8).len(), 1, "data alone");
-    // The probe has the byte before those: the last of the SYN.
+    // The probe has the byte before these: the SYN's last number.
     host.acknowledge(16, Some((u32::MAX, 4)));
     assert_eq!(host.asked_and_proven(), (1, 0));
     host.acknowledge(16, Some((u32::MAX, 0)));
     assert_eq!(host.asked_and_proven(), (1, 1));
 }
 
-/// The answer could be taken for something else.
+/// The answer could be mistaken for another report.
 #[test]
 fn peer_is_not_asked_anew_before_what_was_lost_is_repaired() {
     let mut host = ByHand::new(true);
@@ -293,7 +295,7 @@ fn peer_is_not_asked_anew_before_what_was_lost_is_repaired() {
     assert_eq!(host.asked_and_proven(), (2, 1));
 }
 
-/// What was lost is lost again, and more.
+/// The retransmission is lost as well, and further segments.
 #[test]
 fn timeout_while_the_nic_is_in_doubt_ends_its_use() {
     let mut host = ByHand::new(true);
@@ -311,7 +313,7 @@ fn timeout_while_the_nic_is_in_doubt_ends_its_use() {
     assert_eq!(host.asked_and_proven(), (1, 1));
 }
 
-/// Its probe may have been under way all the time, and the answer as well.
+/// The probe and its answer may have been in flight all the time.
 #[test]
 fn answer_after_a_timeout_proves_nothing() {
     let mut host = ByHand::new(true);
@@ -322,7 +324,7 @@ fn answer_after_a_timeout_proves_nothing() {
     assert_eq!(host.asked_and_proven(), (1, 0));
 }
 
-/// It could not report the byte of a probe.
+/// Such a peer could not report the byte of a probe.
 #[test]
 fn peer_without_sack_is_not_asked() {
     let mut host = ByHand::new(false);

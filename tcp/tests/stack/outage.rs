@@ -1,4 +1,4 @@
-//! A link that carries nothing for a while. Whatever a connection waits for, it asks once more shortly before it gives up.
+//! Outages: whatever a connection waits for, it makes a last try shortly before its timeout.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use xwarp_test_kit::Side;
 use crate::net::{Fate, Net, config, small};
 
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
-/// What an answer has time for at the end: an outage may be as long as the timeout, but for this.
+/// Minimum time for an answer at the end: an outage may be as long as the timeout, less this time.
 const ANSWER: Duration = Duration::from_millis(250);
-/// The longest outage that is survived.
+/// Longest outage that is survived.
 const LONGEST: Duration = Duration::from_millis(9749);
 const MS: Duration = Duration::from_millis(1);
 
@@ -22,14 +22,14 @@ fn patient(side: Side) -> StackConfig {
     }
 }
 
-/// Lets so much time pass in which the link carries nothing.
+/// Lets `length` pass while the link carries nothing.
 fn outage(net: &mut Net, length: Duration) {
     net.judge(|_, _| Fate::Lose);
     net.pass(length);
     net.be_kind();
 }
 
-/// Lets time pass until something holds; how much.
+/// Lets time pass until `holds` returns true. Returns the time.
 fn until(net: &mut Net, limit: Duration, mut holds: impl FnMut(&mut Net) -> bool) -> Duration {
     let start = net.now;
     while !holds(net) {
@@ -39,13 +39,13 @@ fn until(net: &mut Net, limit: Duration, mut holds: impl FnMut(&mut Net) -> bool
     net.now - start
 }
 
-/// The longest that may pass after an outage before something is sent again. That is as long as the outage has lasted, as intervals double,
-/// and no longer than is left.
+/// Maximum time after an outage until a retransmission. It is the duration of the outage, as
+/// intervals double, and at most the rest of the timeout.
 fn limit(length: Duration) -> Duration {
     (length + 30 * MS).min(USER_TIMEOUT.saturating_sub(length))
 }
 
-/// How long after an outage bytes that were sent in it are acknowledged.
+/// Time after an outage until bytes sent in it are acknowledged.
 fn bytes_survive(length: Duration, timestamps: bool) -> Duration {
     let with = |side| StackConfig {
         timestamps,
@@ -77,7 +77,7 @@ fn bytes_survive_an_outage_of_any_length_below_the_user_timeout() {
     assert!(last < 2 * MS, "{last:?}: at once");
 }
 
-/// As often as without the last try, and once more: 5 ms and a round trip doubled are 5.1 s after eleven times.
+/// One more than without the last try: 5 ms and a round trip doubled are 5.1 s after eleven times.
 #[test]
 fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
     let mut net = Net::with(patient(Side::A), patient(Side::B));
@@ -94,7 +94,7 @@ fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
     assert!(net.now - start < USER_TIMEOUT + 3 * MS);
 }
 
-/// A timeout so short that it leaves no time for the floor of an answer.
+/// A timeout too short for the minimum time for an answer.
 #[test]
 fn short_timeout_is_kept_too() {
     for timeout in [40, 100, 500, 1500].map(|n| n * MS) {
@@ -116,7 +116,8 @@ fn short_timeout_is_kept_too() {
     }
 }
 
-/// The timer of what is acknowledged after an outage is still backed off where nothing tells the round trip.
+/// The timer of data acknowledged after an outage stays backed off if there is no sample of the
+/// round trip.
 #[test]
 fn second_outage_is_survived_as_the_first() {
     for timestamps in [true, false] {
@@ -130,7 +131,7 @@ fn second_outage_is_survived_as_the_first() {
             assert!(net.a.write(a, &[7; 1000], net.now));
         }
         outage(&mut net, Duration::from_millis(9700));
-        // The first answer arrives, and nothing else.
+        // The first answer arrives, and no other frame.
         let mut answered = false;
         net.judge(move |from, _| {
             let passes = !answered;
@@ -163,7 +164,7 @@ fn fin_survives_an_outage_of_any_length_below_the_user_timeout() {
 #[test]
 fn syn_survives_an_outage_of_any_length_below_the_connect_timeout() {
     let timeout = config(Side::A).connect_timeout;
-    // Until the SYN is answered, nothing says that an answer takes less than a second.
+    // Until the SYN is answered, the timeout assumes that an answer may take a second.
     for length in (1..40).map(|n| n * 100 * MS) {
         let mut net = Net::new();
         net.listen(false);
@@ -192,7 +193,7 @@ fn connect_timeout_below_a_second_has_its_second_try() {
     });
 }
 
-/// A's writer waits for room in b's window, which opens in the outage.
+/// A's writer waits for room in b's window, which opens during the outage.
 fn room_is_learned_of(length: Duration, begins: Duration) {
     let mut net = Net::with(
         patient(Side::A),
@@ -217,7 +218,7 @@ fn room_is_learned_of(length: Duration, begins: Duration) {
     assert_eq!(net.a.close_reasons(a), []);
 }
 
-/// A question to a silent peer whose answer an outage delays.
+/// A probe of a silent peer whose answer is delayed by an outage.
 fn silence_is_survived(length: Duration, begins: Duration, keepalive: Duration) {
     let asking = StackConfig {
         keepalive: Some(keepalive),
@@ -259,7 +260,7 @@ proptest! {
     }
 }
 
-/// What is sent to a peer that does not answer, until the end: `ConnId` and instants.
+/// Everything sent to a peer that does not answer, until the end.
 fn tries(net: &mut Net, conn: ConnId) -> Vec<Instant> {
     let mut tries = Vec::new();
     net.judge(|_, _| Fate::Lose);

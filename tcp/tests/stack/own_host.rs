@@ -1,4 +1,5 @@
-//! Connections of a stack to itself: nothing of them reaches the wire, and nobody else passes for the own host.
+//! Connections of a stack to itself: their frames do not reach the wire, and no other host can pass
+//! for the own host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -32,7 +33,7 @@ impl Host {
         Self { end, address, now }
     }
 
-    /// To a port of the same host.
+    /// A path to a port of the same host.
     fn path_to(&self, port: u16) -> Path {
         Path {
             local: SocketAddr::new(self.address, 40_000),
@@ -42,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Lets the stack run until it has nothing to do. It must say so itself.
+    /// Runs the stack until it has no work, which it must report itself.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             self.now = self.now + Duration::from_micros(10);
@@ -55,7 +56,7 @@ impl Host {
         panic!("the stack does not come to rest");
     }
 
-    /// A connection to itself: the end that has connected, and the one that was accepted.
+    /// A connection to itself: the connecting end, and the accepted one.
     fn connect(&mut self) -> (ConnId, ConnId) {
         let at = SocketAddr::new(self.address, PORT);
         self.end.stack.listen(at, 64).unwrap();
@@ -73,7 +74,7 @@ impl Host {
         }
     }
 
-    /// Carries so many bytes from one end to the other.
+    /// Carries `len` bytes from one end to the other.
     fn transfer(&mut self, from: ConnId, to: ConnId, len: usize) {
         let data: Vec<u8> = (0..=250).cycle().take(len).collect();
         let (mut left, mut received) = (&data[..], Vec::new());
@@ -116,7 +117,7 @@ fn stack_connects_to_itself_and_nothing_of_it_reaches_the_wire() {
     }
 }
 
-/// No NIC sees its frames, whatever it offers to compute.
+/// The NIC does not see these frames, whatever it offers to compute.
 #[test]
 fn checksums_of_a_connection_to_itself_are_left_to_nobody() {
     let mut host = Host::on(offering(Side::A), "10.0.0.1");
@@ -147,7 +148,8 @@ fn port_that_nobody_listens_on_refuses_its_own_host() {
     assert_eq!(host.end.sent(), Vec::<Vec<u8>>::new());
 }
 
-/// RFC 1122 §3.2.1.3: what comes from outside with an address of the host's own is not answered, also while the host speaks to itself.
+/// RFC 1122 §3.2.1.3: a frame from outside with an address of the host is not answered, even while
+/// the host has connections to itself.
 #[test]
 fn frame_of_the_wire_does_not_pass_for_one_of_the_own_host() {
     let mut host = Host::new("10.0.0.1");

@@ -1,4 +1,4 @@
-//! A peer that is written by hand, against host b.
+//! A hand-written peer, against host b.
 
 use smoltcp::wire::{Ipv4Packet, TcpControl, TcpPacket, TcpRepr};
 use xwarp_tcp::{CloseReason, ConnId, Event};
@@ -19,7 +19,7 @@ fn send(host: &mut Endpoint, net_now: xwarp_tcp::Instant, tcp: &TcpRepr<'_>) -> 
         .collect()
 }
 
-/// A host that has answered our SYN; its initial sequence number.
+/// A host that has answered our SYN. Returns its initial sequence number.
 fn half_open(window_scale: Option<u8>) -> (Net, u32) {
     let mut net = Net::with(config(Side::A), config(Side::B));
     net.listen(false);
@@ -115,7 +115,7 @@ fn reset_half_open_connection_goes_silently() {
 
 #[test]
 fn bytes_beyond_the_window_of_a_syn_are_not_given_to_smoltcp() {
-    // smoltcp takes the SYN's window for a scaled one, twice what the ring holds, and would panic.
+    // smoltcp takes the SYN's window for a scaled one, twice its ring, and would panic.
     let (mut net, iss) = half_open(Some(3));
     let far = TcpRepr {
         payload: &[1; 1000],
@@ -169,7 +169,7 @@ fn fin_beyond_the_window_does_not_swallow_bytes() {
         payload,
         ..segment(TcpControl::Fin, ISS + 1, Some(iss + 1))
     };
-    // What has room is taken, the FIN is not.
+    // Bytes with room are taken, the FIN is not.
     send(&mut net.b, net.now, &fin(&[5; 1025]));
     let events = net.b.events();
     let conn = events[0].conn();
@@ -212,7 +212,7 @@ fn syn_on_an_established_connection_is_challenged_and_changes_nothing() {
     send(&mut net.b, net.now, &syn);
     assert_eq!(net.b.events(), []);
     assert_eq!(net.b.conn(conn).emss(), 1460);
-    // The window of the last ACK, scaled by what the first SYN said.
+    // The window of the last ACK, scaled as the first SYN announced.
     assert!(net.b.conn(conn).writable(250_000).is_some());
 }
 
@@ -274,7 +274,7 @@ fn three_duplicate_acks_repeat_one_segment_at_once() {
     assert_eq!(net.b.stack.counters().retransmissions, 1);
 }
 
-/// A frame with bytes in the place of options that no codec would write.
+/// A frame with bytes in place of its options that no codec would write.
 fn write_with_options(tcp: &TcpRepr<'_>, options: &[u8]) -> Vec<u8> {
     let mut frame = frames::write(tcp);
     let (ip, plain) = (14, 14 + 20 + 20);
@@ -291,18 +291,18 @@ fn write_with_options(tcp: &TcpRepr<'_>, options: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Options that contradict themselves, and what of a SYN with them is understood: its MSS.
+/// Malformed options, and the resulting MSS of a SYN with them.
 const MALFORMED: [(&[u8], usize); 12] = [
     (&[0x22, 0, 0, 0], 536),                 // length 0
     (&[0x22, 1, 0, 0], 536),                 // length 1
     (&[0x22, 0x28, 0, 0], 536),              // length beyond the end
     (&[2, 3, 5, 0], 536),                    // an MSS of 3 bytes
     (&[0xff; 40], 536),                      // length 255
-    (&[2, 4, 5, 0xb4, 0x22, 0, 0, 0], 1460), // a good MSS in front
+    (&[2, 4, 5, 0xb4, 0x22, 0, 0, 0], 1460), // a valid MSS in front
     (&[2, 4, 5, 0xb4, 0x22, 1, 0, 0], 1460),
     (&[2, 4, 5, 0xb4, 0x22, 0x28, 0, 0], 1460),
     (&[2, 4, 5, 0xb4, 1, 1, 1, 0x22], 1460), // no room for a length
-    (&[2, 3, 5, 1, 2, 4, 5, 0xb4], 1460), // behind one of the wrong length, as the kernel takes it
+    (&[2, 3, 5, 1, 2, 4, 5, 0xb4], 1460),    // behind one of the wrong length, as in the kernel
     (&[3, 4, 0, 0, 2, 4, 5, 0xb4], 1460),
     (&[2, 4, 5, 0xb4, 2, 0, 0, 0], 1460),
 ];

@@ -1,4 +1,4 @@
-//! Cost of a connection when there are many.
+//! Cost of a connection among many.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use xwarp_test_kit::{Side, pattern_of};
 
 use crate::net::{Net, config};
 
-/// Bytes of a message of the busy connection, and how many there are.
+/// Bytes of a message of the busy connection, and the number of messages.
 const MESSAGE: usize = 1448;
 const MESSAGES: usize = 2000;
 
-/// A host for so many connections, whose peers are asked whether they live.
+/// A host for `connections` connections with keep-alive.
 fn crowded(side: Side, connections: usize) -> StackConfig {
     StackConfig {
         max_connections: connections,
@@ -20,7 +20,7 @@ fn crowded(side: Side, connections: usize) -> StackConfig {
     }
 }
 
-/// Two hosts with so many established connections, and the last of them.
+/// Two hosts with `connections` established connections, and the last of these.
 fn established(connections: u16) -> (Net, (ConnId, ConnId)) {
     let of = |side| crowded(side, connections.into());
     let mut net = Net::with(of(Side::A), of(Side::B));
@@ -32,7 +32,7 @@ fn established(connections: u16) -> (Net, (ConnId, ConnId)) {
     (net, last.unwrap())
 }
 
-/// How often both hosts look at connections while one of them carries messages to and fro.
+/// Visits to connections on both hosts while one of them carries messages to and fro.
 fn conn_visits(connections: u16) -> u64 {
     let (mut net, (a, b)) = established(connections);
     let counted =

@@ -1,5 +1,5 @@
-//! Stacks of one interface, by hand: answers to SYNs that come to another one, and flows that both
-//! want.
+//! Hand-written stacks of one interface: answers to SYNs that arrive at another stack, and flows
+//! that both claim.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use crate::net::{BUDGET, FRAMES, config};
 
 /// The peer's initial sequence number.
 const ISS: u32 = 1000;
-/// How long an attempt may take.
+/// Time limit of an attempt.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The stack that connects, and another one of its interface.
+/// The connecting stack, and another one of its interface.
 struct Siblings {
     stacks: [Stack; 2],
     wires: [Wire; 2],
@@ -28,7 +28,7 @@ struct Siblings {
     _sleepers: Vec<Sleeper>,
 }
 
-/// Whose queue a frame comes to.
+/// The stack whose queue receives a frame.
 #[derive(Clone, Copy)]
 enum At {
     Home,
@@ -55,7 +55,7 @@ impl Siblings {
         }
     }
 
-    /// Connects from a port. A stray answer is unwanted.
+    /// Connects from a port, and refuses stray answers.
     fn connect(&mut self, port: u16) -> (ConnId, u32) {
         let home = &mut self.stacks[0];
         let conn = home.connect_within(path(port), LIMIT, self.now).unwrap();
@@ -65,7 +65,8 @@ impl Siblings {
         (conn, sent[0].seq)
     }
 
-    /// A turn of the other one, then of the one that connects; what both have sent.
+    /// Runs a turn of the other stack, then of the connecting one. Returns the segments sent by
+    /// both.
     fn turn(&mut self) -> Vec<Seen> {
         for which in [1, 0] {
             self.stacks[which].step(self.now, BUDGET).unwrap();
@@ -75,7 +76,7 @@ impl Siblings {
         sent.map(|frame| frames::read(&frame)).collect()
     }
 
-    /// The peer sends a segment to a port.
+    /// Delivers a segment of the peer to a port.
     fn receive(&mut self, at: At, port: u16, tcp: &TcpRepr<'_>) -> Vec<Seen> {
         let tcp = TcpRepr {
             dst_port: port,
@@ -91,14 +92,14 @@ impl Siblings {
         self.receive(at, port, &answer)
     }
 
-    /// The answer comes to the other one, which is all that happens.
+    /// Delivers the answer to the other stack, and nothing else.
     fn go_astray(&mut self, (conn, iss): (ConnId, u32), port: u16) {
         let sent = self.answer(At::Other, port, iss);
         assert!(sent.len() == 1 && is_reset(&sent[0], iss + 1), "{sent:?}");
         assert_eq!(self.events(), [Event::Stray(conn)]);
     }
 
-    /// Begins anew from a port, and the SYN.
+    /// Opens the connection again from a port. Returns the SYN.
     fn open_anew(&mut self, conn: ConnId, port: u16) -> Vec<Seen> {
         let local = path(port).local;
         assert!(self.stacks[0].open_anew(conn, local, self.now));
@@ -113,7 +114,7 @@ impl Siblings {
     }
 }
 
-/// From a port of the host to its peer.
+/// A path from a port of the host to its peer.
 fn path(port: u16) -> Path {
     Path {
         local: format!("10.0.0.2:{port}").parse().unwrap(),
@@ -123,7 +124,7 @@ fn path(port: u16) -> Path {
     }
 }
 
-/// What ends the peer's half-open connection (RFC 9293 §3.10.7.4).
+/// True if the peer's half-open connection is reset (RFC 9293 §3.10.7.4).
 fn is_reset(seen: &Seen, seq: u32) -> bool {
     seen.rst && !seen.ack && seen.seq == seq
 }
@@ -180,7 +181,7 @@ fn stray_answer_is_taken_unless_it_is_unwanted() {
     let mut host = Siblings::new();
     let (conn, iss) = host.connect(5000);
     host.go_astray((conn, iss), 5000);
-    // There is no other port, and the peer is asked anew.
+    // There is no other port, and the peer gets the SYN again.
     let syn = host.open_anew(conn, 5000);
     let sent = host.answer(At::Other, 5000, syn[0].seq);
     assert!(sent.len() == 1 && sent[0].ack && !sent[0].rst);
@@ -223,7 +224,7 @@ fn refusal_counts_wherever_it_comes() {
     assert_eq!(host.events(), [Event::Closed { conn, reason }]);
 }
 
-/// Nobody who does not know our number makes it begin anew.
+/// An attacker who does not know our number cannot make it open again.
 #[test]
 fn blind_answer_is_no_answer() {
     let mut host = Siblings::new();
@@ -233,7 +234,7 @@ fn blind_answer_is_no_answer() {
     assert_eq!(host.events(), []);
 }
 
-/// The peer has nothing but this flow for a connection of its own.
+/// After a simultaneous open the peer has only this flow for its connection.
 #[test]
 fn both_may_open_at_once_whatever_comes_astray() {
     let mut host = Siblings::new();
@@ -289,7 +290,7 @@ fn only_a_connection_whose_answer_was_refused_begins_anew() {
     assert_eq!(host.turn(), [], "nothing is said of it");
 }
 
-/// As two engines do whose application has named the same ports.
+/// As with two engines whose application has named the same ports.
 #[test]
 fn of_two_stacks_that_want_a_flow_at_once_one_gets_it() {
     const PORTS: Range<u16> = 1000..1400;

@@ -7,7 +7,8 @@ use xwarp_test_kit::Side;
 
 use crate::net::{BUDGET, Net, config, small};
 
-/// Sends a message from A to B, which polls it; what B's answer of the turn puts on the cable.
+/// Sends a message from A to B, which polls it. Returns the frames that B's answer of the turn puts
+/// on the cable.
 fn answered(net: &mut Net, a: ConnId) -> usize {
     assert!(net.a.write(a, b"request", net.now));
     net.a.stack.flush().unwrap();
@@ -46,7 +47,7 @@ fn ack_that_may_wait_for_an_answer_is_left_to_the_next_turn_and_no_other() {
     assert!(deadline.is_some_and(|at| at > net.now), "a timer runs");
 }
 
-/// A writes, B reads it and answers without having been asked to by anything else; the frames of the answer.
+/// A writes, B reads and answers without any other cause. Returns the frames of the answer.
 fn answer(net: &mut Net, a: ConnId, b: ConnId, sizes: &[usize]) -> Vec<Vec<u8>> {
     for size in sizes {
         assert!(net.a.write(a, &vec![1; *size], net.now));
@@ -81,7 +82,7 @@ fn no_timer_runs_out_over_an_ack_that_came_with_bytes() {
     let mut net = Net::new();
     let (a, b) = net.connect(false);
     let answer = answer(&mut net, a, b, &[100]);
-    // A is not given the time to see it before its timeout.
+    // A does not see it before its timeout.
     net.now = net.now + Duration::from_secs(2);
     for frame in answer {
         net.a.wire.deliver(frame);

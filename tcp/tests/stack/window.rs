@@ -152,7 +152,7 @@ fn consuming_reopens_the_window_on_the_wire() {
     assert_eq!(last(&net), 4096);
 }
 
-/// An interface that has TX frames only while it is told so.
+/// An interface whose supply of TX frames the test switches.
 struct Starving {
     inner: MemoryIo,
     fed: Arc<AtomicBool>,
@@ -270,7 +270,8 @@ fn segment_with_bytes_tells_of_the_room_that_was_made() {
     assert_eq!(from_b.count(), 1, "no bare ACK besides");
 }
 
-/// Asks for `len` bytes, then for all that the same segment has; writes and sends them. Bytes of the segment.
+/// Asks for `len` bytes, then for the rest of the same segment; writes and sends them. Returns the
+/// bytes of the segment.
 fn write_wide(net: &mut Net, conn: ConnId, len: usize) -> usize {
     let mut conn = net.a.conn(conn);
     conn.writable(len).unwrap().fill(1);
