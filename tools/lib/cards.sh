@@ -1,9 +1,10 @@
-# What xwarp's driver takes for a frame on network cards of real drivers, next to a minimal loop, with copies and without (`tools/bench --cards`).
-# The cards are those of guests under qemu, see tests/nic. Emulation says nothing of time, so instructions are counted.
+# Instructions per frame of xwarp's driver on network cards with real drivers, next to a minimal
+# loop, with copies and without (`tools/bench --cards`). The cards are those of guests under qemu
+# (tests/nic). Times in an emulation have no meaning, so instructions are counted.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 lab=$top/tests/nic/guest/lab
-# The source's link may be down for its first two seconds: igb begins anew for its program.
+# The source's link may be down for its first two seconds: igb resets for its program.
 source_milliseconds=5000
 
 in_guest() { # END COMMAND
@@ -23,7 +24,8 @@ link_in() {
     echo "$link $1 --dev ${near[0]} --local ${near[1]} --remote ${far[0]} --mac ${far[1]} --bytes 64 --copies $3"
 }
 
-# counted_in_guest FUNCTION COPIES COMMAND: instructions per frame of a function at end b, while a command takes frames or sends them back.
+# counted_in_guest FUNCTION COPIES COMMAND: instructions per frame of a function at end b, while a
+# command receives frames or sends them back.
 counted_in_guest() {
     local valgrind="valgrind --quiet --tool=callgrind --callgrind-out-file=/tmp/profile"
     forget_server
@@ -37,7 +39,8 @@ counted_in_guest() {
     per_frame "$1" "$(tail -n 1 "$work/server" | cut -d' ' -f2)"
 }
 
-# card_rows CARD: boots a guest with such cards, and prints a line for each kind of work and of copies.
+# card_rows CARD: boots a guest with such cards, and prints a line for each kind of work and of
+# copies.
 card_rows() {
     local copies work_of_driver minimal driver mac_a mac_b
     "$lab" up "$image" "$1" "$work/guest"
@@ -61,7 +64,7 @@ cards_table() {
     trap '"$lab" down "$work/guest"; rm -rf "$work"' EXIT
     need_packages valgrind:/usr/bin/valgrind gcc:/usr/bin/gcc libxdp-dev:/usr/include/xdp/xsk.h
     build_minimal
-    # One guest at a time: it has all processors. The lock goes with the process.
+    # One guest at a time: it uses all processors. The lock ends with the process.
     exec 8>/run/xwarp-nic-tests.lock
     flock 8
     say "instructions per frame of 64 bytes, one queue, MTU 1500, native XDP"

@@ -1,5 +1,5 @@
 # Checks that run no test: formatting, lints of Rust and of shell scripts, style, and the oldest
-# compiler that is promised. For tools/test.
+# supported compiler. For tools/test.
 # shellcheck shell=bash disable=SC2154
 
 check_formatting() {
@@ -19,14 +19,15 @@ check_workflows() {
     actionlint
 }
 
-# Prints remarks on style, which fail nothing.
+# Prints remarks on style, which never fail.
 show_style() {
     say "style"
     cargo run --quiet --package xwarp-house-tests --bin style --locked
 }
 
-# Lints every shell script of the tree. Left out: loops over words, which are meant (SC2013); expressions for another program in single
-# quotes (SC2016); cd without || exit, as every script runs under set -e (SC2164).
+# Lints every shell script of the tree. Left out: intended loops over words (SC2013); expressions
+# for another program in single quotes (SC2016); cd without || exit, as every script runs under set
+# -e (SC2164).
 check_scripts() {
     local scripts
     say "shell scripts"
@@ -34,8 +35,8 @@ check_scripts() {
     shellcheck --external-sources --source-path=SCRIPTDIR --exclude=SC2013,SC2016,SC2164 "${scripts[@]}"
 }
 
-# Compiles the workspace with the oldest compiler that Cargo.toml promises. Installs it with rustup if it is missing.
-# Returns 77 where it cannot be had, and says why.
+# Compiles the workspace with the oldest compiler that Cargo.toml promises. Installs it with rustup
+# if it is missing. Returns 77 and prints a reason if it is not available.
 check_oldest_compiler() {
     local version
     version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")

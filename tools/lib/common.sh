@@ -1,4 +1,5 @@
-# Shared by the scripts of tools/: missing packages, the build, two hosts made of network namespaces.
+# Functions for the scripts of tools/: missing packages, the build, two hosts made of network
+# namespaces.
 # shellcheck shell=bash
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,11 +11,12 @@ need_root() {
     [ "$(id -u)" = 0 ] || fail "needs root: it makes network namespaces and loads an XDP program; run it as root"
 }
 
-# What xwarp needs to be compiled. Debian packages are named as PACKAGE:FILE, FILE being what the package provides.
+# Packages that the build of xwarp needs. Debian packages are named as PACKAGE:FILE, where the
+# package provides FILE.
 compilers=(clang:/usr/bin/clang gcc:/usr/bin/gcc make:/usr/bin/make pkg-config:/usr/bin/pkg-config
     libelf-dev:/usr/include/libelf.h zlib1g-dev:/usr/include/zlib.h)
 
-# Prints those of the named Debian packages that are missing.
+# Prints the named Debian packages that are missing.
 missing_packages() {
     local entry
     for entry in "$@"; do
@@ -22,7 +24,7 @@ missing_packages() {
     done
 }
 
-# Installs those of the named Debian packages that are missing.
+# Installs the named Debian packages that are missing.
 need_packages() {
     local missing
     mapfile -t missing < <(missing_packages "$@")
@@ -37,11 +39,11 @@ need_cargo() {
     command -v cargo >/dev/null || fail "cargo is missing; install Rust 1.91 or newer from https://rustup.rs"
 }
 
-# The toolchain of Miri and of rustdoc's JSON, whose format changes from one to the next.
+# Toolchain of Miri and of rustdoc's JSON, whose format differs between toolchains.
 # shellcheck disable=SC2034 # for tools/api and soundness.sh
 nightly=${XWARP_NIGHTLY:-nightly-2026-10-30}
 
-# Installs a toolchain with rustup if it is missing. Fails where it cannot be had, and prints why.
+# Installs a toolchain with rustup if it is missing. Fails with a reason if it is not available.
 need_toolchain() { # NAME
     local said
     ! cargo "+$1" --version >/dev/null 2>&1 || return 0
@@ -55,14 +57,14 @@ build_packages() {
     need_cargo
 }
 
-# Has cargo end programs of tests that hang, and name them.
+# Makes cargo end programs of tests that hang, and name them.
 limit_suites() {
     local host
     host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
     export "CARGO_TARGET_${host}_RUNNER=$top/tools/lib/limited.sh"
 }
 
-# What guests with the kernel's siw need. Fails where it cannot be installed.
+# Installs the packages that guests with the kernel's siw need. Fails if they are not available.
 guest_packages() {
     (need_packages flex:/usr/bin/flex bison:/usr/bin/bison bc:/usr/bin/bc xz-utils:/usr/bin/xz \
         libibverbs-dev:/usr/include/infiniband/verbs.h librdmacm-dev:/usr/include/rdma/rdma_cma.h \
@@ -73,7 +75,7 @@ guest_packages() {
     }
 }
 
-# Removes a namespace, and whatever a run that was killed left running in it.
+# Removes a namespace, and processes that a killed run left in it.
 remove_host() {
     local pid
     [ -e "/run/netns/$1" ] || return 0
@@ -86,7 +88,8 @@ remove_host() {
     ip netns delete "$1"
 }
 
-# make_hosts A B MTU [QUEUES]: two namespaces joined by a veth pair, both ends called eth1, 10.77.0.1 and 10.77.0.2.
+# make_hosts A B MTU [QUEUES]: two namespaces joined by a veth pair, both ends called eth1,
+# 10.77.0.1 and 10.77.0.2.
 make_hosts() {
     ip netns add "$1"
     ip netns add "$2"

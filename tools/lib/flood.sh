@@ -1,5 +1,5 @@
-# How many honest clients a server serves while it is flooded: `tools/bench --flood`. Two network namespaces, a veth pair between them;
-# host A is both the hostile stations and the honest clients.
+# Number of honest clients that a flooded server serves: `tools/bench --flood`. Two network
+# namespaces are joined by a veth pair. Host A is both the attackers and the honest clients.
 # shellcheck shell=bash disable=SC2154
 
 . "$top/tools/lib/link.sh"
@@ -26,7 +26,8 @@ flood() {
     wait "$sender"
 }
 
-# Sends some pings of each client, one client after the other. Prints how many were served, and the longest time in seconds that one took.
+# Sends some pings of each client, one client after the other. Prints the number of clients served,
+# and the longest time in seconds of one.
 serve_clients() {
     local client served=0 began took longest=0
     sleep 0.5 # 20,000 SYNs a second have filled the backlog by then; 60 never do

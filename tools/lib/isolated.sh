@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a program of tests with a network namespace and a /run of its own. Tests that make hosts of
-# the same names then run beside each other. Fails if the program fails, or leaves a namespace.
+# Runs a program of tests with a network namespace and a /run of its own, so that tests with hosts
+# of equal names can run in parallel. Fails if the program fails or leaves a namespace.
 #   isolated.sh NAME PROGRAM ARGUMENT...     prints NAME and the program's output at its end
 set -euo pipefail
 
@@ -16,7 +16,7 @@ unshare --mount --net --propagation private sh -c '
     left=$(ip netns list)
     [ -z "$left" ] || { echo "namespaces are left: $left"; exit 1; }
 ' isolated "$(dirname "$0")/limited.sh" "$@" >"$output" 2>&1 || status=$?
-# One writer at a time, as several of these scripts have one standard output.
+# One writer at a time, as several of these scripts share a standard output.
 flock "$0" sh -c 'printf "\n-- %s (%s s)\n" "$1" "$2"; cat "$3"' isolated "$name" "$((SECONDS - begun))" "$output"
 [ "$status" = 0 ] || echo "$name failed with $status" >&2
 exit "$status"

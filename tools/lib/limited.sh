@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs a program of tests, as cargo's runner does, for XWARP_TEST_SECONDS at most. One that hangs is ended and named.
+# Runs a program of tests, as cargo's runner, for at most XWARP_TEST_SECONDS. Ends and names a
+# program that hangs.
 set -euo pipefail
 
 limit=${XWARP_TEST_SECONDS:-900}
 status=0
 timeout --foreground --kill-after=10 "$limit" "$@" || status=$?
-# 137 is a program that was killed: by timeout if its time was over.
+# 137 is a killed program: by timeout if its time was over.
 if [ "$status" = 124 ] || { [ "$status" = 137 ] && [ "$SECONDS" -ge "$limit" ]; }; then
     suite=$(basename "$1" | sed 's/-[0-9a-f]\{16\}$//')
     printf '\nthe suite %s of %s has not ended within %s s: one of its tests hangs, of those that it says have been running for over 60 s\n' \

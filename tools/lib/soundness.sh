@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tests that need no kernel, in Miri: an interpreter that refuses undefined behaviour. Installs Miri
-# with rustup if it is missing. Its threads, clock and random numbers are the same every time.
+# Tests that need no kernel, in Miri: an interpreter that reports undefined behaviour. Installs Miri
+# with rustup if it is missing. Its threads, clock and random numbers are the same in every run.
 #   --short   tests that take some minutes, by Stacked Borrows, the stricter model of what a pointer
 #             may reach (the default)
 #   --all     also those that take hours, and all of them by Tree Borrows, too, which allows nearly
 #             all that Stacked Borrows does
-# Ends with 77 where Miri cannot be had, and says why. XWARP_NIGHTLY names another toolchain.
+# Exits with 77 and a reason if Miri is not available. XWARP_NIGHTLY names another toolchain.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -17,7 +17,7 @@ case "${1:-}" in
     *) fail "unknown argument $1; there are --short and --all" ;;
 esac
 
-# unavailable WHY: ends, with the error that a command has told.
+# unavailable WHY: exits, with the error message of a command.
 unavailable() {
     printf 'skipped: no Miri, %s %s\n' "$1" "$(grep -m 1 'error\|not found' "$said" || tail -n 1 "$said")"
     exit 77
@@ -38,7 +38,8 @@ get_miri() {
     timeout 900 cargo "+$toolchain" miri setup >"$said" 2>&1 || unavailable "as its standard library cannot be built:"
 }
 
-# every_name_found OUTPUT ARGUMENTS...: whether each name behind -- but those of --skip has selected a test that has passed.
+# every_name_found OUTPUT ARGUMENTS...: succeeds if each name behind --, except those of --skip, has
+# selected a test that passed.
 every_name_found() {
     local output=$1 names=no skip=no argument absent=0
     for argument in "${@:2}"; do
@@ -57,7 +58,8 @@ in_miri() {
     local flags="-Zmiri-seed=1 $2" status=0 output
     output=$(mktemp)
     [ "$1" = stacked ] || flags+=" -Zmiri-tree-borrows"
-    # Miri's weak memory does not know atomics of several sizes in one place, as racing copies are (driver/src/memory/racy.rs).
+    # Miri's weak memory does not support atomics of several sizes in one place, as racing copies
+    # use (driver/src/memory/racy.rs).
     MIRIFLAGS="$flags -Zmiri-disable-weak-memory-emulation" \
         timeout "$limit" cargo "+$toolchain" miri test --locked "${@:3}" >"$output" 2>&1 || status=$?
     grep -v '^ *Compiling\|^ *Checking' "$output"
@@ -80,10 +82,10 @@ side_by_side() {
     return "$status"
 }
 
-# short MODEL: the driver without its rings and without what asks the kernel, and what is built on
-# the driver. Of TCP and the simulations these are a few tests that touch frames; the rest of TCP is
-# arithmetic. The tests of packets of 64 KiB and of 4,096 chunks take half a minute, so --all has
-# them. The corpus is in files, so it is run without isolation from the host.
+# short MODEL: the driver without its rings and its system calls, and crates built on the driver. Of
+# TCP and the simulations these are a few tests that touch frames; the rest of TCP is arithmetic.
+# The tests of packets of 64 KiB and of 4,096 chunks take half a minute, so --all has them. The
+# corpus is in files, so it is run without isolation from the host.
 short() {
     side_by_side frames regions "$1"
 }
@@ -104,9 +106,10 @@ regions() {
     in_miri "$1" -Zmiri-disable-isolation --package xwarp-fuzz --test corpus
 }
 
-# long MODEL: more of the same. Left out is what has no unsafe beneath it: congestion control, which is arithmetic, and the messages of
-# rdma/iwarp/tests/wire, whose codecs and checksums the unit tests reach. Left out is also what takes too long: floods, hoards and silent
-# peers of tcp/tests/stack mean nothing with few frames.
+# long MODEL: more tests. Left out is code without unsafe beneath it: congestion control, which is
+# arithmetic, and the messages of rdma/iwarp/tests/wire, whose codecs and checksums the unit tests
+# reach. Tests that take too long are left out, too: floods, hoards and silent peers of
+# tcp/tests/stack have no meaning with few frames.
 long() {
     # Each test opens a queue with thousands of frames, which takes 20 s in Miri.
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- xdp::tests:: || return

@@ -1,15 +1,16 @@
-# Suites of tests that run beside each other. For tools/test.
+# Suites of tests that run in parallel. For tools/test.
 # shellcheck shell=bash disable=SC2154
 
-# Tests that measure times or take what the whole machine has: they run when nothing else does.
+# Tests that measure times or use the whole machine: they run alone.
 alone=(kernel:stall:: kernel:tail:: netns:flooding:: netns:interrupting:: netns:huge_pages::)
 
-# Process groups of the parts that were begun and not finished, by name, and of the present step.
+# Process groups of the started and unfinished parts, by name, and of the present step.
 declare -A parts=()
 step=
 
-# begin NAME COMMAND...: runs a part of the tests in a process group. Keeps its output until it is
-# finished. Its status is in a file: bash forgets that of a child if a later one has its number.
+# begin NAME COMMAND...: starts a part of the tests in a process group. Keeps its output until it is
+# finished. Its status is in a file: bash forgets the status of a child if a later child has its
+# number.
 begin() {
     local name=$1
     shift
@@ -50,8 +51,8 @@ finish_all() {
     done
 }
 
-# beside COMMAND...: runs a step beside the parts, and returns its status. Ends the script as soon
-# as a part has failed.
+# beside COMMAND...: runs a step while the parts run, and returns its status. Ends the script as
+# soon as a part has failed.
 beside() {
     local ended
     set -m
@@ -66,14 +67,14 @@ beside() {
     wait "$ended"
 }
 
-# Ends the parts and the step that still run.
+# Ends the parts and the step that are still running.
 end_parts() {
     local group
     for group in "${parts[@]}" $step; do kill -- "-$group" 2>/dev/null || true; done
     rm -rf "$logs"
 }
 
-# Lists the programs of tests for `executable`. Whatever they need is built before.
+# Lists the programs of tests for `executable`. They must be built before.
 list_executables() {
     cargo test --workspace --locked --no-run 2>"$logs/executables" || {
         cat "$logs/executables" >&2
@@ -81,7 +82,7 @@ list_executables() {
     }
 }
 
-# executable SUITE FILE: the program of tests that cargo has built of a file, by cargo's list.
+# executable SUITE FILE: the program of tests that cargo has built from a file, by cargo's list.
 executable() {
     local found
     found=$(sed -n "s|^ *Executable $2 (\(.*/$1-[0-9a-f]*\))\$|\1|p" "$logs/executables")
@@ -134,8 +135,8 @@ dropin_suites() {
     done
 }
 
-# isolate WIDTH: runs the suites that standard input lists, WIDTH at a time. After the first one
-# that fails it begins no further one: xargs stops at 255.
+# isolate WIDTH: runs the suites that standard input lists, WIDTH at a time. Starts no further one
+# after a failure: xargs stops at 255.
 isolate() {
     xargs -P "$1" -L 1 bash -c '
         cd "$2" && "$0/tools/lib/isolated.sh" "$1" "$3" --test-threads 1 "${@:4}" || exit 255
