@@ -1,4 +1,5 @@
-//! Check of the ledger: it is complete and true.
+//! Check of the ledger: it is complete and true. An unmet requirement is a deviation, and no excuse
+//! (decision record tests/0002).
 
 use std::collections::BTreeSet;
 
