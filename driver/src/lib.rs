@@ -11,6 +11,7 @@ mod named;
 pub mod net;
 mod nic;
 mod packet_io;
+mod setters;
 mod wake;
 mod xdp;
 

@@ -20,6 +20,5 @@ pub mod engine;
 pub mod model;
 pub mod qp;
 pub mod queues;
-mod setters;
 pub mod stags;
 pub mod tables;

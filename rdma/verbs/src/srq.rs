@@ -25,9 +25,12 @@ pub struct SrqConfig {
     pub sge: usize,
 }
 
-xwarp_rnic::setters!(SrqConfig {
+xwarp_driver::setters!(SrqConfig {
+    /// Sets how many work requests the queue holds.
     depth: usize,
+    /// Sets below how many unused buffers the limit event is reported. 0 is never.
     limit: usize,
+    /// Sets how many elements the list of a receive buffer may have.
     sge: usize,
 });
 

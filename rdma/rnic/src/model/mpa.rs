@@ -29,11 +29,16 @@ pub struct MpaConfig {
     pub first_fpdu_retry: Option<Duration>,
 }
 
-crate::setters!(MpaConfig {
+xwarp_driver::setters!(MpaConfig {
+    /// Sets the highest MPA revision.
     max_revision: Revision,
+    /// Sets whether CRCs are wanted.
     crc: bool,
+    /// Sets whether the peer is asked to send markers.
     markers: bool,
+    /// Sets whether peers of MPA revision 0 are accepted.
     allow_revision_0: bool,
+    /// Sets after how long a silent peer is woken by an RDMA Write of no bytes. `None` never does.
     first_fpdu_retry: Option<Duration>,
 });
 

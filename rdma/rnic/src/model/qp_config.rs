@@ -69,23 +69,41 @@ pub struct QpConfig {
     pub report_ends: bool,
 }
 
-crate::setters!(QpConfig {
+xwarp_driver::setters!(QpConfig {
+    /// Sets how many work requests the send queue holds.
     send_depth: usize,
+    /// Sets how many work requests the receive queue holds.
     recv_depth: usize,
+    /// Sets how many elements the list of a Send may have.
     send_sge: usize,
+    /// Sets how many elements the list of an RDMA Write may have.
     write_sge: usize,
+    /// Sets how many elements the list of a receive buffer may have.
     recv_sge: usize,
+    /// Sets how many bytes of inline data a work request may carry.
     max_inline: usize,
+    /// Sets how many messages may be in progress before the limit is reported.
     rq_limit: usize,
+    /// Sets how many Reads and Atomic Operations may be outstanding (ORD).
     ord: u16,
+    /// Sets how many Reads and Atomic Operations the peer may have outstanding (IRD).
     ird: u16,
+    /// Sets the peer-to-peer model that is asked for.
     peer_to_peer: Option<PeerToPeer>,
+    /// Sets whether Immediate Data and Atomic Operations are allowed, in both directions (RFC
+    /// 7306).
     rfc7306: bool,
+    /// Sets whether the peer may write to memory of this side.
     inbound_write: bool,
+    /// Sets whether the sink of a Read needs the local right to write only.
     local_read_sinks: bool,
+    /// Sets whether the queue pair may bind memory windows.
     bind_windows: bool,
+    /// Sets whether the queue pair may name `STag` 0 and Fast-Register.
     privileged: bool,
+    /// Sets whether work posted in Terminate or Error is accepted and flushed.
     flush_late_posts: bool,
+    /// Sets whether each end of a connection is reported.
     report_ends: bool,
 });
 

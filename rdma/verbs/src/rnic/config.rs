@@ -50,19 +50,33 @@ pub struct RnicConfig {
     pub max_events: usize,
 }
 
-xwarp_rnic::setters!(RnicConfig {
+xwarp_driver::setters!(RnicConfig {
+    /// Sets the configuration of the interface.
     nic: NicConfig,
+    /// Sets who runs the engine.
     progress: Progress,
+    /// Sets what the engine does without work.
     wait_mode: WaitMode,
+    /// Sets after how long a silence a peer is probed. `None` never does.
     keepalive: Option<Duration>,
+    /// Sets how long an acknowledgment may take beyond the round trip before a segment is sent
+    /// again.
     min_rto: Duration,
+    /// Sets how long the acknowledgment of a message may wait for an answer to ride on.
     ack_delay: Duration,
+    /// Sets how long a peer may leave bytes or probes unanswered.
     user_timeout: Duration,
+    /// Sets the congestion control.
     congestion: CongestionControl,
+    /// Sets whether CUBIC and `NewReno` negotiate ECN (RFC 3168).
     ecn: bool,
+    /// Sets how connections are started.
     mpa: MpaConfig,
+    /// Sets how many connections each listener keeps for the application to accept.
     backlog: usize,
+    /// Sets whether physical buffer lists are of pages or of blocks.
     pbl_mode: PblMode,
+    /// Sets how many asynchronous events may wait to be polled.
     max_events: usize,
 });
 

@@ -1,14 +1,15 @@
 //! Setters of configurations: consuming methods, each of its field's name.
 
-/// Gives a configuration one setter per field, so that a field can be added without breaking programs.
+/// Gives a configuration one setter per field, so that a field can be added without breaking
+/// programs. The documentation of each setter is written in front of its field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {
-    ($config:ident { $($field:ident: $type:ty,)+ }) => {
-        /// Setters, one for each field, which tells what it means.
+    ($config:ident { $($(#[$doc:meta])+ $field:ident: $type:ty,)+ }) => {
+        /// Setters, one for each field, whose documentation has the details.
         impl $config {
             $(
-                #[doc = concat!("The same with another `", stringify!($field), "`.")]
+                $(#[$doc])+
                 #[must_use]
                 pub fn $field(mut self, $field: $type) -> Self {
                     self.$field = $field;

@@ -1,0 +1,81 @@
+//! Why an interface could not be opened.
+
+use std::io;
+
+use super::queues::NoSuchQueues;
+use crate::attach::AttachError;
+use crate::net::{InterfaceError, NetlinkError};
+use crate::packet_io::TapError;
+use crate::xdp::{BusyPollError, OpenQueueError, UmemError};
+
+/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of its engine and of a port. Whoever watches
+/// the interface takes 3 more.
+pub(super) const DESCRIPTORS: usize = 15;
+
+/// Why an interface could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NicError {
+    /// The process has too few file descriptors left.
+    #[error(
+        "opening a network interface takes {DESCRIPTORS} file descriptors and some for each further queue, and fewer are left ({0}); raise the limit of open files (`ulimit -n`)"
+    )]
+    Descriptors(io::Error),
+    /// The interface could not be looked up.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The interface is down.
+    #[error("{0} is down; set it up with `ip link set {0} up`")]
+    Down(String),
+    /// The interface has no Ethernet frames.
+    #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
+    Loopback(String),
+    /// Its packets have no Ethernet header.
+    #[error("{0} carries no Ethernet frames, as tunnels do not; choose another interface")]
+    NoEthernet(String),
+    /// It has other queues than are to be served.
+    #[error(transparent)]
+    NoSuchQueues(#[from] NoSuchQueues),
+    /// What becomes of it could not be watched.
+    #[error("cannot watch the interface")]
+    Watch(#[from] NetlinkError),
+    /// The XDP program could not be attached or found.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The program is not to be detached from under its user.
+    #[error(
+        "a process uses the XDP program on {0}: end that process first, or add --force, which ends its connections"
+    )]
+    InUse(String),
+    /// Another process serves some of its queues.
+    #[error(
+        "a process serves queues of {0} already: end it, or have one process serve all that are wanted"
+    )]
+    Served(String),
+    /// The memory for frames could not be had.
+    #[error(transparent)]
+    Umem(#[from] UmemError),
+    /// The AF_XDP socket of the queue could not be opened.
+    #[error(transparent)]
+    Queue(#[from] OpenQueueError),
+    /// The NIC does not tell when frames arrive, which was demanded.
+    #[error(
+        "{0} tells no program when frames arrive, so completions would have no times: do without them, or use a NIC and a native mode that have `rx-timestamp` (`xwarp doctor {0}`)"
+    )]
+    NoTimestamps(String),
+    /// The interface cannot be polled, which was demanded.
+    #[error(transparent)]
+    BusyPoll(#[from] BusyPollError),
+    /// The XDP program could not be told what to steer.
+    #[error(transparent)]
+    Steering(#[from] SteeringError),
+    /// The capture file could not be written.
+    #[error(transparent)]
+    Capture(#[from] TapError),
+}
+
+/// The program's maps could not be changed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot tell the XDP program what to steer")]
+#[non_exhaustive]
+pub struct SteeringError(#[from] xwarp_bpf::MapError);

@@ -1,0 +1,36 @@
+//! The XDP program that stays on an interface: attaching and detaching it.
+
+use super::error::NicError;
+use super::probe::claim;
+use crate::attach::{self, Lasting, XdpMode};
+use crate::net::Interface;
+
+/// Attaches our program to an interface, where it stays, and says in which mode it runs; `None` tries native and then generic mode.
+///
+/// # Errors
+///
+/// - [`NicError::Loopback`], [`NicError::NoEthernet`]: it is the loopback interface, or a tunnel.
+/// - [`NicError::Attach`]: a program is there already, or the kernel refuses this one.
+pub fn attach_permanently(
+    interface: &Interface,
+    mode: Option<XdpMode>,
+) -> Result<XdpMode, NicError> {
+    interface.check_frames()?;
+    let (index, name, frames) = (interface.index, &interface.name, interface.frames());
+    let mode = attach::for_kind(interface.kind.as_deref(), name, mode)?;
+    Ok(attach::attach_permanently(index, name, mode, frames)?)
+}
+
+/// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while a process uses it.
+///
+/// # Errors
+///
+/// - [`NicError::InUse`]: a process uses the program, and `force` is not set.
+/// - [`NicError::Attach`]: there is no program of ours, it is not attached to stay, or the kernel refuses.
+/// - [`NicError::Umem`], [`NicError::Queue`]: whether a process uses it could not be found out.
+pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
+    let program = Lasting::find(interface.index, &interface.name)?;
+    // Until the end, so that nobody begins to use it meanwhile.
+    let _claim = if force { Vec::new() } else { claim(interface)? };
+    Ok(program.detach()?)
+}
