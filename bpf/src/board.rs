@@ -1,7 +1,8 @@
 //! Board: the state of each queue's engine, for other processes to read.
 //!
-//! An entry begins with four words of its own. The first is a key to the meaning of the others; 0 stands for an empty entry. Then come the
-//! process that shows them, when it has begun, and how many words follow.
+//! An entry begins with four words of its own. The first is a key to the meaning of the others; 0
+//! stands for an empty entry. Then come the process that shows them, when it has begun, and how
+//! many words follow.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
@@ -25,7 +26,7 @@ pub(crate) const LAYOUT: Layout = Layout {
 /// What the engine of a queue has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What the words mean. Whoever shows and whoever reads them agree on it; it is not 0.
+    /// What the words mean. Writer and reader agree on it. It is not 0.
     pub key: u64,
     /// The process that shows them.
     pub process: u32,
@@ -52,7 +53,7 @@ impl Shown {
         bytes
     }
 
-    /// `None` for an entry that is empty, or that nobody can have written.
+    /// `None` for an entry that is empty, or that no process can have written.
     fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, _) = bytes.as_chunks();
         let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
@@ -107,7 +108,8 @@ impl Board {
         written.map_err(|error| LAYOUT.refused(error))
     }
 
-    /// The queues whose engines show something, and what. An entry that is written meanwhile may be half old.
+    /// The queues whose engines show something, and what. An entry that is written meanwhile may be
+    /// half old.
     pub fn read(&self) -> Result<Vec<(u32, Shown)>, MapError> {
         let mut shown = Vec::new();
         for queue in 0..MAX_QUEUES {

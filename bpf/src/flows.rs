@@ -23,7 +23,8 @@ pub(crate) const LAYOUT: Layout = Layout {
 /// An IPv4 address and its v4-mapped IPv6 form are the same flow.
 #[derive(Debug)]
 pub struct Flows {
-    /// All of them. A flow is put in here first and taken out last, so what the ports tell of is here.
+    /// All of them. A flow is put in here first and taken out last, so all flows of the ports are
+    /// here.
     map: MapHandle,
     /// Those of IPv4 by their port.
     ports: Ports,
@@ -34,8 +35,9 @@ impl Flows {
         Self { map, ports }
     }
 
-    /// Makes the segments to (`addr`, `port`) ours, of a process whose first queue is `first`; nothing changes if they are already. As long as
-    /// that queue has a socket, segments at queues without one are dropped instead of passed to the kernel.
+    /// Makes the segments to (`addr`, `port`) ours, of a process whose first queue is `first`;
+    /// nothing changes if they are already. As long as that queue has a socket, segments at queues
+    /// without one are dropped instead of passed to the kernel.
     pub fn insert(&self, addr: IpAddr, port: u16, first: u32) -> Result<(), MapError> {
         let queue = u16::try_from(first);
         let queue = queue.map_err(|_| MapError::NoSuchQueue { queue: first })?;
@@ -43,7 +45,8 @@ impl Flows {
         let value = first.to_ne_bytes();
         let inserted = self.map.update(&key(addr, port), &value, MapFlags::ANY);
         inserted.map_err(|error| {
-            // The kernel says E2BIG for this, which libbpf-rs does not tell from other errors.
+            // The kernel returns E2BIG for this, which libbpf-rs does not distinguish from other
+            // errors.
             if self.map.keys().count() >= MAX_FLOWS as usize {
                 MapError::Full {
                     flow: SocketAddr::new(addr, port),

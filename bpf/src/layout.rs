@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use libbpf_rs::MapType;
 
-/// Flows that the program can tell apart.
+/// Flows that the program can distinguish.
 pub(crate) const MAX_FLOWS: u32 = 65536;
 /// Receive queues that the program can steer.
 pub(crate) const MAX_QUEUES: u32 = 64;

@@ -1,8 +1,9 @@
 //! The XDP program that steers the RNIC's TCP flows into `AF_XDP` sockets.
 //!
-//! [`Steering`] loads the program. [`Maps`] are its controls, whoever loaded it. [`Flows`] says which (address, port) pairs are ours,
-//! [`Sockets`] where their frames go per receive queue. [`Verdicts`] says what became of the frames so far. [`Board`] shows the state of each
-//! queue's engine to other processes. All other traffic passes to the kernel.
+//! [`Steering`] loads the program. [`Maps`] are its controls, no matter which process loaded it.
+//! [`Flows`] says which (address, port) pairs are ours, [`Sockets`] where their frames go per
+//! receive queue. [`Verdicts`] says what became of the frames so far. [`Board`] shows the state of
+//! each queue's engine to other processes. All other traffic passes to the kernel.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
@@ -26,6 +27,7 @@ pub use sockets::Sockets;
 pub use steering::{Asks, Buffers, LoadError, Steering, is_bound, libbpf_to_log};
 pub use verdicts::{Counters, Verdict, Verdicts};
 
-/// The compiled programs, as `ip link set DEV xdp obj FILE sec SECTION` takes them from a file: section `xdp` holds the one for frames
-/// of one buffer, `xdp.frags` the one for frames of any size.
+/// The compiled programs, as `ip link set DEV xdp obj FILE sec SECTION` takes them from a file:
+/// section `xdp` holds the one for frames of one buffer, `xdp.frags` the one for frames of any
+/// size.
 pub const STEER_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));

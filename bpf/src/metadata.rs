@@ -1,9 +1,11 @@
-//! Receive metadata: what a NIC's driver tells of a frame's arrival, as the program writes it in front of the frame.
+//! Receive metadata: what a NIC's driver reports of a frame's arrival, as the program writes it in
+//! front of the frame.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Begins metadata, so that none is read where the program wrote none. steer.bpf.c has it as `RX_METADATA_MARK`.
+/// Begins metadata, so that none is read where the program wrote none. steer.bpf.c has it as
+/// `RX_METADATA_MARK`.
 const MARK: u32 = 0x6d65_7461;
 
 /// Receive metadata of a frame.

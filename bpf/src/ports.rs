@@ -16,8 +16,8 @@ pub(crate) const LAYOUT: Layout = Layout {
     max_entries: 65536,
 };
 
-/// What is at each port. The program may read an entry of which one field is old and another new. Each change here is one for which such an
-/// entry is right, too.
+/// What is at each port. The program may read an entry of which one field is old and another new.
+/// Each change here is one for which such an entry is right, too.
 #[derive(Debug)]
 pub(crate) struct Ports {
     map: MapHandle,
@@ -26,11 +26,12 @@ pub(crate) struct Ports {
 /// `struct port` of steer.bpf.c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
-    /// The address, if the port has one flow only; unspecified if that must be looked up among all flows.
+    /// The address, if the port has one flow only; unspecified if that must be looked up among all
+    /// flows.
     addr: Ipv4Addr,
     /// The first queue of its process.
     first: u16,
-    /// How many flows the port has. So many that they are not counted any more, it has for good.
+    /// How many flows the port has. A count at its maximum stays there.
     flows: u16,
 }
 
@@ -120,7 +121,7 @@ impl Ports {
             .try_for_each(|entry| self.write(port, entry))
     }
 
-    /// The port has no flow any more.
+    /// The port no longer has a flow.
     pub(crate) fn clear(&self, port: u16) -> Result<(), MapError> {
         self.write(port, Entry::NONE)
     }

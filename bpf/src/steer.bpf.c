@@ -7,7 +7,7 @@
  * knows what to answer. Configuration lives in maps, so `ip link set DEV xdp obj` can load this.
  *
  * With RX_VLAN_TAG the program can be loaded for one device only, and asks its driver for the tags that it has taken off. With RX_METADATA
- * as well, it writes in front of each frame of ours what the driver tells of its arrival.
+ * as well, it writes in front of each frame of ours what the driver reports of its arrival.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -34,7 +34,7 @@
 enum verdict {
 	REDIRECTED,   /* also "nothing against it so far" while parsing */
 	NO_SOCKET,    /* our flow, but its process has gone: no socket in the slot of its first queue */
-	NOT_OUR_FLOW, /* TCP for somebody else */
+	NOT_OUR_FLOW, /* TCP of a flow that is not xwarp's */
 	NOT_TCP,
 	NOT_IP,
 	FRAGMENT,
@@ -64,7 +64,7 @@ struct {
 
 /*
  * The IPv4 flows of a port. ports.rs keeps the entry in step with xwarp_flows, so that most segments need no hash. If the port has
- * one flow, `addr` is its address. If `addr` is 0, or there are several flows, xwarp_flows tells.
+ * one flow, `addr` is its address. If `addr` is 0, or there are several flows, xwarp_flows decides.
  */
 struct port {
 	__be32 addr;
@@ -210,7 +210,7 @@ static __always_inline int has_arrived(const struct extension *ext)
 }
 
 /*
- * Steps over one extension header of the given kind (RFC 8200 section 4). Options are not looked at: that is for whoever has the
+ * Steps over one extension header of the given kind (RFC 8200 section 4). Options are ignored: they are for the receiver of the
  * frame, and tcp/src/wire/extensions.rs does it.
  */
 static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind)
@@ -237,7 +237,7 @@ static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind
 
 /*
  * Steps over the extension headers between the IPv6 and the TCP header, as tcp/src/wire/extensions.rs does. An authentication header is as
- * ESP is: only the kernel can tell whether what is behind it is authentic.
+ * ESP is: only the kernel can check whether what is behind it is authentic.
  */
 static __always_inline enum verdict skip_extensions(struct rest *rest, __u8 kind)
 {
@@ -307,7 +307,7 @@ static __always_inline enum verdict parse_tcp(struct rest *rest, struct flow *fl
 
 #ifdef RX_VLAN_TAG
 
-/* The tag that the driver has taken off the frame: an error, also where it has taken off none, or cannot tell. */
+/* The tag that the driver has taken off the frame: an error, also where it has taken off none, or does not report it. */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto,
 					__u16 *vlan_tci) __ksym;
 
@@ -326,13 +326,13 @@ static __always_inline int is_in_stripped_vlan(struct xdp_md *ctx)
 #endif
 
 #ifdef RX_METADATA
-/* What the driver tells of a frame's arrival, in front of the frame; metadata.rs has the same layout. */
+/* The driver's report of a frame's arrival, in front of the frame; metadata.rs has the same layout. */
 struct rx_metadata {
 	__u32 mark;
 	__u32 hash_type; /* what the hash is of, enum xdp_rss_hash_type; 0: of nothing that is known */
 	__u32 hash;
 	__u32 zero;
-	__u64 time; /* nanoseconds of the NIC's clock; 0 if it has not told */
+	__u64 time; /* nanoseconds of the NIC's clock; 0 if it was not reported */
 };
 
 #define RX_METADATA_MARK 0x6d657461
@@ -350,7 +350,7 @@ extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timest
 static __always_inline void describe(struct xdp_md *ctx)
 {
 	enum xdp_rss_hash_type hash_type = HASH_OF_NOTHING;
-	struct rx_metadata *told;
+	struct rx_metadata *metadata;
 	__u32 hash = 0;
 	__u64 time = 0;
 
@@ -358,12 +358,12 @@ static __always_inline void describe(struct xdp_md *ctx)
 		hash_type = HASH_OF_NOTHING;
 	if (bpf_xdp_metadata_rx_timestamp(ctx, &time))
 		time = 0;
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*told)))
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*metadata)))
 		return;
-	told = (void *)(long)ctx->data_meta;
-	if ((void *)(told + 1) > (void *)(long)ctx->data)
+	metadata = (void *)(long)ctx->data_meta;
+	if ((void *)(metadata + 1) > (void *)(long)ctx->data)
 		return;
-	*told = (struct rx_metadata) {
+	*metadata = (struct rx_metadata) {
 		.mark = RX_METADATA_MARK,
 		.hash_type = hash_type,
 		.hash = hash,

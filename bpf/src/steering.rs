@@ -7,9 +7,10 @@ use libbpf_rs::{Object, ObjectBuilder, OpenProgramMut, PrintLevel, ProgramMut, s
 
 use crate::{Maps, OpenMapsError, STEER_OBJECT, program_name};
 
-/// The programs once more, to be bound to a device: these see VLAN tags that its driver has taken off.
+/// The programs once more, to be bound to a device: these see VLAN tags that its driver has taken
+/// off.
 const BOUND_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer_bound.bpf.o"));
-/// Programs like those, which also write what the driver tells of a frame in front of it.
+/// Programs that also write the driver's receive metadata in front of each frame.
 const METADATA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer_meta.bpf.o"));
 /// `BPF_F_XDP_DEV_BOUND_ONLY` of <linux/bpf.h>.
 const BOUND_ONLY: u32 = 1 << 6;
@@ -101,7 +102,8 @@ impl Steering {
         Self::load_from(STEER_OBJECT, buffers.program(), |_program| ())
     }
 
-    /// Loads the program that also asks the driver, which may not answer. It can be attached to this interface only, in native mode.
+    /// Loads the program that also asks the driver, which may not answer. It can be attached to
+    /// this interface only, in native mode.
     pub fn load_bound(buffers: Buffers, asks: Asks, ifindex: u32) -> Result<Self, LoadError> {
         Self::load_from(asks.object(), asks.program(buffers), |program| {
             program.set_ifindex(ifindex);
@@ -147,7 +149,7 @@ pub fn is_bound(program_id: u32) -> Result<bool, OpenMapsError> {
     Ok(name.is_some_and(|name| name.starts_with(BOUND) || name.starts_with(METADATA)))
 }
 
-/// libbpf-rs tells EPERM from EACCES, which is the verifier's, and what its kinds do not name, in its text only.
+/// Only the text of a libbpf-rs error distinguishes EPERM from EACCES, which is the verifier's.
 fn refused(error: libbpf_rs::Error) -> LoadError {
     let text = format!("{error:#}");
     let is = |errno| text.contains(&io::Error::from_raw_os_error(errno).to_string());
@@ -162,7 +164,7 @@ fn refused(error: libbpf_rs::Error) -> LoadError {
 
 /// Sends what libbpf would print to standard error to the debug log instead.
 ///
-/// libbpf has one such setting per process. Loading sets it; whoever calls libbpf without loading
+/// libbpf has one such setting per process. Loading sets it; a caller of libbpf that loads nothing
 /// calls this first.
 pub fn libbpf_to_log() {
     static SET: Once = Once::new();

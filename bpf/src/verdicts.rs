@@ -20,14 +20,15 @@ pub(crate) const LAYOUT: Layout = Layout {
     max_entries: MAX_QUEUES + 1,
 };
 
-/// What the program did with a frame and why. All but the first and the last pass the frame to the kernel.
+/// What the program did with a frame and why. All but the first and the last pass the frame to the
+/// kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// A segment of ours, handed to the `AF_XDP` socket of its queue.
     Redirected,
     /// A segment of a flow of ours whose process has gone.
     NoSocket,
-    /// A TCP segment for somebody else.
+    /// A TCP segment that is not for xwarp.
     NotOurFlow,
     /// An IP packet of another protocol.
     NotTcp,
@@ -39,14 +40,15 @@ pub enum Verdict {
     Truncated,
     /// A header contradicts itself or the one before it.
     Malformed,
-    /// IPv6 extension headers that only the kernel handles. There are more than eight, or a routing header has segments left, or the kernel
-    /// must be set up for its type.
+    /// IPv6 extension headers that only the kernel handles. There are more than eight, or a routing
+    /// header has segments left, or the kernel must be set up for its type.
     Extensions,
     /// TCP to a broadcast or multicast MAC address.
     GroupMac,
     /// A frame of a VLAN that the interface is not.
     Vlan,
-    /// A segment of ours at a queue without a socket, though its process has sockets at others. It is dropped.
+    /// A segment of ours at a queue without a socket, though its process has sockets at others. It
+    /// is dropped.
     Unserved,
 }
 
@@ -142,12 +144,14 @@ impl Verdicts {
         Self { map }
     }
 
-    /// The counters of all queues together. Frames that arrive meanwhile are in some of them and not in others.
+    /// The counters of all queues together. Frames that arrive meanwhile are in some of them and
+    /// not in others.
     pub fn counters(&self) -> Result<Counters, MapError> {
         self.sum(ALL_ROWS)
     }
 
-    /// The counters of some queues together; with the last one that can be served, those of all beyond it.
+    /// The counters of some queues together; with the last one that can be served, those of all
+    /// beyond it.
     pub fn of_queues(&self, queues: Range<u32>) -> Result<Counters, MapError> {
         match queues {
             Range { start, .. } if start >= MAX_QUEUES => {

@@ -1,6 +1,7 @@
 //! Frames, rings and shared memory of one NIC queue, and what the kernel knows of the network.
 //!
-//! `unsafe` code has one operation and one proof in each block. Apart from this crate, only the boundary to C has any (`rdma/dropin`).
+//! `unsafe` code has one operation and one proof in each block. Apart from this crate, only the
+//! boundary to C has any (`rdma/dropin`).
 #![warn(clippy::missing_errors_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
@@ -29,8 +30,9 @@ pub use nic::{
     TxChecksum, attach_permanently, descriptors_needed, detach, lacking, try_zero_copy,
 };
 pub use packet_io::{
-    BURST, Capture, CaptureError, Crossing, Described, Hairpin, Icmp, Inlet, IoCounters, IoError,
+    BURST, Capture, CaptureError, CrossQueueIo, Hairpin, HandoffQueue, Icmp, IoCounters, IoError,
     MemoryIo, PacketIo, QueueGroup, QueueLevels, RxFrame, SentFrame, Tap, TapError, TxFrame, Wire,
+    WithRxMetadata,
 };
 pub use wake::{
     DescriptorSet, Doorbell, Signal, Sleeper, WaitSet, aside, is_any_readable, join, process_end,

@@ -16,7 +16,8 @@
 use std::io;
 
 use xwarp_driver::{
-    Crossing, Doorbell, Hairpin, Icmp, Inlet, IoError, PacketIo, RxFrame, SentFrame, TxFrame,
+    CrossQueueIo, Doorbell, Hairpin, HandoffQueue, Icmp, IoError, PacketIo, RxFrame, SentFrame,
+    TxFrame,
 };
 
 use crate::counters::StackCounters;
@@ -186,9 +187,9 @@ impl Device {
     }
 
     /// Lets other engines hand frames over, and wake this stack's owner through `bell`.
-    pub(crate) fn open_inlet(&mut self, bell: Doorbell) -> io::Result<Inlet> {
+    pub(crate) fn open_inlet(&mut self, bell: Doorbell) -> io::Result<HandoffQueue> {
         let capacity = self.largest_frame();
-        Crossing::put_on(&mut self.io, capacity, bell)
+        CrossQueueIo::put_on(&mut self.io, capacity, bell)
     }
 
     fn largest_frame(&self) -> usize {

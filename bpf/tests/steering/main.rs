@@ -40,7 +40,8 @@ fn tagged(kinds: &[u16]) -> Vec<u8> {
     ethernet(kind, &payload)
 }
 
-/// Runs every frame through both programs and checks the action and that exactly the expected counter moved, by one.
+/// Runs every frame through both programs and checks the action and that exactly the expected
+/// counter moved, by one.
 #[track_caller]
 fn check<const N: usize>(expected: Verdict, cases: &[(&str, Vec<u8>); N]) {
     for kernel in Kernel::both() {
@@ -353,7 +354,7 @@ fn extensions_that_only_the_kernel_handles_pass() {
     );
 }
 
-/// The frame ends early and its length fields still tell of the whole packet.
+/// The frame ends early and its length fields still describe the whole packet.
 #[test]
 fn frame_cut_anywhere_passes() {
     needs_root!();

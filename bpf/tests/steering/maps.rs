@@ -41,7 +41,8 @@ fn frame_to(host: u8, port: u16) -> Vec<u8> {
     frame
 }
 
-/// Steps of all kinds in an order that seems random: port, address, and whether it comes or goes; now and then all go.
+/// Steps of all kinds in an order that seems random: port, address, and whether it comes or goes;
+/// now and then all go.
 #[test]
 fn program_finds_the_flows_of_a_port_that_there_are() {
     needs_root!();

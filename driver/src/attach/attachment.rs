@@ -36,19 +36,22 @@ impl Attachment {
     ///
     /// `wanted` None takes the mode that is there, or tries native and then generic mode: see
     /// [`Attachment::mode`] for which it was. With Some, any other mode is an error. `frames` are
-    /// those of the interface's MTU. With `describes`, the program is to write receive metadata; see [`Attachment::describes`] for whether
-    /// it does.
+    /// those of the interface's MTU. With `describes`, the program is to write receive metadata;
+    /// see [`Attachment::describes`] for whether it does.
     ///
     /// # Errors
     ///
     /// - [`AttachError::OtherMode`]: our program runs there in another mode than `wanted`.
     /// - [`AttachError::HeldByProcess`]: it goes with a process that has it.
-    /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there, or came at the same moment.
+    /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there,
+    ///   or came at the same moment.
     /// - [`AttachError::Beneath`]: an interface above this one has a program.
-    /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode, which was asked for.
+    /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode,
+    ///   which was asked for.
     /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`],
     ///   [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
-    /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's answer are at fault.
+    /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's
+    ///   answer are at fault.
     pub fn open(
         ifindex: u32,
         ifname: &str,
@@ -145,7 +148,8 @@ impl Drop for Attachment {
     }
 }
 
-/// Our program, if it stays: one that another process attached for itself goes with that process, which may be ending now.
+/// Our program, if it stays: one that another process attached for itself goes with that process,
+/// which may be ending now.
 fn lasting_program(interface: &Interface) -> Result<Option<(Running, Maps)>, AttachError> {
     let deadline = Instant::now() + LINK_TIMEOUT;
     loop {

@@ -1,4 +1,5 @@
-//! State board: what engines show of themselves to other processes, in a map of the XDP program on their interface.
+//! State board: what engines show of themselves to other processes, in a map of the XDP program on
+//! their interface.
 
 use std::fs;
 use std::io;
@@ -65,14 +66,15 @@ impl StateBoard {
     }
 }
 
-/// The entries of a board whose processes are there. `held` if the program goes with the process that has it, so that all of them are.
+/// The entries of a board whose processes are there. `held` if the program goes with the process
+/// that has it, so that all of them are.
 pub(crate) fn live_entries(board: &Board, held: bool) -> Result<Vec<(u32, Shown)>, MapError> {
     let mut entries = board.read()?;
     entries.retain(|(_, shown)| held || is_alive(shown));
     Ok(entries)
 }
 
-/// A process, told from others that had its number.
+/// A process, distinguished from earlier ones with the same number.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Process {
     id: u32,
@@ -87,7 +89,8 @@ impl Process {
         Self::parse(&stat).ok_or_else(|| io::Error::other("/proc/PID/stat has no time of start"))
     }
 
-    /// The command is in brackets and may hold anything. The time of start is field 22, which is the twentieth behind it.
+    /// The command is in brackets and may hold anything. The time of start is field 22, which is
+    /// the twentieth behind it.
     fn parse(stat: &str) -> Option<Self> {
         let (id, rest) = stat.split_once(' ')?;
         let (_, fields) = rest.rsplit_once(") ")?;

@@ -13,7 +13,7 @@ use super::user_namespace::{NOT_INITIAL, in_initial_user_namespace};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// Somebody else's program is there. It is left alone.
+    /// A foreign program is there. It is left alone.
     #[error(
         "{ifname} runs the XDP program {name} (id {program_id}), which is not xwarp's: detach it \
          with `ip link set dev {ifname} {} off`, or use another interface",
@@ -45,7 +45,7 @@ pub enum AttachError {
     /// Our program is there already.
     #[error("{0} runs xwarp's XDP program already, in {1} mode")]
     AlreadyAttached(String, XdpMode),
-    /// Somebody attached a program at the same moment.
+    /// Another process attached a program at the same moment.
     #[error("another XDP program was attached to {0} at the same moment: try again")]
     Taken(String),
     /// An interface above this one has a program: one of its VLANs, its bond or its bridge.

@@ -27,8 +27,8 @@ pub(super) struct Purpose {
     pub(super) describes: bool,
 }
 
-/// The mode to ask an interface of this kind for, where `wanted` is. A bond runs a native program at its members. The kernel then redirects to
-/// no socket of the bond (`xsk_rcv_check`).
+/// The mode to ask an interface of this kind for, where `wanted` is. A bond runs a native program
+/// at its members. The kernel then redirects to no socket of the bond (`xsk_rcv_check`).
 pub(crate) fn for_kind(
     kind: Option<&str>,
     ifname: &str,
@@ -63,8 +63,8 @@ pub(super) fn attach<T>(
     Ok(attached)
 }
 
-/// A driver may refuse native mode with frames of one buffer, as its MTU or its peer's allows larger ones. It may still take the program
-/// for frames of any size.
+/// A driver may refuse native mode with frames of one buffer, as its MTU or its peer's allows
+/// larger ones. It may still take the program for frames of any size.
 fn in_mode<T>(
     mode: XdpMode,
     purpose: Purpose,
@@ -83,7 +83,8 @@ fn in_mode<T>(
     }
 }
 
-/// The program that asks the most of what is wanted and the kernel and the driver take, else the one that goes everywhere.
+/// The program that asks the most of what is wanted and the kernel and the driver take, else the
+/// one that goes everywhere.
 fn with_program<T>(
     mode: XdpMode,
     purpose: Purpose,

@@ -1,5 +1,5 @@
-//! The system calls behind attaching, made through libbpf itself. libbpf-rs has no mode for a link, no errno in its errors and no way to
-//! detach one certain program only.
+//! The system calls behind attaching, made through libbpf itself. libbpf-rs has no mode for a link,
+//! no errno in its errors and no way to detach one certain program only.
 
 #![allow(unsafe_code)]
 

@@ -23,10 +23,11 @@ pub enum Status {
         counters: Counters,
         /// Whether it goes with the process that attached it.
         held_by_link: bool,
-        /// Whether it asks the driver for VLAN tags that were taken off before it runs. Few drivers can tell.
+        /// Whether it asks the driver for VLAN tags that were taken off before it runs. Few drivers
+        /// can report them.
         asks_for_tags: bool,
     },
-    /// Somebody else's program.
+    /// A foreign program.
     Foreign {
         /// Where it runs.
         mode: XdpMode,
@@ -43,7 +44,8 @@ pub enum Status {
 ///
 /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]:
 ///   the process lacks capabilities, or there is no such interface.
-/// - [`AttachError::Program`], [`AttachError::Kernel`]: maps or counters could not be read, or the kernel refuses.
+/// - [`AttachError::Program`], [`AttachError::Kernel`]: maps or counters could not be read, or the
+///   kernel refuses.
 pub fn status(ifindex: u32) -> Result<Status, AttachError> {
     let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
     let Some(Running { program_id, mode }) = interface.program()? else {
@@ -77,19 +79,22 @@ pub struct Shown {
     pub process: u32,
     /// The engine's state.
     pub words: Vec<u64>,
-    /// What became of the frames that arrived on the engine's queues, and on those after them up to the next engine's. The first engine has
-    /// those before its own, too.
+    /// What became of the frames that arrived on the engine's queues, and on those after them up to
+    /// the next engine's. The first engine has those before its own, too.
     pub verdicts: Counters,
 }
 
-/// The engines that use an interface, in the order of their queues. A program that stays has none while no process uses it.
+/// The engines that use an interface, in the order of their queues. A program that stays has none
+/// while no process uses it.
 ///
 /// # Errors
 ///
-/// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: no program is there, or one that is not ours.
+/// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: no program is there, or one that is
+///   not ours.
 /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]:
 ///   the process lacks capabilities, or there is no such interface.
-/// - [`AttachError::Program`], [`AttachError::Kernel`]: maps could not be read, or the kernel refuses.
+/// - [`AttachError::Program`], [`AttachError::Kernel`]: maps could not be read, or the kernel
+///   refuses.
 pub fn shown(ifindex: u32) -> Result<Vec<Shown>, AttachError> {
     let interface = Interface::new(ifindex, &kernel::interface_name(ifindex));
     let Some((Running { program_id, .. }, maps)) = interface.our_program()? else {

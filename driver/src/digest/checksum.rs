@@ -17,12 +17,14 @@ const BLOCK: usize = 32;
 /// Vectors that a step takes: their sums do not wait for each other.
 #[cfg(target_arch = "x86_64")]
 const WIDE: usize = 4;
-/// Vectors whose words add up to less than 2^31, whatever their signs: 16 words of at most 2^15 in each.
+/// Vectors whose words add up to less than 2^31, whatever their signs: 16 words of at most 2^15 in
+/// each.
 #[cfg(target_arch = "x86_64")]
 const RUN: usize = 2048;
 
-/// The sum of `bytes` as words of 16 bits in this host's order, folded to 32 bits only. Zero fills up an odd last byte (RFC 1071 §1). Sums
-/// of pieces of even length are added before they are folded to 16 (§2).
+/// The sum of `bytes` as words of 16 bits in this host's order, folded to 32 bits only. Zero fills
+/// up an odd last byte (RFC 1071 §1). Sums of pieces of even length are added before they are
+/// folded to 16 (§2).
 #[inline]
 pub fn checksum_sum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -42,8 +44,8 @@ fn sum_in_lanes(bytes: &[u8]) -> u128 {
     runs.sum::<u128>() + sum(rest)
 }
 
-/// The sum of at most [`RUN`] vectors. Half of a word's range is taken off each, which makes them signed. One instruction adds pairs of such
-/// words. What was taken off is added at the end.
+/// The sum of at most [`RUN`] vectors. Half of a word's range is taken off each, which makes them
+/// signed. One instruction adds pairs of such words. What was taken off is added at the end.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn sum_of_run(run: &[[u8; BLOCK]]) -> u64 {

@@ -6,7 +6,8 @@ use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
 
 use crc_fast::crc32_iscsi;
 
-/// Up to here, instructions that wait for each other are faster than what has to be joined afterwards.
+/// Up to here, instructions that wait for each other are faster than what has to be joined
+/// afterwards.
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 256;
 
@@ -18,14 +19,16 @@ pub fn crc32c_function() -> fn(&[u8]) -> u32 {
             if bytes.len() > SHORT {
                 return crc32_iscsi(bytes);
             }
-            // SAFETY: the processor has what the function is compiled for, or nobody would have this closure.
+            // SAFETY: the processor has what the function is compiled for, or this closure would
+            // not exist.
             unsafe { by_instruction(bytes) }
         };
     }
     crc32_iscsi
 }
 
-/// CRC-32C of few bytes, which need not be aligned: a load across two words costs less than what would come before aligned ones.
+/// CRC-32C of few bytes, which need not be aligned: a load across two words costs less than what
+/// would come before aligned ones.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn by_instruction(mut bytes: &[u8]) -> u32 {

@@ -19,8 +19,8 @@ use one_pass::{Sums, Vectors};
 /// Words of 16 bits that count as 0: all bits are set (RFC 1071 §1).
 const MINUS_ZERO: NonZeroU64 = NonZeroU64::new(0xffff).unwrap();
 
-/// CRC-32C and Internet checksum of bytes that are told in the order in which they are in a frame. What is copied out of region memory is
-/// told by [`read`](Self::read), which needs one pass for all three.
+/// CRC-32C and Internet checksum of bytes that are added in the order in which they are in a frame.
+/// [`read`](Self::read) copies bytes out of region memory and adds them, in one pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Digest {
     /// Not inverted.
@@ -31,13 +31,13 @@ pub struct Digest {
     odd: bool,
 }
 
-/// What bytes add to an Internet checksum (RFC 1071) that begin at an even place of the packet. As ones' complement has two zeros, this one
-/// is the other: an `Option` of it takes one register.
+/// What bytes add to an Internet checksum (RFC 1071) that begin at an even place of the packet. As
+/// ones' complement has two zeros, this one is the other: an `Option` of it takes one register.
 #[derive(Clone, Copy, Debug)]
 pub struct PartialSum(NonZeroU64);
 
 impl PartialSum {
-    /// That of so many words of 16 bits in this host's order, not folded.
+    /// The sum of 16-bit words in this host's order, not folded.
     #[inline]
     fn new(words: u64) -> Self {
         Self(NonZeroU64::new(words).unwrap_or(MINUS_ZERO))
@@ -88,7 +88,8 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// True if the processor has vectors for one pass. Else a digest takes longer than passes of their own for CRC and checksum.
+    /// True if the processor has vectors for one pass. Else a digest takes longer than passes of
+    /// their own for CRC and checksum.
     #[inline]
     pub fn has_vectors() -> bool {
         Vectors::best().is_some()
@@ -120,13 +121,15 @@ impl Digest {
     #[inline]
     fn note(&mut self, sums: Sums, len: usize) {
         self.crc = sums.crc;
-        // From an odd place on, the bytes of all words are exchanged (RFC 1071 §2 B): 2^8 times the sum, as 2^16 is 1 more than the modulus.
+        // From an odd place on, the bytes of all words are exchanged (RFC 1071 §2 B): 2^8 times the
+        // sum, as 2^16 is 1 more than the modulus.
         self.checksum += sums.checksum << if self.odd { 8 } else { 0 };
         self.odd ^= len % 2 == 1;
     }
 
-    /// Copies `dst.len()` bytes of shared memory from `offset` on into `dst`, which follow: in one pass where the processor has vectors for
-    /// it. The sums are of what is in `dst` then, whoever changes the memory meanwhile.
+    /// Copies `dst.len()` bytes of shared memory from `offset` on into `dst`, which follow: in one
+    /// pass where the processor has vectors for it. The sums are of what is in `dst` then, even if
+    /// the memory changes meanwhile.
     ///
     /// # Errors
     ///
@@ -141,8 +144,9 @@ impl Digest {
         let len = dst.len();
         let src = source.checked_ptr(offset, len)?;
         let in_one_pass = Vectors::best().and_then(|vectors| {
-            // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or gone as `SharedBytes` was promised when it
-            // was made, and into which nothing hands out an exclusive reference.
+            // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or
+            // gone as `SharedBytes` was promised when it was made, and into which nothing hands out
+            // an exclusive reference.
             unsafe { vectors.copy(dst, src, self.crc) }
         });
         let Some(copied) = in_one_pass else {
@@ -156,7 +160,8 @@ impl Digest {
     }
 }
 
-/// The sums of bytes, if what is ahead of them has this CRC-32C, not inverted: by whatever instructions the libraries choose.
+/// The sums of bytes, if what is ahead of them has this CRC-32C, not inverted: by whatever
+/// instructions the libraries choose.
 fn sums_plainly(bytes: &[u8], crc: u32) -> Sums {
     use crc_fast::{CrcAlgorithm, Digest};
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, crc.into());

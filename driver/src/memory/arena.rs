@@ -18,8 +18,8 @@ pub(crate) struct Arena {
     _mapping: Box<dyn Send + Sync>,
 }
 
-// SAFETY: an arena is only an address, some numbers and a mapping that may be shared; the memory itself is reached through
-// frames and regions, whose own rules say who may touch which bytes.
+// SAFETY: an arena is only an address, some numbers and a mapping that may be shared; the memory
+// itself is reached through frames and regions, whose own rules say who may touch which bytes.
 unsafe impl Send for Arena {}
 // SAFETY: as for Send.
 unsafe impl Sync for Arena {}
@@ -27,8 +27,9 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// # Safety
     ///
-    /// `base` may be used to read and write `len` initialised bytes as long as `mapping` lives. Nothing outside this arena
-    /// accesses them, except the kernel through rings that follow the frame ownership rules.
+    /// `base` may be used to read and write `len` initialised bytes as long as `mapping` lives.
+    /// Nothing outside this arena accesses them, except the kernel through rings that follow the
+    /// frame ownership rules.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: usize, mapping: Box<dyn Send + Sync>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -47,8 +48,9 @@ impl Arena {
         let Some(base) = NonNull::new(map.as_mut_ptr()) else {
             unreachable!("a mapping at address 0");
         };
-        // SAFETY: `base` is the mapping's own pointer, valid for all its bytes, which are zero at first. The arena owns the mapping and
-        // hands out its bytes only by frames and regions; moving the owner does not move the mapped memory.
+        // SAFETY: `base` is the mapping's own pointer, valid for all its bytes, which are zero at
+        // first. The arena owns the mapping and hands out its bytes only by frames and regions;
+        // moving the owner does not move the mapped memory.
         Ok(unsafe { Self::new(base, len, Box::new(map)) })
     }
 
@@ -88,7 +90,8 @@ impl Arena {
         if end > self.len {
             return None;
         }
-        // SAFETY: `offset` is at most `self.len`, so the result stays inside the mapping or one past its end.
+        // SAFETY: `offset` is at most `self.len`, so the result stays inside the mapping or one
+        // past its end.
         Some(unsafe { self.base.add(offset) })
     }
 }

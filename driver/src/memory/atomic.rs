@@ -27,7 +27,7 @@ pub enum AtomicAccessError {
     #[error("the region's memory can only be read")]
     ReadOnly,
     /// They were unmapped, protected or cut off from their file, and have not changed.
-    #[error("the bytes at offset {offset} of the region cannot be accessed any more")]
+    #[error("the bytes at offset {offset} of the region can no longer be accessed")]
     Gone {
         /// Offset of the first one.
         offset: usize,
@@ -45,24 +45,27 @@ impl From<CopyError> for AtomicAccessError {
 }
 
 impl SharedBytes {
-    /// True if the byte at `offset` has an address that is a multiple of eight. The first byte of a region may have another one:
-    /// a file can be mapped from any offset.
+    /// True if the byte at `offset` has an address that is a multiple of eight. The first byte of a
+    /// region may have another one: a file can be mapped from any offset.
     pub fn is_aligned(&self, offset: usize) -> bool {
         self.checked_ptr(offset, 0)
             .is_ok_and(|byte| byte.cast::<AtomicU64>().is_aligned())
     }
 
-    /// Replaces the number in the eight bytes at `offset`, in the host's order of bytes, by what `change` makes of it, and
-    /// returns what was there before.
+    /// Replaces the number in the eight bytes at `offset`, in the host's order of bytes, by what
+    /// `change` makes of it, and returns what was there before.
     ///
-    /// No other call of this function, in any thread or process, comes in between. Nor does any atomic access of the application's to the
-    /// same bytes. `change` is called again whenever the number has become another meanwhile.
+    /// No other call of this function, in any thread or process, comes in between. Nor does any
+    /// atomic access of the application's to the same bytes. `change` is called again whenever the
+    /// number has become another meanwhile.
     ///
     /// # Errors
     ///
-    /// - [`AtomicAccessError::OutOfBounds`], [`AtomicAccessError::Misaligned`]: the eight bytes leave the memory, or are not 8-aligned.
+    /// - [`AtomicAccessError::OutOfBounds`], [`AtomicAccessError::Misaligned`]: the eight bytes
+    ///   leave the memory, or are not 8-aligned.
     /// - [`AtomicAccessError::ReadOnly`]: the memory may only be read.
-    /// - [`AtomicAccessError::Gone`]: the bytes were unmapped, protected or cut off from their file.
+    /// - [`AtomicAccessError::Gone`]: the bytes were unmapped, protected or cut off from their
+    ///   file.
     pub fn update_u64(
         &self,
         offset: usize,
@@ -77,8 +80,9 @@ impl SharedBytes {
         self.read(offset, &mut bytes)?;
         let mut before = u64::from_ne_bytes(bytes);
         loop {
-            // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which is readable or gone, `check_writable` that they may be
-            // written; they are aligned as an `AtomicU64` must be, and nothing hands out a plain reference into shared memory.
+            // SAFETY: `checked_ptr` proved that the eight bytes lie in the memory, which is
+            // readable or gone, `check_writable` that they may be written; they are aligned as an
+            // `AtomicU64` must be, and nothing hands out a plain reference into shared memory.
             let found = unsafe { compare_exchange(number, before, change(before)) };
             match found.map_err(|Fault| AtomicAccessError::Gone { offset })? {
                 found if found == before => return Ok(before),
@@ -130,7 +134,7 @@ mod tests {
         let file = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::empty());
         let mut file = std::fs::File::from(file.unwrap());
         std::io::Write::write_all(&mut file, &[0; 64]).unwrap();
-        // SAFETY: nobody else knows the file.
+        // SAFETY: no other code knows the file.
         let map = unsafe {
             memmap2::MmapOptions::new()
                 .offset(4)

@@ -21,7 +21,7 @@ const NODES_PER_WORD: usize = c_ulong::BITS as usize;
 /// Where pages come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// The huge pages that somebody has set aside (`vm.nr_hugepages`).
+    /// The huge pages that the administrator has set aside (`vm.nr_hugepages`).
     Huge,
     /// Whatever the kernel has: huge ones if it makes them for who asks (`shmem_enabled`).
     Any,
@@ -38,7 +38,8 @@ impl Pages {
     }
 }
 
-/// Anonymous memory that a forked child shares, so that a fork copies none of it: the kernel goes on writing where the parent reads.
+/// Anonymous memory that a forked child shares, so that a fork copies none of it: the kernel goes
+/// on writing where the parent reads.
 pub(crate) struct SharedMapping {
     start: NonNull<c_void>,
     bytes: usize,
@@ -70,7 +71,8 @@ impl Addresses {
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // SAFETY: the range is this one's own, and who reaches memory in it keeps it from being dropped.
+        // SAFETY: the range is this one's own, and who reaches memory in it keeps it from being
+        // dropped.
         let unmapped = unsafe { munmap(self.start, self.bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -82,7 +84,8 @@ unsafe impl Send for SharedMapping {}
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Maps `bytes` at least, of zeros. Its pages come when they are used first or pinned, from the memory node if that has any.
+    /// Maps `bytes` at least, of zeros. Its pages come when they are used first or pinned, from the
+    /// memory node if that has any.
     pub(crate) fn new(bytes: usize, pages: Pages, node: Option<u32>) -> io::Result<Self> {
         let flags = match pages {
             Pages::Any => MapFlags::empty(),

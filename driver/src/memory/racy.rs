@@ -1,21 +1,25 @@
 //! A copy from or to memory that someone else may change meanwhile, or take away.
 //!
-//! Where another thread or process accesses the shared memory at the same time, each byte is either the old or the new one. An ordinary
-//! copy would be a data race, which the language leaves undefined.
+//! Where another thread or process accesses the shared memory at the same time, each byte is either
+//! the old or the new one. An ordinary copy would be a data race, which the language leaves
+//! undefined.
 //!
-//! On x86-64 all accesses are in assembler, invisible to the compiler. If the memory is gone (unmapped, protected, or its file
-//! truncated), the signal handler of [`fault`](crate::memory::fault) has the access return [`Fault`]. The instructions of an access
+//! On x86-64 all accesses are in assembler, invisible to the compiler. If the memory is gone
+//! (unmapped, protected, or its file truncated), the signal handler of
+//! [`fault`](crate::memory::fault) has the access return [`Fault`]. The instructions of an access
 //! that succeeds are the same as without.
 //!
-//! Elsewhere, and under Miri, they are relaxed atomics: of 8 bytes where these are aligned, as `SharedBytes::update_u64` has them, of 1 byte
-//! at the ends. The language does not define yet what happens when such an end and an access of 8 bytes race for the same bytes.
-//! Memory that may only be read is read by volatile accesses there: an atomic demands that its memory may be written.
+//! Elsewhere, and under Miri, they are relaxed atomics: of 8 bytes where these are aligned, as
+//! `SharedBytes::update_u64` has them, of 1 byte at the ends. The language does not define yet what
+//! happens when such an end and an access of 8 bytes race for the same bytes. Memory that may only
+//! be read is read by volatile accesses there: an atomic demands that its memory may be written.
 //! There a signal ends the process if the memory is gone.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 
-/// The memory is gone: some of its bytes could not be accessed. Those of a write may have been written up to there, in any order.
+/// The memory is gone: some of its bytes could not be accessed. Those of a write may have been
+/// written up to there, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault;
 
@@ -23,11 +27,13 @@ pub(crate) struct Fault;
 ///
 /// # Safety
 ///
-/// `src` may be used to read and write that many initialised bytes, which no reference covers, or they are gone.
+/// `src` may be used to read and write that many initialised bytes, which no reference covers, or
+/// they are gone.
 #[inline]
 pub(crate) unsafe fn racy_read(dst: &mut [u8], src: NonNull<u8>) -> Result<(), Fault> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the shared memory.
+    // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the
+    // shared memory.
     unsafe {
         assembler::copy(dst.as_mut_ptr(), src.as_ptr(), dst.len())
     }
@@ -44,11 +50,13 @@ pub(crate) unsafe fn racy_read(dst: &mut [u8], src: NonNull<u8>) -> Result<(), F
 ///
 /// # Safety
 ///
-/// `src` may be used to read that many initialised bytes, which no exclusive reference covers, or they are gone.
+/// `src` may be used to read that many initialised bytes, which no exclusive reference covers, or
+/// they are gone.
 #[inline]
 pub(crate) unsafe fn racy_read_constant(dst: &mut [u8], src: NonNull<u8>) -> Result<(), Fault> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the shared memory.
+    // SAFETY: the caller vouches for the source; the destination is a slice, which is none of the
+    // shared memory.
     unsafe {
         assembler::copy(dst.as_mut_ptr(), src.as_ptr(), dst.len())
     }
@@ -65,11 +73,13 @@ pub(crate) unsafe fn racy_read_constant(dst: &mut [u8], src: NonNull<u8>) -> Res
 ///
 /// # Safety
 ///
-/// `dst` may be used to read and write that many initialised bytes, which no reference covers, or they are gone.
+/// `dst` may be used to read and write that many initialised bytes, which no reference covers, or
+/// they are gone.
 #[inline]
 pub(crate) unsafe fn racy_write(dst: NonNull<u8>, src: &[u8]) -> Result<(), Fault> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the caller vouches for the destination; the source is a slice, which is none of the shared memory.
+    // SAFETY: the caller vouches for the destination; the source is a slice, which is none of the
+    // shared memory.
     unsafe {
         assembler::copy(dst.as_ptr(), src.as_ptr(), src.len())
     }
@@ -82,11 +92,13 @@ pub(crate) unsafe fn racy_write(dst: NonNull<u8>, src: &[u8]) -> Result<(), Faul
     Ok(())
 }
 
-/// Puts `after` in the place of the number at `number` if that is `before`, atomically, and returns what was found there.
+/// Puts `after` in the place of the number at `number` if that is `before`, atomically, and returns
+/// what was found there.
 ///
 /// # Safety
 ///
-/// `number` is aligned, and may be used to read and write its initialised bytes, which no reference covers, or they are gone.
+/// `number` is aligned, and may be used to read and write its initialised bytes, which no reference
+/// covers, or they are gone.
 #[inline]
 pub(crate) unsafe fn compare_exchange(
     number: NonNull<u64>,
@@ -114,8 +126,9 @@ mod assembler {
 
     use super::Fault;
 
-    /// Assembler whose function returns [`Fault`] if one of the instructions faults. A section that becomes the table of `fault` says where
-    /// they begin, where they end and where to go on. Each is a distance from itself.
+    /// Assembler whose function returns [`Fault`] if one of the instructions faults. A section that
+    /// becomes the table of `fault` says where they begin, where they end and where to go on. Each
+    /// is a distance from itself.
     macro_rules! fallible {
         ([$($line:expr),+ $(,)?], $($operand:tt)*) => {
             asm!(
@@ -136,7 +149,8 @@ mod assembler {
 
     pub(crate) use fallible;
 
-    /// Copies the first `$bytes` bytes and the last, through registers whose part of that size is named by `$part`.
+    /// Copies the first `$bytes` bytes and the last, through registers whose part of that size is
+    /// named by `$part`.
     macro_rules! copy_ends {
         ($bytes:literal, $part:literal, $dst:ident, $src:ident, $len:ident) => {
             fallible!(
@@ -160,7 +174,8 @@ mod assembler {
     ///
     /// # Safety
     ///
-    /// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap; or either is gone.
+    /// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap; or either is
+    /// gone.
     #[inline]
     pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         if len >= VECTORS.end {
@@ -182,7 +197,8 @@ mod assembler {
     /// As for [`copy`].
     #[inline]
     unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
-        // SAFETY: the caller vouches for both ranges; the direction flag is clear at every asm block (ABI).
+        // SAFETY: the caller vouches for both ranges; the direction flag is clear at every asm
+        // block (ABI).
         unsafe {
             fallible!(
                 [
@@ -197,7 +213,8 @@ mod assembler {
         Ok(())
     }
 
-    /// Copies the last 16 bytes, and then blocks of 16 up to them: the last block and they may share bytes, which are copied twice.
+    /// Copies the last 16 bytes, and then blocks of 16 up to them: the last block and they may
+    /// share bytes, which are copied twice.
     ///
     /// # Safety
     ///
@@ -205,8 +222,8 @@ mod assembler {
     #[inline]
     unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         let blocks = (len - 1) / 16;
-        // SAFETY: the last 16 bytes are in the ranges, as there are so many; `blocks` are fewer than 1 + `len / 16`, and begin at the
-        // first.
+        // SAFETY: the last 16 bytes are in the ranges, which are no shorter; `blocks` are fewer
+        // than 1 + `len / 16`, and begin at the first.
         unsafe {
             fallible!(
                 [
@@ -234,7 +251,8 @@ mod assembler {
         Ok(())
     }
 
-    /// Copies the first and the last bytes, as many at once as half of them are at least. Some may be copied twice.
+    /// Copies the first and the last bytes, as many at once as half of them are at least. Some may
+    /// be copied twice.
     ///
     /// # Safety
     ///
@@ -242,11 +260,11 @@ mod assembler {
     #[inline]
     unsafe fn copy_few(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
         match len {
-            // SAFETY: the first 8 bytes and the last 8 are in the ranges, as there are so many.
+            // SAFETY: the first 8 bytes and the last 8 are in the ranges, which are no shorter.
             8.. => unsafe { copy_ends!(8, "", dst, src, len) },
-            // SAFETY: likewise, with 4 bytes.
+            // SAFETY: the first 4 bytes and the last 4 are in the ranges, which are no shorter.
             4.. => unsafe { copy_ends!(4, ":e", dst, src, len) },
-            // SAFETY: likewise, with 2 bytes.
+            // SAFETY: the first 2 bytes and the last 2 are in the ranges, which are no shorter.
             2.. => unsafe { copy_ends!(2, ":x", dst, src, len) },
             // SAFETY: there is one byte.
             _ => unsafe {
@@ -315,7 +333,8 @@ mod atomics {
         let (words, tail) = rest.as_chunks_mut::<WORD>();
         let (begin, end) = (lead, lead + words.len() * WORD);
         for (i, word) in words.iter_mut().enumerate() {
-            // SAFETY: the word lies in the bytes that the caller vouches for, and begins a multiple of 8 behind the first whole one.
+            // SAFETY: the word lies in the bytes that the caller vouches for, and begins a multiple
+            // of 8 behind the first whole one.
             *word = unsafe { word_at(src, begin + i * WORD) }
                 .load(Relaxed)
                 .to_ne_bytes();
@@ -369,11 +388,12 @@ mod atomics {
 
     /// # Safety
     ///
-    /// `shared` may be used to read and write more than `i` bytes as long as the result lives, and no reference covers them.
+    /// `shared` may be used to read and write more than `i` bytes as long as the result lives, and
+    /// no reference covers them.
     unsafe fn byte_at<'a>(shared: NonNull<u8>, i: usize) -> &'a AtomicU8 {
         // SAFETY: the byte lies in the memory that the caller vouches for.
         let byte = unsafe { shared.add(i) };
-        // SAFETY: the byte is readable and writable, and nobody has a plain reference to it.
+        // SAFETY: the byte is readable and writable, and no code has a plain reference to it.
         unsafe { AtomicU8::from_ptr(byte.as_ptr()) }
     }
 
@@ -383,7 +403,8 @@ mod atomics {
     unsafe fn word_at<'a>(shared: NonNull<u8>, i: usize) -> &'a AtomicU64 {
         // SAFETY: the word lies in the memory that the caller vouches for.
         let word = unsafe { shared.add(i) };
-        // SAFETY: the word is aligned, readable and writable, and nobody has a plain reference to it.
+        // SAFETY: the word is aligned, readable and writable, and no code has a plain reference to
+        // it.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 }
@@ -396,16 +417,18 @@ mod tests {
     /// Bytes around those that are copied.
     const MARGIN: usize = 20;
 
-    /// Copies to and from the middle of shared memory, and gives what is then in it, and what was read.
+    /// Copies to and from the middle of shared memory, and gives what is then in it, and what was
+    /// read.
     fn there_and_back(src: &[u8], begin: usize) -> (Vec<u8>, Vec<u8>) {
         let mut shared = vec![0xee; begin + src.len() + MARGIN];
         let mut back = vec![0xdd; src.len() + 2 * MARGIN];
         let start = NonNull::new(shared.as_mut_ptr()).unwrap();
         // SAFETY: `begin` lies in the vector.
         let at = unsafe { start.add(begin) };
-        // SAFETY: from there on the vector has as many bytes as the source and more, and nobody borrows it.
+        // SAFETY: from there on the vector has as many bytes as the source and more, and it is not
+        // borrowed.
         unsafe { racy_write(at, src) }.unwrap();
-        // SAFETY: likewise; the destination is as long.
+        // SAFETY: as above, and the destination is as long.
         unsafe { racy_read(&mut back[MARGIN..MARGIN + src.len()], at) }.unwrap();
         (shared, back)
     }

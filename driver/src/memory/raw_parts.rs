@@ -28,7 +28,8 @@ pub enum RawPartsError {
         /// Bytes.
         len: usize,
     },
-    /// The process may not read some of the bytes, or they are a device's. Also if the kernel cannot check it (Linux before 5.14).
+    /// The process may not read some of the bytes, or they are a device's. Also if the kernel
+    /// cannot check it (Linux before 5.14).
     #[error("some of the {len} bytes at {start:#x} may not be accessed")]
     NotAccessible {
         /// Address of the first byte.
@@ -100,27 +101,33 @@ impl SharedBytes {
         self.into_owner().map(|Given(bytes)| bytes)
     }
 
-    /// The `len` bytes of memory at `start` that the application already has, kept by `owner` until the last handle is dropped.
+    /// The `len` bytes of memory at `start` that the application already has, kept by `owner` until
+    /// the last handle is dropped.
     ///
-    /// All pages are faulted in, so that nothing has to wait for them later. That takes a while for memory that was never
-    /// touched: 64 MiB took 50 ms.
+    /// All pages are faulted in, so that nothing has to wait for them later. That takes a while for
+    /// memory that was never touched: 64 MiB took 50 ms.
     ///
     /// If the memory is unmapped, protected or truncated while there are handles, copies end in
-    /// [`CopyError::Gone`](crate::CopyError::Gone) on x86-64. For that, SIGSEGV and SIGBUS get handlers that go before those of the
-    /// program, which still get all other faults. With `XWARP_FAULTS=off` in the environment, and on other architectures,
-    /// there are none, and an access to such memory ends the process.
+    /// [`CopyError::Gone`](crate::CopyError::Gone) on x86-64. For that, SIGSEGV and SIGBUS get
+    /// handlers that go before those of the program, which still get all other faults. With
+    /// `XWARP_FAULTS=off` in the environment, and on other architectures, there are none, and an
+    /// access to such memory ends the process.
     ///
     /// # Safety
     ///
     /// As long as there is a handle, parts and clones included:
     ///
-    /// - The addresses hold this memory or nothing. Where it is unmapped, nothing else may be mapped or allocated.
-    /// - No reference (`&[u8]`, `&mut [u8]`) covers any of the bytes while a handle, or a peer through an RNIC, may access them.
-    /// - Others access the bytes atomically, through raw pointers in other languages, or not at the same time.
+    /// - The addresses hold this memory or nothing. Where it is unmapped, nothing else may be
+    ///   mapped or allocated.
+    /// - No reference (`&[u8]`, `&mut [u8]`) covers any of the bytes while a handle, or a peer
+    ///   through an RNIC, may access them.
+    /// - Others access the bytes atomically, through raw pointers in other languages, or not at the
+    ///   same time.
     ///
     /// # Errors
     ///
-    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, only readable, not accessible, or behind the end of a file.
+    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, only readable, not
+    /// accessible, or behind the end of a file.
     ///
     /// ```
     /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
@@ -141,11 +148,13 @@ impl SharedBytes {
         owner: impl Send + Sync + 'static,
     ) -> Result<Self, RawPartsError> {
         let start = faulted_in(start, len, true)?;
-        // SAFETY: the caller vouches for the memory, of which `faulted_in` has seen that it is readable and writable.
+        // SAFETY: the caller vouches for the memory, of which `faulted_in` has seen that it is
+        // readable and writable.
         Ok(unsafe { Self::new(start, len, Arc::new(owner)) })
     }
 
-    /// A constant, which may only be read: see [`from_raw_parts_read_only`](Self::from_raw_parts_read_only).
+    /// A constant, which may only be read: see
+    /// [`from_raw_parts_read_only`](Self::from_raw_parts_read_only).
     ///
     /// ```
     /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
@@ -159,37 +168,44 @@ impl SharedBytes {
     /// ```
     pub fn from_static(bytes: &'static [u8]) -> Self {
         let start = NonNull::from(bytes).cast();
-        // SAFETY: a static reference keeps the bytes readable and unchanged for as long as the program runs.
+        // SAFETY: a static reference keeps the bytes readable and unchanged for as long as the
+        // program runs.
         unsafe { Self::new_read_only(start, bytes.len(), Arc::new(())) }
     }
 
-    /// Memory that may only be read, such as a mapping of a file without the right to write. A write ends in
-    /// [`CopyError::ReadOnly`](crate::CopyError::ReadOnly), and registration refuses the rights that write.
+    /// Memory that may only be read, such as a mapping of a file without the right to write. A
+    /// write ends in [`CopyError::ReadOnly`](crate::CopyError::ReadOnly), and registration refuses
+    /// the rights that write.
     ///
     /// # Safety
     ///
     /// As long as there is a handle, parts and clones included:
     ///
-    /// - The addresses hold this memory or nothing. Where it is unmapped, nothing else may be mapped or allocated.
-    /// - No exclusive reference (`&mut [u8]`) covers any of the bytes while a handle, or a peer through an RNIC, may read them. Shared ones
-    ///   (`&[u8]`) may.
-    /// - Others who change the bytes do so atomically, through raw pointers in other languages, or not at the same time.
+    /// - The addresses hold this memory or nothing. Where it is unmapped, nothing else may be
+    ///   mapped or allocated.
+    /// - No exclusive reference (`&mut [u8]`) covers any of the bytes while a handle, or a peer
+    ///   through an RNIC, may read them. Shared ones (`&[u8]`) may.
+    /// - Others who change the bytes do so atomically, through raw pointers in other languages, or
+    ///   not at the same time.
     ///
     /// # Errors
     ///
-    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, not accessible, or behind the end of a file.
+    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, not accessible, or
+    /// behind the end of a file.
     pub unsafe fn from_raw_parts_read_only(
         start: *const u8,
         len: usize,
         owner: impl Send + Sync + 'static,
     ) -> Result<Self, RawPartsError> {
         let start = faulted_in(start.cast_mut(), len, false)?;
-        // SAFETY: the caller vouches for the memory, of which `faulted_in` has seen that it is readable.
+        // SAFETY: the caller vouches for the memory, of which `faulted_in` has seen that it is
+        // readable.
         Ok(unsafe { Self::new_read_only(start, len, Arc::new(owner)) })
     }
 }
 
-/// Where the bytes begin, with all of their pages faulted in for reading or writing. From now on, faults there end in errors.
+/// Where the bytes begin, with all of their pages faulted in for reading or writing. From now on,
+/// faults there end in errors.
 fn faulted_in(start: *mut u8, len: usize, to_write: bool) -> Result<NonNull<u8>, RawPartsError> {
     let address = start.addr();
     let nothing = RawPartsError::NotMapped {
@@ -276,7 +292,7 @@ mod tests {
         let start = buffer.as_mut_ptr();
         let owner = Arc::new(buffer);
         let kept = Arc::clone(&owner);
-        // SAFETY: nobody uses the vector itself while there are handles.
+        // SAFETY: no code uses the vector itself while there are handles.
         let memory = unsafe { SharedBytes::from_raw_parts(start, 100, kept) }.unwrap();
         let part = memory.part(10..20).unwrap();
         memory.fill(0..100, 2).unwrap();
@@ -308,7 +324,7 @@ mod tests {
     #[test]
     fn memory_that_may_only_be_read_is_never_written() {
         static TABLE: [u8; 64] = [7; 64];
-        // SAFETY: a constant lives for ever, and nobody changes it.
+        // SAFETY: a constant lives for ever and never changes.
         let memory = unsafe { SharedBytes::from_raw_parts_read_only(TABLE.as_ptr(), 64, ()) };
         let memory = memory.unwrap();
         let part = memory.part(8..24).unwrap();
@@ -378,7 +394,7 @@ mod refusals {
     fn pages_that_can_only_be_read_are_enough_to_read() {
         let memory = Vanishing::anonymous(3);
         let share = |memory: &Vanishing| {
-            // SAFETY: the memory goes after the last handle, and nobody else uses it.
+            // SAFETY: the memory goes after the last handle, and no other code uses it.
             unsafe { SharedBytes::from_raw_parts_read_only(memory.start(), 3 * PAGE, ()) }
         };
         memory.protect(1, Right::Read);

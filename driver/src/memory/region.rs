@@ -1,4 +1,5 @@
-//! The region area: the tail of the UMEM that never enters a ring, from which memory regions are carved.
+//! The region area: the tail of the UMEM that never enters a ring, from which memory regions are
+//! carved.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use super::shared::SharedBytes;
 /// Regions start on a page and take whole pages, so that no two of them share one.
 const PAGE: usize = 4096;
 
-/// Hands out zeroed pieces of the region area and takes them back when their last handle is dropped.
+/// Hands out zeroed pieces of the region area and takes them back when their last handle is
+/// dropped.
 #[derive(Clone)]
 pub struct RegionPool(Arc<Pool>);
 
@@ -87,8 +89,8 @@ impl RegionPool {
             .arena
             .checked_ptr(offset, extent)
             .ok_or_else(|| self.0.full(len))?;
-        // SAFETY: the extent was free, so no other region covers it, and lies in the pool's part of the arena, where no frame does. The
-        // lease keeps it taken and the arena mapped.
+        // SAFETY: the extent was free, so no other region covers it, and lies in the pool's part of
+        // the arena, where no frame does. The lease keeps it taken and the arena mapped.
         let bytes = unsafe { SharedBytes::new(start, len, Arc::new(lease)) };
         if bytes.fill(0..len, 0).is_err() {
             return Err(self.0.full(len));
@@ -96,16 +98,16 @@ impl RegionPool {
         Ok(bytes)
     }
 
-    /// The whole area, free pieces and those of all regions: its offsets are the physical addresses of an RNIC (verbs draft
-    /// §7.2.1). Whoever holds it can read and write every region of the area.
+    /// The whole area, free pieces and those of all regions: its offsets are the physical addresses
+    /// of an RNIC (verbs draft §7.2.1). Its holder can read and write every region of the area.
     pub fn area(&self) -> SharedBytes {
         let pool = &self.0;
         // An area outside its arena, of which no region could be carved, is an empty one.
         let (start, len) = (pool.arena)
             .checked_ptr(pool.begin, pool.size)
             .map_or((NonNull::dangling(), 0), |start| (start, pool.size));
-        // SAFETY: the range is empty or the pool's, hence without frames, and all access to it goes through `SharedBytes`; the owner
-        // keeps the arena mapped.
+        // SAFETY: the range is empty or the pool's, hence without frames, and all access to it goes
+        // through `SharedBytes`; the owner keeps the arena mapped.
         unsafe { SharedBytes::new(start, len, Arc::new(Arc::clone(&pool.arena))) }
     }
 
@@ -236,13 +238,13 @@ mod tests {
         let pool = RegionPool::anonymous(2 * PAGE).unwrap();
         let _first = pool.allocate(1).unwrap();
         let full = pool.allocate(PAGE + 1).unwrap_err().to_string();
-        for told in [
+        for part in [
             "4097 bytes",
             "has 8192 bytes",
             "piece 4096",
             "NicConfig::region_bytes",
         ] {
-            assert!(full.contains(told), "{told} is not in: {full}");
+            assert!(full.contains(part), "{part} is not in: {full}");
         }
     }
 

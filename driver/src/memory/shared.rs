@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use super::racy::{Fault, racy_read, racy_read_constant, racy_write};
 
-/// Shared memory of fixed length. It is never borrowed as a slice. Bytes are copied in and out, and whoever races with a copy sees old or
-/// new bytes, in no particular order.
+/// Shared memory of fixed length. It is never borrowed as a slice. Bytes are copied in and out, and
+/// an access that races with a copy sees old or new bytes, in no particular order.
 ///
-/// On x86-64, an access to memory that the application has unmapped, protected or truncated ends in an error. Elsewhere, and with
-/// `XWARP_FAULTS=off` in the environment, a signal ends the process.
+/// On x86-64, an access to memory that the application has unmapped, protected or truncated ends in
+/// an error. Elsewhere, and with `XWARP_FAULTS=off` in the environment, a signal ends the process.
 ///
 /// A clone is a second handle on the same memory, which lives as long as the last of them.
 #[derive(Clone)]
@@ -26,8 +26,8 @@ pub struct SharedBytes {
     owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the pointer is no thread's own: all access goes through `racy`, which is made for memory that others change
-// meanwhile, or is atomic, and the owner can be dropped by any thread.
+// SAFETY: the pointer is no thread's own: all access goes through `racy`, which is made for memory
+// that others change meanwhile, or is atomic, and the owner can be dropped by any thread.
 unsafe impl Send for SharedBytes {}
 // SAFETY: a shared handle gives the same accesses, which may race with each other.
 unsafe impl Sync for SharedBytes {}
@@ -55,8 +55,9 @@ pub enum CopyError {
     /// The memory may only be read.
     #[error("the region's memory can only be read")]
     ReadOnly,
-    /// They were unmapped, protected or cut off from their file. Some of the others may have been copied.
-    #[error("some of the {len} bytes at offset {offset} of the region cannot be accessed any more")]
+    /// They were unmapped, protected or cut off from their file. Some of the others may have been
+    /// copied.
+    #[error("some of the {len} bytes at offset {offset} of the region can no longer be accessed")]
     Gone {
         /// Offset of the first byte asked for.
         offset: usize,
@@ -68,8 +69,8 @@ pub enum CopyError {
 impl SharedBytes {
     /// # Safety
     ///
-    /// `start` points to `len` bytes that no reference (`&[u8]`) covers as long as `owner` lives. They are readable and writable meanwhile,
-    /// or nothing is in their place.
+    /// `start` points to `len` bytes that no reference (`&[u8]`) covers as long as `owner` lives.
+    /// They are readable and writable meanwhile, or nothing is in their place.
     pub(crate) unsafe fn new(
         start: NonNull<u8>,
         len: usize,
@@ -85,8 +86,8 @@ impl SharedBytes {
 
     /// # Safety
     ///
-    /// As for [`new`](Self::new), but the bytes need not be writable, and references that are shared (`&[u8]`) may cover them as far as nobody
-    /// else changes them.
+    /// As for [`new`](Self::new), but the bytes need not be writable, and references that are
+    /// shared (`&[u8]`) may cover them as far as no code else changes them.
     pub(crate) unsafe fn new_read_only(
         start: NonNull<u8>,
         len: usize,
@@ -118,13 +119,15 @@ impl SharedBytes {
         Self::from_map(map.into(), len)
     }
 
-    /// A raw mapping gives its own pointer, for all of its bytes and to write through; a slice of it would give a narrower one.
+    /// A raw mapping gives its own pointer, for all of its bytes and to write through; a slice of
+    /// it would give a narrower one.
     fn from_map(map: memmap2::MmapRaw, len: usize) -> Self {
         let Some(start) = NonNull::new(map.as_mut_ptr()) else {
             unreachable!("a mapping at address 0");
         };
-        // SAFETY: `start` is the mapping's own pointer, valid for its `map.len()` bytes as long as `map` lives, which the Arc owns. A
-        // raw mapping, made of a writable one, lends no references, and moving its owner does not move the memory.
+        // SAFETY: `start` is the mapping's own pointer, valid for its `map.len()` bytes as long as
+        // `map` lives, which the Arc owns. A raw mapping, made of a writable one, lends no
+        // references, and moving its owner does not move the memory.
         unsafe { Self::new(start, len.min(map.len()), Arc::new(map)) }
     }
 
@@ -161,8 +164,8 @@ impl SharedBytes {
         self.len == 0
     }
 
-    /// False for memory that may only be read. [`write`](Self::write) and the like refuse it, and no right that writes can be given to a region
-    /// of it.
+    /// False for memory that may only be read. [`write`](Self::write) and the like refuse it, and
+    /// no right that writes can be given to a region of it.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
@@ -188,17 +191,18 @@ impl SharedBytes {
     /// # Errors
     ///
     /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
-    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their
+    ///   file. Others may be copied.
     #[inline]
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
         let len = dst.len();
         let src = self.checked_ptr(offset, len)?;
         let copied = if self.writable {
-            // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or gone as `new` was promised, and into which
-            // nothing hands out a slice.
+            // SAFETY: `checked_ptr` proved that the range lies in the memory, which is readable or
+            // gone as `new` was promised, and into which nothing hands out a slice.
             unsafe { racy_read(dst, src) }
         } else {
-            // SAFETY: likewise, as `new_read_only` was promised.
+            // SAFETY: the range lies in the mapping, as the caller of `new_read_only` has promised.
             unsafe { racy_read_constant(dst, src) }
         };
         copied.map_err(|Fault| CopyError::Gone { offset, len })
@@ -210,7 +214,8 @@ impl SharedBytes {
     ///
     /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
     /// - [`CopyError::ReadOnly`]: the memory may only be read.
-    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their
+    ///   file. Others may be copied.
     #[inline]
     pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), CopyError> {
         let len = src.len();
@@ -225,9 +230,11 @@ impl SharedBytes {
     ///
     /// # Errors
     ///
-    /// - [`CopyError::OutOfBounds`]: `range` leaves the memory. Bytes of it that lie inside may be set.
+    /// - [`CopyError::OutOfBounds`]: `range` leaves the memory. Bytes of it that lie inside may be
+    ///   set.
     /// - [`CopyError::ReadOnly`]: the memory may only be read.
-    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their file. Others may be copied.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their
+    ///   file. Others may be copied.
     pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         const STEP: usize = 4096;
         let pattern = [value; STEP];
@@ -275,7 +282,8 @@ impl SharedBytes {
         if end > self.len {
             return Err(outside);
         }
-        // SAFETY: `offset` is at most `self.len`, so the result stays in the memory or one past its end.
+        // SAFETY: `offset` is at most `self.len`, so the result stays in the memory or one past its
+        // end.
         Ok(unsafe { self.start.add(offset) })
     }
 }

@@ -15,7 +15,7 @@ use super::shared::SharedBytes;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
-/// Addresses that the kernel gives to nobody who does not ask for them, so that what is unmapped here stays so.
+/// Addresses that the kernel hands out only on demand, so that what is unmapped here stays so.
 const SPOTS: usize = 0x1000_0000_0000;
 /// Bytes between two of them.
 const DISTANCE: usize = 1 << 24;
@@ -60,7 +60,7 @@ impl Vanishing {
     pub fn anonymous(pages: usize) -> Self {
         let (spot, len) = spot(pages);
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
-        // SAFETY: it takes nobody's addresses.
+        // SAFETY: these addresses are unused.
         let start = unsafe { mmap_anonymous(Some(spot), len, Right::Write.flags(), flags) };
         Self {
             start: start.expect("free addresses").cast(),
@@ -77,7 +77,7 @@ impl Vanishing {
             .expect("room for the file");
         let (spot, len) = spot(pages);
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
-        // SAFETY: it takes nobody's addresses, and the file is nobody else's.
+        // SAFETY: these addresses are unused, and no other code has the file.
         let start = unsafe { mmap(Some(spot), len, Right::Write.flags(), flags, &file, 0) };
         Self {
             start: start.expect("free addresses").cast(),
@@ -108,13 +108,14 @@ impl Vanishing {
     pub fn share_part(&self, offset: usize, len: usize) -> Result<SharedBytes, RawPartsError> {
         assert!(offset + len <= self.pages * PAGE);
         let start = self.start().wrapping_add(offset);
-        // SAFETY: these addresses hold this memory or nothing as long as the process lives, and only `SharedBytes` accesses it.
+        // SAFETY: these addresses hold this memory or nothing as long as the process lives, and
+        // only `SharedBytes` accesses it.
         unsafe { SharedBytes::from_raw_parts(start, len, ()) }
     }
 
     /// Unmaps a page.
     pub fn unmap(&self, page: usize) {
-        // SAFETY: the page is ours, and whoever accesses it has been prepared for that by `share`.
+        // SAFETY: the page is ours, and `share` has prepared every access to it.
         let unmapped = unsafe { munmap(self.page(page).cast(), PAGE) };
         unmapped.expect("a page of ours");
     }
@@ -126,7 +127,7 @@ impl Vanishing {
         done.expect("a page of ours");
     }
 
-    /// Truncates the file to so many pages.
+    /// Truncates the file to `pages` pages.
     pub fn truncate(&self, pages: usize) {
         let file = self.file.as_ref().expect("memory of a file");
         file.set_len((pages * PAGE) as u64).expect("a file of ours");

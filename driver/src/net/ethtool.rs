@@ -1,4 +1,5 @@
-//! Queues, rings, offloads and RSS of an interface, by the kernel's ethtool family (`linux/ethtool_netlink.h`).
+//! Queues, rings, offloads and RSS of an interface, by the kernel's ethtool family
+//! (`linux/ethtool_netlink.h`).
 
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 use nix::errno::Errno;
@@ -18,7 +19,7 @@ enum Question {
     Rss = 38,
 }
 
-/// The kernel's names of the family, and of the group that it tells of settings that have changed.
+/// The kernel's names of the family, and of the group that it notifies of changed settings.
 const FAMILY: &str = "ethtool";
 const MONITOR: &str = "monitor";
 
@@ -67,7 +68,7 @@ pub struct Rss {
     pub toeplitz: bool,
     /// The indirection table: a queue for each remainder of the hash.
     pub table: Vec<u32>,
-    /// The secret key, if the driver tells it.
+    /// The secret key, if the driver reports it.
     pub key: Vec<u8>,
 }
 
@@ -84,7 +85,7 @@ impl Ethtool {
         Ok(family.map(|family| Self { family, index }))
     }
 
-    /// `None` if the driver cannot tell.
+    /// `None` if the driver does not report it.
     fn ask(&mut self, question: Question) -> Result<Option<Attributes>, NetlinkError> {
         self.ask_with(question, Vec::new())
     }
@@ -104,18 +105,18 @@ impl Ethtool {
 
     pub(super) fn channels(&mut self) -> Result<Option<Channels>, NetlinkError> {
         let answer = self.ask(Question::Channels)?;
-        Ok(answer.map(|told| Channels {
-            rx: setting(&told, 6, 2),
-            tx: setting(&told, 7, 3),
-            combined: setting(&told, 9, 5),
+        Ok(answer.map(|attributes| Channels {
+            rx: setting(&attributes, 6, 2),
+            tx: setting(&attributes, 7, 3),
+            combined: setting(&attributes, 9, 5),
         }))
     }
 
     pub(super) fn rings(&mut self) -> Result<Option<DriverRings>, NetlinkError> {
         let answer = self.ask(Question::Rings)?;
-        Ok(answer.map(|told| DriverRings {
-            rx: setting(&told, 6, 2),
-            tx: setting(&told, 9, 5),
+        Ok(answer.map(|attributes| DriverRings {
+            rx: setting(&attributes, 6, 2),
+            tx: setting(&attributes, 9, 5),
         }))
     }
 
@@ -123,7 +124,8 @@ impl Ethtool {
     pub(super) fn features(&mut self) -> Result<Vec<String>, NetlinkError> {
         let (active, bits, bit, name) = (4, 3, 1, 2);
         let answer = self.ask(Question::Features)?;
-        let bits = (answer.and_then(|told| told.nested(active))).and_then(|set| set.nested(bits));
+        let bits = (answer.and_then(|attributes| attributes.nested(active)))
+            .and_then(|set| set.nested(bits));
         let names = bits.into_iter().flat_map(|bits| {
             let each = bits.every_nested(bit).collect::<Vec<_>>();
             each.into_iter().filter_map(|bit| bit.text(name))
@@ -151,23 +153,26 @@ impl Ethtool {
     pub(super) fn rss(&mut self) -> Result<Option<Rss>, NetlinkError> {
         let (function, table, key) = (3, 4, 5);
         let answer = self.ask(Question::Rss)?;
-        Ok(answer.map(|told| Rss {
-            toeplitz: told.number(function) == Some(TOEPLITZ),
-            table: words(told.bytes(table).unwrap_or_default()),
-            key: told.bytes(key).unwrap_or_default().to_vec(),
+        Ok(answer.map(|attributes| Rss {
+            toeplitz: attributes.number(function) == Some(TOEPLITZ),
+            table: words(attributes.bytes(table).unwrap_or_default()),
+            key: attributes.bytes(key).unwrap_or_default().to_vec(),
         }))
     }
 }
 
-/// A socket that hears which interfaces' settings are changed (`ethtool -L`, `ethtool -G`), or `None` on a kernel that does not tell.
+/// A socket that is notified when settings of an interface change (`ethtool -L`, `ethtool -G`).
+/// `None` if the kernel has no such notifications.
 pub(super) fn listen() -> Result<Option<Netlink>, NetlinkError> {
     Family::listen(FAMILY, MONITOR)
 }
 
 /// Whether a notification is of interface `index`.
 pub(super) fn is_of(message: &Message, index: u32) -> bool {
-    let told = Attributes::of_message(&message.payload);
-    let header = told.ok().and_then(|told| told.nested(HEADER));
+    let attributes = Attributes::of_message(&message.payload);
+    let header = attributes
+        .ok()
+        .and_then(|attributes| attributes.nested(HEADER));
     header.and_then(|header| header.number(HEADER_INDEX)) == Some(index.into())
 }
 
@@ -178,12 +183,13 @@ fn nested(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, bytes)
 }
 
-/// Switches those of some offloads of interface `index` off that are on, by the kernel's names; which went off. Others that depend on them go,
-/// too, and are back when these are.
+/// Switches those of some offloads of interface `index` off that are on, by the kernel's names;
+/// which went off. Others that depend on them go, too, and are back when these are.
 ///
 /// # Errors
 ///
-/// The kernel refuses, for instance as the process lacks `CAP_NET_ADMIN`, or there is no such interface.
+/// The kernel refuses, for instance as the process lacks `CAP_NET_ADMIN`, or there is no such
+/// interface.
 pub fn switch_offloads_off(index: u32, names: &[&str]) -> Result<Vec<String>, NetlinkError> {
     let Some(mut ethtool) = Ethtool::of(index)? else {
         return Ok(Vec::new());
@@ -212,9 +218,10 @@ pub fn switch_offloads_on(index: u32, names: &[String]) -> Result<(), NetlinkErr
 }
 
 /// The setting whose value and largest value these attributes have. What is left out is 0.
-fn setting(told: &Attributes, now: u16, max: u16) -> Setting {
+fn setting(attributes: &Attributes, now: u16, max: u16) -> Setting {
     let word = |kind| {
-        told.number(kind)
+        attributes
+            .number(kind)
             .and_then(|value| u32::try_from(value).ok())
     };
     Setting {
@@ -228,7 +235,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     words.iter().map(|word| u32::from_ne_bytes(*word)).collect()
 }
 
-/// Descriptors of the rings of interface `index`, or `None` if its driver cannot tell.
+/// Descriptors of the rings of interface `index`, or `None` if its driver does not report them.
 pub(super) fn driver_rings(index: u32) -> Result<Option<DriverRings>, NetlinkError> {
     match Ethtool::of(index)? {
         Some(mut ethtool) => ethtool.rings(),
@@ -236,7 +243,7 @@ pub(super) fn driver_rings(index: u32) -> Result<Option<DriverRings>, NetlinkErr
     }
 }
 
-/// Queues and rings of interface `index`, as far as its driver tells.
+/// Queues and rings of interface `index`, as far as its driver reports them.
 pub(super) fn settings(
     index: u32,
 ) -> Result<(Option<Channels>, Option<DriverRings>), NetlinkError> {
@@ -246,9 +253,10 @@ pub(super) fn settings(
     }
 }
 
-/// The number of receive queues of interface `index` in use now, or `None` if its driver cannot tell, as with loopback and ifb.
+/// The number of receive queues of interface `index` in use now, or `None` if its driver does not
+/// report it, as with loopback and ifb.
 ///
-/// Veth tells them as those that only receive, tun and most NICs as combined ones.
+/// Veth reports queues that only receive, tun and most NICs combined ones.
 pub(super) fn rx_queues(index: u32) -> Result<Option<u32>, NetlinkError> {
     let Some(mut ethtool) = Ethtool::of(index)? else {
         return Ok(None);
@@ -264,11 +272,12 @@ impl Channels {
     }
 }
 
-/// How the NIC of interface `index` spreads received packets over its queues. `None` if it does not tell.
+/// How the NIC of interface `index` spreads received packets over its queues. `None` if it does not
+/// report that.
 ///
 /// # Errors
 ///
-/// The kernel refuses to tell, for instance as there is no such interface.
+/// The kernel refuses, for instance because there is no such interface.
 pub fn rss(index: u32) -> Result<Option<Rss>, NetlinkError> {
     match Ethtool::of(index)? {
         Some(mut ethtool) => ethtool.rss(),
@@ -276,11 +285,12 @@ pub fn rss(index: u32) -> Result<Option<Rss>, NetlinkError> {
     }
 }
 
-/// True if interface `index` takes the tags of VLANs off the frames that it receives, before an XDP program sees them (rx-vlan-offload).
+/// True if interface `index` takes the tags of VLANs off the frames that it receives, before an XDP
+/// program sees them (rx-vlan-offload).
 ///
 /// # Errors
 ///
-/// The kernel refuses to tell, for instance as there is no such interface.
+/// The kernel refuses, for instance because there is no such interface.
 pub fn strips_vlan_tags(index: u32) -> Result<bool, NetlinkError> {
     let Some(mut ethtool) = Ethtool::of(index)? else {
         return Ok(false);

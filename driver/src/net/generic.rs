@@ -1,4 +1,5 @@
-//! Generic netlink: families of commands that the kernel numbers as they are registered (`linux/genetlink.h`).
+//! Generic netlink: families of commands that the kernel numbers as they are registered
+//! (`linux/genetlink.h`).
 
 use netlink_packet_core::{
     DefaultNla, Emitable, NLA_TYPE_MASK, NetlinkSerializable, NlaBuffer, NlasIterator,
@@ -40,7 +41,8 @@ impl Family {
         }))
     }
 
-    /// A socket that hears what family `name` tells this group from now on, or `None` if the kernel has no such family or group.
+    /// A socket that receives the notifications of family `name` to this group from now on, or
+    /// `None` if the kernel has no such family or group.
     pub(super) fn listen(name: &str, group: &str) -> Result<Option<Netlink>, NetlinkError> {
         let Some((netlink, found)) = find(name)? else {
             return Ok(None);
@@ -142,11 +144,11 @@ impl Attributes {
         Ok(Self::parse(attributes))
     }
 
-    /// These, as the kernel would tell them.
+    /// These, as the kernel would encode them.
     #[cfg(test)]
-    pub(super) fn of(told: &[DefaultNla]) -> Self {
-        let mut bytes = vec![0; told.buffer_len()];
-        told.emit(&mut bytes);
+    pub(super) fn of(attributes: &[DefaultNla]) -> Self {
+        let mut bytes = vec![0; attributes.buffer_len()];
+        attributes.emit(&mut bytes);
         Self::parse(&bytes)
     }
 

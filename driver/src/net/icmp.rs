@@ -1,5 +1,5 @@
-//! ICMP messages about packets that were too large for a router. The XDP program takes TCP only, so ICMP goes to the kernel. That knows
-//! nothing of our connections, but gives a copy to raw sockets.
+//! ICMP messages about packets that were too large for a router. The XDP program takes TCP only, so
+//! ICMP goes to the kernel. That knows nothing of our connections, but gives a copy to raw sockets.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -14,11 +14,12 @@ use nix::sys::socket::{
 
 use crate::packet_io::Icmp;
 
-/// ICMP's Destination Unreachable, of which one code says that fragmentation was needed, and `ICMPv6`'s Packet Too
-/// Big.
+/// ICMP's Destination Unreachable, of which one code says that fragmentation was needed, and
+/// `ICMPv6`'s Packet Too Big.
 const UNREACHABLE: usize = 3;
 const PACKET_TOO_BIG: usize = 2;
-/// Linux: which types of messages a raw socket is not given, a bit each (`linux/icmp.h`, `linux/icmpv6.h`).
+/// Linux: which types of messages a raw socket is not given, a bit each (`linux/icmp.h`,
+/// `linux/icmpv6.h`).
 const ICMP_FILTER: libc::c_int = 1;
 const ICMP6_FILTER: libc::c_int = 1;
 /// Bytes of a message that are looked at: headers, and those of the packet that was too large.
@@ -68,8 +69,8 @@ fn filter(
     blocked: &[u32],
 ) -> nix::Result<()> {
     let len = libc::socklen_t::try_from(size_of_val(blocked)).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: the descriptor is open as `fd` is borrowed; the kernel reads `len` bytes, which are those of `blocked`, a borrowed
-    // slice of plain integers, and keeps no pointer.
+    // SAFETY: the descriptor is open as `fd` is borrowed; the kernel reads `len` bytes, which are
+    // those of `blocked`, a borrowed slice of plain integers, and keeps no pointer.
     let result =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, blocked.as_ptr().cast(), len) };
     Errno::result(result).map(drop)
@@ -78,7 +79,8 @@ fn filter(
 /// The oldest message of a socket, cut to what is looked at.
 fn take(fd: &OwnedFd) -> Option<Vec<u8>> {
     let mut message = vec![0; LONGEST];
-    // Whatever else the kernel says than that there is none, the socket is of no use, and TCP goes on without it.
+    // Whatever else the kernel says than that there is none, the socket is of no use, and TCP goes
+    // on without it.
     let len = recv(fd.as_raw_fd(), &mut message, MsgFlags::MSG_DONTWAIT).ok()?;
     message.truncate(len);
     Some(message)
@@ -105,7 +107,8 @@ mod tests {
              ip route add fd99::/64 via fd77::2");
     }
 
-    /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that takes 1400.
+    /// Packets of 2000 bytes from near, whose MTU is 3000, to nets behind a link of far's that
+    /// takes 1400.
     #[test]
     fn router_tells_that_a_packet_was_too_large_and_nothing_else_is_heard() {
         needs_root!();

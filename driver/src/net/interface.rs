@@ -24,8 +24,8 @@ use super::network::Network;
 /// An IP packet is never larger, in bytes, whatever the interface takes.
 const IP_PACKET_MAX: u32 = 65_535;
 
-/// The attributes that [`Interface::set`] takes. The parser warns of others that a newer kernel has made longer, and interfaces are asked for
-/// twice a second.
+/// The attributes that [`Interface::set`] takes. The parser warns of others that a newer kernel has
+/// made longer, and interfaces are asked for twice a second.
 const TAKEN: [u16; 6] = [
     libc::IFLA_ADDRESS,
     libc::IFLA_IFNAME,
@@ -98,7 +98,8 @@ pub struct Interface {
     pub layer: LinkLayer,
     /// Ids of the XDP programs that are attached to it.
     pub programs: Vec<u32>,
-    /// Addresses that can be used: not those whose uniqueness is still being checked, or was denied.
+    /// Addresses that can be used: not those whose uniqueness is still being checked, or was
+    /// denied.
     pub addresses: Vec<IpAddr>,
     /// The networks that they are in, in the same order.
     pub networks: Vec<Network>,
@@ -136,7 +137,7 @@ pub enum InterfaceError {
         known: Vec<String>,
     },
     /// There is none of this number.
-    #[error("there is no interface number {0} any more; see `ip link`")]
+    #[error("interface number {0} no longer exists; see `ip link`")]
     Gone(u32),
     /// The kernel could not be asked.
     #[error("cannot list the network interfaces")]
@@ -148,7 +149,7 @@ pub enum InterfaceError {
 ///
 /// # Errors
 ///
-/// - [`InterfaceError::Unknown`]: no interface has this name; the error tells those that there are.
+/// - [`InterfaceError::Unknown`]: no interface has this name; the error lists the existing ones.
 /// - [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
 pub fn interface_by_name(name: &str) -> Result<Interface, InterfaceError> {
     let mut list = list()?;
@@ -184,14 +185,15 @@ fn index_by_alternative_name(name: &str) -> Result<Option<u32>, NetlinkError> {
 ///
 /// # Errors
 ///
-/// - [`InterfaceError::Gone`]: there is no such interface any more.
+/// - [`InterfaceError::Gone`]: the interface no longer exists.
 /// - [`InterfaceError::Netlink`]: the kernel's interfaces could not be read.
 pub fn addresses_of(index: u32) -> Result<Vec<IpAddr>, InterfaceError> {
     let interface = interface_now(index)?.ok_or(InterfaceError::Gone(index))?;
     Ok(interface.addresses)
 }
 
-/// Interface `index`, with the receive queues that it allocated; `None` if there is none of this number.
+/// Interface `index`, with the receive queues that it allocated; `None` if there is none of this
+/// number.
 pub(super) fn interface_now(index: u32) -> Result<Option<Interface>, NetlinkError> {
     let mut netlink = Netlink::open()?;
     let mut question = interface_question();
@@ -304,9 +306,10 @@ fn networks(netlink: &mut Netlink) -> Result<impl Iterator<Item = (u32, Network)
 
 /// Replaces the receive queues that were allocated by those in use.
 ///
-/// A driver that cannot tell them (loopback, ifb) has no way to change them either. So it uses all that it allocated, unless it chose fewer
-/// itself. Then opening an unused queue fails and says so; a number that is too small would leave queues to the kernel without a word. A
-/// tap that nobody has open uses 0: at least 1 is said.
+/// A driver that does not report them (loopback, ifb) has no way to change them either. So it uses
+/// all that it allocated, unless it chose fewer itself. Then opening an unused queue fails and says
+/// so; a number that is too small would leave queues to the kernel without a word. A tap that no
+/// process has open uses 0: at least 1 is returned.
 fn with_queues_in_use(mut interface: Interface) -> Interface {
     if let Ok(Some(in_use)) = ethtool::rx_queues(interface.index) {
         interface.rx_queues = in_use;
@@ -365,7 +368,8 @@ fn kind(infos: &[LinkInfo]) -> Option<String> {
     })
 }
 
-/// The ids of the programs that an interface runs: one is told once or twice, several once each.
+/// The ids of the programs that an interface runs: one is reported once or twice, several once
+/// each.
 fn programs(xdp: &[LinkXdp]) -> Vec<u32> {
     let mut ids: Vec<u32> = (xdp.iter())
         .filter_map(|attribute| match attribute {

@@ -39,7 +39,8 @@ pub use ethtool::{
 };
 pub use hardware::{Hardware, Interrupt, XdpFeature, XdpFeatures};
 pub(crate) use hardware::{
-    directory, memory_node, names_tx_checksum, queues_of_one_napi, tells_arrivals, zero_copy_rings,
+    directory, memory_node, names_tx_checksum, queues_of_one_napi, reports_arrivals,
+    zero_copy_rings,
 };
 pub use interface::{
     Interface, InterfaceError, LinkLayer, MacAddr, addresses_of, interface_by_name,

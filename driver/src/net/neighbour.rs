@@ -22,9 +22,10 @@ use super::netlink::{Message, Netlink, NetlinkError};
 use super::{family_of, socket_addr};
 use crate::wake::DescriptorSet;
 
-/// The discard service (RFC 863): nobody minds an empty datagram there.
+/// The discard service (RFC 863): an empty datagram there does no harm.
 const DISCARD_PORT: u16 = 9;
-/// How soon a kernel that asks for nothing is made to ask again: an interface without carrier takes no question.
+/// How soon a kernel that asks for nothing is made to ask again: an interface without carrier takes
+/// no question.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Longer than any kernel asks, and short enough to be added to a point in time.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
@@ -33,7 +34,7 @@ const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeighbourError {
-    /// Nobody answered.
+    /// No host answered.
     #[error(
         "no host answers at {next_hop} on {interface} ({}) within {} s; check the address and that the host is up",
         protocol(*next_hop), seconds(*waited)
@@ -70,7 +71,7 @@ pub enum NeighbourError {
         reason: io::Error,
     },
     /// The interface is gone.
-    #[error("there is no interface number {interface_index} any more; see `ip link`")]
+    #[error("interface number {interface_index} no longer exists; see `ip link`")]
     NoInterface {
         /// Its number.
         interface_index: u32,
@@ -99,14 +100,17 @@ pub enum Resolution {
     Searching(NeighbourSearch),
 }
 
-/// The Ethernet address of `next_hop` on interface `interface_index`. Does not wait for the neighbour.
+/// The Ethernet address of `next_hop` on interface `interface_index`. Does not wait for the
+/// neighbour.
 ///
-/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`. The search takes at most
-/// `timeout`, or as long as the kernel keeps asking (3 s unless set otherwise).
+/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`.
+/// The search takes at most `timeout`, or as long as the kernel keeps asking (3 s unless set
+/// otherwise).
 ///
 /// # Errors
 ///
-/// - [`NeighbourError::NoInterface`], [`NeighbourError::NotEthernet`]: there is no such interface, or it has no Ethernet addresses.
+/// - [`NeighbourError::NoInterface`], [`NeighbourError::NotEthernet`]: there is no such interface,
+///   or it has no Ethernet addresses.
 /// - [`NeighbourError::CannotAsk`]: nothing can be sent from `source`.
 /// - [`NeighbourError::NoAnswer`]: the kernel has asked in vain already.
 /// - [`NeighbourError::Netlink`]: the kernel's table could not be read.
@@ -122,7 +126,8 @@ pub fn resolve_neighbour(
             Ok(Resolution::Known(neighbour.mac(&address)?))
         }
         Entry::Stale(address) => {
-            // Good enough to use; the kernel confirms it meanwhile, and if it cannot ask it keeps it.
+            // Good enough to use; the kernel confirms it meanwhile, and if it cannot ask it keeps
+            // it.
             if let Err(error) = neighbour.socket(source).and_then(|it| neighbour.poke(&it)) {
                 log::debug!(
                     "{next_hop} on {} stays unconfirmed: {error}",
@@ -137,10 +142,12 @@ pub fn resolve_neighbour(
     }
 }
 
-/// The Ethernet address of `next_hop` on interface `interface_index` as the kernel knows it now. Does not wait for the neighbour.
+/// The Ethernet address of `next_hop` on interface `interface_index` as the kernel knows it now.
+/// Does not wait for the neighbour.
 ///
-/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`, and its notification follows when it knows.
-/// If the neighbour is `silent`, the kernel's word is not taken for it. Then the kernel asks the neighbour, and forgets it without an answer.
+/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`,
+/// and its notification follows when it knows. If the neighbour is `silent`, the kernel's word is
+/// not taken for it. Then the kernel asks the neighbour, and forgets it without an answer.
 ///
 /// # Errors
 ///
@@ -171,8 +178,8 @@ pub fn present_neighbour(
     }
 }
 
-/// A search for a neighbour's Ethernet address, which the kernel makes meanwhile. Dropping it gives it up. It stays in the network namespace
-/// of the thread that has begun it.
+/// A search for a neighbour's Ethernet address, which the kernel makes meanwhile. Dropping it gives
+/// it up. It stays in the network namespace of the thread that has begun it.
 pub struct NeighbourSearch {
     neighbour: Neighbour,
     source: IpAddr,
@@ -217,11 +224,12 @@ impl NeighbourSearch {
         Ok(known.map_or(Resolution::Searching(search), Resolution::Known))
     }
 
-    /// The address, once the kernel knows it. Never waits. Its descriptor is readable when there may be something new.
+    /// The address, once the kernel knows it. Never waits. Its descriptor is readable when there
+    /// may be something new.
     ///
     /// # Errors
     ///
-    /// - [`NeighbourError::NoAnswer`]: nobody has answered in time.
+    /// - [`NeighbourError::NoAnswer`]: no host has answered in time.
     /// - [`NeighbourError::CannotAsk`], [`NeighbourError::NotEthernet`]: as when the search began.
     /// - [`NeighbourError::Netlink`]: the kernel's table could not be read.
     pub fn poll(&mut self) -> Result<Option<MacAddr>, NeighbourError> {
@@ -244,7 +252,8 @@ impl NeighbourSearch {
         Ok(None)
     }
 
-    /// What an entry of the kernel's table means. A kernel that loses the carrier forgets whom it was asking for, and is made to ask again.
+    /// What an entry of the kernel's table means. A kernel that loses the carrier forgets whom it
+    /// was asking for, and is made to ask again.
     fn judge(&mut self, entry: Entry) -> Result<Option<MacAddr>, NeighbourError> {
         let entry = match entry {
             Entry::Absent => self.ask()?,
@@ -267,8 +276,8 @@ impl NeighbourSearch {
         Ok(self.neighbour.look_up()?)
     }
 
-    /// What the kernel's table says if notifications speak of this neighbour. The table has the last word: a notification may be older
-    /// than our poke, or lost.
+    /// What the kernel's table says if notifications speak of this neighbour. The table has the
+    /// last word: a notification may be older than our poke, or lost.
     fn news(&mut self) -> Result<Option<Entry>, NetlinkError> {
         let mut spoken_of = false;
         loop {
@@ -315,7 +324,8 @@ fn descriptors(notifications: &Netlink) -> io::Result<(TimerFd, DescriptorSet)> 
 enum Entry {
     /// An address that holds.
     Fresh(Vec<u8>),
-    /// An address that holds. Nobody is to be asked: somebody has written it down, or the kernel asks already.
+    /// An address that holds. No question is needed: it is a permanent entry, or the kernel asks
+    /// already.
     Settled(Vec<u8>),
     /// An address that held once.
     Stale(Vec<u8>),
@@ -401,9 +411,10 @@ impl Neighbour {
 
     /// What one message says of this neighbour, if it speaks of it.
     fn parse(&self, message: &Message) -> Option<Entry> {
-        let told = NeighbourEntry::of(message)?;
-        let ours = told.neighbour == self.next_hop && told.interface_index == self.interface_index;
-        ours.then(|| entry(told.state, told.address))
+        let update = NeighbourEntry::of(message)?;
+        let ours =
+            update.neighbour == self.next_hop && update.interface_index == self.interface_index;
+        ours.then(|| entry(update.state, update.address))
     }
 
     /// A socket that sends to the neighbour itself, over this link.
@@ -419,7 +430,8 @@ impl Neighbour {
             sockopt::BindToDevice,
             &OsString::from(&self.interface),
         )?;
-        // Not by a gateway: the neighbour may be one that no subnet of the link covers (an `onlink` route).
+        // Not by a gateway: the neighbour may be one that no subnet of the link covers (an `onlink`
+        // route).
         setsockopt(&socket, sockopt::DontRoute, &true)?;
         // An IPv4 route may have an IPv6 gateway: then the kernel chooses the source.
         if source.is_ipv4() == self.next_hop.is_ipv4() {
@@ -429,7 +441,8 @@ impl Neighbour {
         Ok(UdpSocket::from(socket))
     }
 
-    /// Has the kernel ask the neighbour whether it is still there, at once and whatever it believes. It takes `CAP_NET_ADMIN`.
+    /// Has the kernel ask the neighbour whether it is still there, at once and whatever it
+    /// believes. It takes `CAP_NET_ADMIN`.
     fn probe(&mut self) -> Result<(), NetlinkError> {
         let mut change = self.message();
         change.header.state = NeighbourState::Probe;

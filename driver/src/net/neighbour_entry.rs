@@ -1,4 +1,4 @@
-//! Entry of the kernel's table of neighbours, as its messages tell it.
+//! Entry of the kernel's table of neighbours, as its messages describe it.
 
 use std::net::IpAddr;
 
@@ -15,12 +15,12 @@ pub(super) struct NeighbourEntry {
     pub(super) interface_index: u32,
     pub(super) neighbour: IpAddr,
     pub(super) state: NeighbourState,
-    /// The link's address, empty if none is told.
+    /// The link's address, empty if the message has none.
     pub(super) address: Vec<u8>,
 }
 
 impl NeighbourEntry {
-    /// What a message tells, if it tells of a neighbour.
+    /// The entry that a message describes, if it is about a neighbour.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let kinds = [libc::RTM_NEWNEIGH, libc::RTM_DELNEIGH];
         if !kinds.contains(&message.kind) {

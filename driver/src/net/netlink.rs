@@ -129,12 +129,12 @@ impl Netlink {
         })
     }
 
-    /// A socket that hears the notifications of these groups (`RTNLGRP_*`) from now on.
+    /// A socket that receives the notifications of these groups (`RTNLGRP_*`) from now on.
     pub(super) fn listen(groups: &[u32]) -> Result<Self, NetlinkError> {
         Self::open()?.joined(groups)
     }
 
-    /// A member of these groups, whose notifications it hears from now on.
+    /// A member of these groups, whose notifications it receives from now on.
     pub(super) fn joined(self, groups: &[u32]) -> Result<Self, NetlinkError> {
         for group in groups {
             let joined = self.socket.add_membership(*group);
@@ -232,10 +232,10 @@ impl Netlink {
         Ok(messages)
     }
 
-    /// Shows `hear` every message that has come up to now.
-    pub(super) fn hear(&self, mut hear: impl FnMut(&Message)) -> Result<(), NetlinkError> {
+    /// Calls `each` with every message that has arrived so far.
+    pub(super) fn receive_all(&self, mut each: impl FnMut(&Message)) -> Result<(), NetlinkError> {
         while let Some(messages) = self.receive(Instant::now())? {
-            messages.iter().for_each(&mut hear);
+            messages.iter().for_each(&mut each);
         }
         Ok(())
     }
@@ -251,7 +251,8 @@ impl Netlink {
         Ok(None)
     }
 
-    /// Waits until there is something to read, or `deadline` has passed. Does not wait if it has passed already.
+    /// Waits until there is something to read, or `deadline` has passed. Does not wait if it has
+    /// passed already.
     fn readable(&self, deadline: Instant) -> Result<bool, NetlinkError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -306,7 +307,8 @@ impl AsFd for Netlink {
     }
 }
 
-/// The attributes of a message that can be read: a newer kernel's unknown ones never hide the others.
+/// The attributes of a message that can be read: a newer kernel's unknown ones never hide the
+/// others.
 pub(super) fn readable_attributes<'a, A>(
     attributes: impl Iterator<Item = Result<NlaBuffer<&'a [u8]>, DecodeError>>,
     parse: impl Fn(&NlaBuffer<&'a [u8]>) -> Result<A, DecodeError>,

@@ -12,12 +12,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// True for an address that no other host of the network has: the host's own, and the broadcast address (RFC 1122 §3.2.1.3).
+    /// True for an address that no other host of the network has: the host's own, and the broadcast
+    /// address (RFC 1122 §3.2.1.3).
     pub fn excludes(&self, other: IpAddr) -> bool {
         other == self.address || self.broadcast() == Some(other)
     }
 
-    /// The address that names all hosts; IPv6 has none, and a network of two hosts or one neither (RFC 3021 §2.1).
+    /// The address that names all hosts; IPv6 has none, and a network of two hosts or one neither
+    /// (RFC 3021 §2.1).
     fn broadcast(&self) -> Option<IpAddr> {
         let IpAddr::V4(address) = self.address else {
             return None;

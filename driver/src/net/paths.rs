@@ -13,10 +13,12 @@ use nix::libc;
 use super::neighbour_entry::NeighbourEntry;
 use super::netlink::{Message, Netlink, NetlinkError};
 
-/// Neighbours that are remembered: more than the kernel keeps by default (`gc_thresh3`). Changes of others are found by the peer's silence.
+/// Neighbours that are remembered: more than the kernel keeps by default (`gc_thresh3`). Changes of
+/// others are found by the peer's silence.
 const MOST: usize = 4096;
 
-/// How long after a change a neighbour counts that nobody has heard of: the kernel asks for 3 s unless told otherwise.
+/// How long after a change the news of an unknown neighbour counts: the kernel asks for 3 s by
+/// default.
 const RESTLESS: Duration = Duration::from_secs(10);
 
 /// An object that routes name as their next hop (linux/rtnetlink.h).
@@ -27,12 +29,13 @@ const RTM_DELNEXTHOP: u16 = 105;
 pub(super) struct Paths {
     /// The interface.
     index: u32,
-    /// The neighbours' Ethernet addresses as they were told last, empty for those that the kernel has lost. It notifies of each state of an
-    /// entry, and few change the address.
+    /// The neighbours' Ethernet addresses as they were reported last, empty for those that the
+    /// kernel has lost. It notifies of each state of an entry, and few change the address.
     neighbours: HashMap<IpAddr, Vec<u8>>,
     /// How often something has changed.
     changes: u64,
-    /// When a route or a neighbour that was known has changed last. The kernel may ask for other neighbours then.
+    /// When a route or a neighbour that was known has changed last. The kernel may ask for other
+    /// neighbours then.
     changed: Option<Instant>,
 }
 
@@ -68,24 +71,24 @@ impl Paths {
 
     /// Takes what a notification says of paths.
     pub(super) fn notice(&mut self, message: &Message, now: Instant) {
-        let told = match message.kind {
+        let change = match message.kind {
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => is_way(message),
             libc::RTM_NEWRULE | libc::RTM_DELRULE | RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
-                Some(Told::Other)
+                Some(PathChange::Other)
             }
             _ => self.renew(message),
         };
         let restless = self.changed.is_some_and(|changed| now < changed + RESTLESS);
-        match told {
-            Some(Told::Other) => self.changed = Some(now),
-            Some(Told::New) if restless => {}
-            Some(Told::New | Told::Same) | None => return,
+        match change {
+            Some(PathChange::Other) => self.changed = Some(now),
+            Some(PathChange::New) if restless => {}
+            Some(PathChange::New | PathChange::Same) | None => return,
         }
         self.changes += 1;
     }
 
     /// Takes what a message says of a neighbour.
-    fn renew(&mut self, message: &Message) -> Option<Told> {
+    fn renew(&mut self, message: &Message) -> Option<PathChange> {
         let entry = NeighbourEntry::of(message)?;
         if entry.interface_index != self.index {
             return None;
@@ -103,7 +106,11 @@ impl Paths {
         if let Some(known) = self.neighbours.get_mut(&entry.neighbour) {
             let former = std::mem::replace(known, address);
             let same = former == *known;
-            return Some(if same { Told::Same } else { Told::Other });
+            return Some(if same {
+                PathChange::Same
+            } else {
+                PathChange::Other
+            });
         }
         if address.is_empty() {
             return None;
@@ -111,24 +118,24 @@ impl Paths {
         if self.neighbours.len() < MOST {
             self.neighbours.insert(entry.neighbour, address);
         }
-        Some(Told::New)
+        Some(PathChange::New)
     }
 }
 
 /// What a notification says of a route or a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum PathChange {
     /// Nothing new.
     Same,
-    /// A neighbour that nobody has heard of, so that it has led nobody astray.
+    /// A neighbour that was unknown, so that no connection has a wrong address of it.
     New,
-    /// Another one than before, or none any more.
+    /// Another address than before, or no address.
     Other,
 }
 
-/// What a notification of a route says, if that leads to other hosts. Those that the kernel keeps for itself come and go with addresses and
-/// flows.
-fn is_way(message: &Message) -> Option<Told> {
+/// What a notification of a route says, if that leads to other hosts. Those that the kernel keeps
+/// for itself come and go with addresses and flows.
+fn is_way(message: &Message) -> Option<PathChange> {
     let buffer = RouteMessageBuffer::new_checked(message.payload.as_slice()).ok()?;
     let header = RouteHeader::parse(&buffer).ok()?;
     let own = [
@@ -138,14 +145,15 @@ fn is_way(message: &Message) -> Option<Told> {
         RouteType::Multicast,
     ];
     let counts = !own.contains(&header.kind) && !header.flags.contains(RouteFlags::Cloned);
-    counts.then_some(Told::Other)
+    counts.then_some(PathChange::Other)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `struct ndmsg` of interface 7 in a state, `NDA_DST` 10.0.0.1 and `NDA_LLADDR` 02:00:00:00:00:`last`.
+    /// `struct ndmsg` of interface 7 in a state, `NDA_DST` 10.0.0.1 and `NDA_LLADDR`
+    /// 02:00:00:00:00:`last`.
     #[rustfmt::skip]
     fn neighbour(kind: u16, state: u8, last: u8) -> Message {
         Message::notification(kind, &[
@@ -171,7 +179,7 @@ mod tests {
     fn neighbour_has_changed_when_its_ethernet_address_has() {
         let mut paths = Paths::of(7);
         for (kind, state, last, changed) in [
-            (libc::RTM_NEWNEIGH, FAILED, 1, false), // nobody knew it
+            (libc::RTM_NEWNEIGH, FAILED, 1, false), // no address was known
             (libc::RTM_NEWNEIGH, REACHABLE, 1, false),
             (libc::RTM_NEWNEIGH, STALE, 1, false),
             (libc::RTM_NEWNEIGH, REACHABLE, 2, true),
@@ -202,7 +210,7 @@ mod tests {
     /// A route has been replaced, and the kernel has been made to ask for the new gateway.
     #[test]
     fn neighbour_that_nobody_has_heard_of_counts_for_a_while_after_a_change() {
-        let (route, heard) = (
+        let (route, notified) = (
             route(libc::RTM_NEWROUTE, 1, 0),
             neighbour(libc::RTM_NEWNEIGH, REACHABLE, 1),
         );
@@ -210,7 +218,7 @@ mod tests {
             let mut paths = Paths::of(7);
             let now = Instant::now();
             paths.notice(&route, now);
-            paths.notice(&heard, now + later);
+            paths.notice(&notified, now + later);
             assert_eq!(paths.changes(), counted);
         }
     }

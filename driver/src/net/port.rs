@@ -16,7 +16,7 @@ use super::socket_addr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Somebody else has it.
+    /// Another socket has it.
     #[error(
         "TCP port {port} of {addr} is in use by another program; choose another port or end it"
     )]
@@ -26,7 +26,7 @@ pub enum PortError {
         /// The port.
         port: u16,
     },
-    /// Somebody else has all of them.
+    /// Other sockets have all of them.
     #[error(
         "no ephemeral TCP port of {addr} is free; name a port, or widen net.ipv4.ip_local_port_range"
     )]
@@ -84,8 +84,8 @@ impl PortError {
 
 /// A TCP port held for us.
 ///
-/// A socket of the kernel is bound to it but does not listen, so that the kernel neither hands the port out nor
-/// serves it. Dropping the reservation frees the port.
+/// A socket of the kernel is bound to it but does not listen, so that the kernel neither hands the
+/// port out nor serves it. Dropping the reservation frees the port.
 #[derive(Debug)]
 pub struct PortReservation {
     local: SocketAddr,
@@ -93,12 +93,14 @@ pub struct PortReservation {
 }
 
 impl PortReservation {
-    /// Reserves `port` of our address `addr` on an interface, or any free ephemeral port if `port` is 0. Several interfaces may have the same
-    /// link-local address, a VLAN and the interface beneath it for instance: each has ports of its own.
+    /// Reserves `port` of our address `addr` on an interface, or any free ephemeral port if `port`
+    /// is 0. Several interfaces may have the same link-local address, a VLAN and the interface
+    /// beneath it for instance: each has ports of its own.
     ///
     /// # Errors
     ///
-    /// - [`PortError::InUse`], [`PortError::NoneFree`]: another program has the port, or all of them.
+    /// - [`PortError::InUse`], [`PortError::NoneFree`]: another program has the port, or all of
+    ///   them.
     /// - [`PortError::AddressNotLocal`]: this host does not have the address.
     /// - [`PortError::NotPermitted`]: a port below 1024 without the capability.
     /// - [`PortError::NoDescriptors`]: no file descriptor is left.
@@ -118,7 +120,7 @@ impl PortReservation {
             SocketAddr::V4(_) => AddressFamily::Inet,
             SocketAddr::V6(_) => AddressFamily::Inet6,
         };
-        // Without SO_REUSEADDR: then nobody else can bind the port, not even with it.
+        // Without SO_REUSEADDR: then no other socket can bind the port, not even with it.
         let holder = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
         if wanted.is_ipv6() {
             setsockopt(&holder, sockopt::Ipv6V6Only, &true)?;

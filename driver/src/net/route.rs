@@ -121,15 +121,18 @@ pub enum RouteError {
 
 /// How the kernel would reach `remote` by TCP, from our address `from` if one is given.
 ///
-/// Without `from`, the interface of a link-local IPv6 address is the one of its scope, or else the kernel's choice.
+/// Without `from`, the interface of a link-local IPv6 address is the one of its scope, or else the
+/// kernel's choice.
 ///
 /// # Errors
 ///
 /// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
-/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
+/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no
+///   single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
-/// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Interface`]: `from` does not go with this host or with `remote`.
+/// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Interface`]:
+///   `from` does not go with this host or with `remote`.
 pub fn route_to(remote: SocketAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
     check_remote(remote.ip())?;
     if let Some(from) = from {
@@ -147,17 +150,20 @@ pub fn route_to(remote: SocketAddr, from: Option<IpAddr>) -> Result<Route, Route
     question.find()
 }
 
-/// How the kernel would reach `remote` by TCP for somebody who uses interface `interface_index`, and sends from `local` if that is known
-/// already. Several next hops may lead there. Which of them it is may depend on all of the flow, and so may the rules that are in force.
+/// How the kernel would reach `remote` by TCP for a socket that uses interface `interface_index`,
+/// and sends from `local` if that is known already. Several next hops may lead there. Which of them
+/// it is may depend on all of the flow, and so may the rules that are in force.
 ///
-/// A link-local address is one of that link, or of the one in its scope (RFC 4007 §5). The way to any other is the kernel's choice for all
-/// of the host. If that leads over another interface, it is the kernel's choice for a socket that is bound to this one. Where there is none
-/// either, the answer is the way over the other interface.
+/// A link-local address is one of that link, or of the one in its scope (RFC 4007 §5). The way to
+/// any other is the kernel's choice for all of the host. If that leads over another interface, it
+/// is the kernel's choice for a socket that is bound to this one. Where there is none either, the
+/// answer is the way over the other interface.
 ///
 /// # Errors
 ///
 /// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
-/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no single host.
+/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no
+///   single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
 pub fn route_from_interface(
@@ -206,7 +212,8 @@ fn check_remote(remote: IpAddr) -> Result<(), RouteError> {
     Ok(())
 }
 
-/// The kernel answers for an IPv6 source that it does not have, and says EINVAL for such an IPv4 one.
+/// The kernel answers for an IPv6 source that it does not have, and says EINVAL for such an IPv4
+/// one.
 fn check_source(remote: IpAddr, from: IpAddr) -> Result<(), RouteError> {
     if remote.is_ipv4() != from.is_ipv4() {
         return Err(RouteError::FamilyMismatch { remote, from });
@@ -327,7 +334,8 @@ impl Question {
         }
     }
 
-    /// Likewise, but only if a table has the route. On an interface that is named, the kernel takes any other IPv4 host for a neighbour.
+    /// The route from a named interface, but only if a table has it. On an interface that is named,
+    /// the kernel takes any other IPv4 host for a neighbour.
     fn find_in_tables(&self) -> Result<Route, RouteError> {
         self.ask(RouteFlags::FibMatch)?;
         self.find()

@@ -1,4 +1,5 @@
-//! Against the kernel's own TCP: where several ways lead to a host, our answer is the way that its SYN takes.
+//! Against the kernel's own TCP: where several ways lead to a host, our answer is the way that its
+//! SYN takes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -32,7 +33,8 @@ struct Ways {
 }
 
 impl Ways {
-    /// The gateways 10.77.0.11 to .13 on one interface, 10.78.0.11 to .13 on the other, and the same of IPv6. They answer nothing.
+    /// The gateways 10.77.0.11 to .13 on one interface, 10.78.0.11 to .13 on the other, and the
+    /// same of IPv6. They answer nothing.
     fn new() -> Self {
         let (near, far) = (Namespace::new(), Namespace::new());
         for (name, net) in [(NEAR, 77), (OTHER, 78)] {
@@ -66,7 +68,8 @@ impl Ways {
         self.near.run(|| interface_by_name(name)).unwrap().index
     }
 
-    /// The Ethernet address that the kernel's TCP sends its SYN to. With `dev` its socket is bound to that interface.
+    /// The Ethernet address that the kernel's TCP sends its SYN to. With `dev` its socket is bound
+    /// to that interface.
     fn of_kernel(&self, local: SocketAddr, remote: SocketAddr, dev: Option<&str>) -> [u8; 6] {
         let _connecting = self.near.run(|| syn(local, remote, dev));
         let mut frame = [0; 2048];
@@ -78,7 +81,7 @@ impl Ways {
         }
     }
 
-    /// Ours, as somebody has it who uses interface `dev`.
+    /// The route of a socket that uses interface `dev`.
     fn of_ours(&self, local: SocketAddr, remote: SocketAddr, dev: &'static str) -> [u8; 6] {
         let index = self.index(dev);
         self.near.run(|| {
@@ -226,7 +229,8 @@ fn rules_about_ports_protocol_and_source_are_kept_to() {
         of(source, host);
         ways.near.sh(&format!("ip rule del {rule} lookup 12"));
     }
-    // The rule of the interface is for those that are bound to it. It is asked where the host's own way leads elsewhere.
+    // The rule of the interface is for those that are bound to it. It is asked where the host's own
+    // way leads elsewhere.
     ways.near.sh(&format!(
         "ip route replace 192.0.2.0/24 via 10.78.0.11
          ip rule add oif {NEAR} lookup 13"

@@ -1,4 +1,4 @@
-//! The state of an open interface, from whoever watches it to whoever uses it.
+//! The state of an open interface, from the thread that watches it to the engines that use it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,11 +19,12 @@ pub struct InterfaceState {
     pub mtu: usize,
     /// The host's usable addresses on it, and the networks that they are in.
     pub networks: Vec<Network>,
-    /// Its queues, if its driver tells them.
+    /// Its queues, if its driver reports them.
     pub channels: Option<Channels>,
-    /// Descriptors of the driver's rings, if it tells them.
+    /// Descriptors of the driver's rings, if it reports them.
     pub rings: Option<DriverRings>,
-    /// How often the host's routes, or its neighbours on the interface, have changed. A next hop that was right may be wrong then.
+    /// How often the host's routes, or its neighbours on the interface, have changed. A next hop
+    /// that was right may be wrong then.
     pub paths: u64,
 }
 
@@ -37,16 +38,16 @@ impl InterfaceState {
 /// What has taken an open interface away for good. The texts name it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterfaceEnd {
-    /// The interface does not exist any more.
+    /// The interface no longer exists.
     #[error("{0} was deleted")]
     Deleted(String),
     /// The interface is another network namespace's now.
     #[error("{0} was moved to another network namespace")]
     Moved(String),
-    /// Somebody took the XDP program off.
+    /// Another process detached the XDP program.
     #[error("the XDP program was detached from {0}")]
     Detached(String),
-    /// Somebody attached another XDP program in its place.
+    /// Another process attached another XDP program in its place.
     #[error("the XDP program on {interface} was replaced by {program} (id {id})")]
     Replaced {
         /// The interface.
@@ -58,7 +59,7 @@ pub enum InterfaceEnd {
     },
 }
 
-/// What is told of an interface.
+/// News of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceNews {
     /// It is like this now.
@@ -73,7 +74,7 @@ type Shared = Hinted<Option<InterfaceNews>>;
 #[derive(Clone)]
 pub struct InterfaceMonitor(Arc<Shared>);
 
-/// The side that tells. Only the latest news is kept.
+/// The side that reports. Only the latest news is kept.
 pub struct InterfaceReporter {
     shared: Arc<Shared>,
     bell: Option<Doorbell>,
@@ -102,7 +103,7 @@ impl InterfaceReporter {
         (Self { shared, bell }, monitor)
     }
 
-    /// Tells news in the place of older ones. Nothing takes the place of an end.
+    /// Reports news in the place of older ones. Nothing takes the place of an end.
     pub fn report(&self, latest: InterfaceNews) {
         let put = |news: &mut Option<InterfaceNews>| {
             let may = !matches!(news, Some(InterfaceNews::Ended(_)));

@@ -1,4 +1,5 @@
-//! Network namespaces for tests. They have no name, only a descriptor: whatever ends the test ends them.
+//! Network namespaces for tests. They have no name, only a descriptor: whatever ends the test ends
+//! them.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -55,7 +56,8 @@ impl Namespace {
     }
 }
 
-/// Two namespaces with a veth pair of 4 queues: `10.77.0.1` and `fd77::1` near, `10.77.0.2` and `fd77::2` far.
+/// Two namespaces with a veth pair of 4 queues: `10.77.0.1` and `fd77::1` near, `10.77.0.2` and
+/// `fd77::2` far.
 pub(super) struct Testbed {
     pub(super) near: Namespace,
     pub(super) far: Namespace,

@@ -1,4 +1,5 @@
-//! Against the kernel: what needs no privilege on this host's loopback, the rest in namespaces (as root).
+//! Against the kernel: what needs no privilege on this host's loopback, the rest in namespaces (as
+//! root).
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -125,7 +126,8 @@ fn holds_a_port_until_dropped(addr: IpAddr) {
     let again = PortReservation::reserve(addr, local.port(), 0);
     assert!(matches!(again, Err(PortError::InUse { .. })));
     drop(held);
-    // Not at once: a child that another test is just starting shares our sockets until it runs its program.
+    // Not at once: a child that another test is just starting shares our sockets until it runs its
+    // program.
     eventually("the port is free", || TcpListener::bind(local).is_ok());
 }
 
@@ -207,11 +209,11 @@ fn interface_strips_vlan_tags_until_that_is_switched_off() {
     let bed = Testbed::new();
     let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
     let strips = || bed.near.run(|| strips_vlan_tags(index)).unwrap();
-    assert!(strips(), "veth does unless told");
+    assert!(strips(), "veth does unless set");
     bed.near.sh(&format!("ethtool -K {NEAR} rxvlan off"));
     assert!(!strips());
-    let nobody = bed.near.run(|| strips_vlan_tags(index + 1000));
-    assert_eq!(nobody.unwrap_err().refusal(), Some(Errno::ENODEV));
+    let unknown = bed.near.run(|| strips_vlan_tags(index + 1000));
+    assert_eq!(unknown.unwrap_err().refusal(), Some(Errno::ENODEV));
 }
 
 #[test]
@@ -544,7 +546,7 @@ fn search_for_a_silent_host_does_not_wait_and_is_readable_in_time() {
     bed.near.run(|| {
         let begin = || resolve_neighbour(index, ip("10.77.0.1"), ip("10.77.0.9"), timeout);
         let Ok(Resolution::Searching(mut search)) = begin() else {
-            panic!("nobody is there");
+            panic!("no host is there");
         };
         drop(begin());
         assert!(matches!(search.poll(), Ok(None)));

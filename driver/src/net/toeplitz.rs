@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use super::ethtool::Rss;
 
 impl Rss {
-    /// The receive queue of TCP segments from one endpoint to another: by their addresses and ports in this order, as RSS of TCP has it. `None`
-    /// if the hash function is another one, or the driver does not tell enough.
+    /// The receive queue of TCP segments from one endpoint to another: by their addresses and ports
+    /// in this order, as RSS of TCP has it. `None` if the hash function is another one, or the
+    /// driver does not report enough.
     pub fn queue_of(&self, from: SocketAddr, to: SocketAddr) -> Option<u32> {
         if !self.toeplitz || self.table.is_empty() {
             return None;
@@ -32,7 +33,8 @@ fn input(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// For each bit of the input that is set, the 32 bits of the key that begin at its place, added without carry. `None` if the key is too short.
+/// For each bit of the input that is set, the 32 bits of the key that begin at its place, added
+/// without carry. `None` if the key is too short.
 fn toeplitz(key: &[u8], input: &[u8]) -> Option<u32> {
     let mut hash = 0;
     for (place, byte) in input.iter().enumerate() {

@@ -1,7 +1,9 @@
-//! Watching an open interface: the kernel's notifications tell when to look, and one question tells what there is.
+//! Watching an open interface: the kernel's notifications say when to look, and one query returns
+//! the state.
 //!
-//! So it does not matter what was missed between two looks. Only the interface's removal is taken from the notification itself. An
-//! interface that went and came back has the same number, but its `AF_XDP` sockets are dead.
+//! So it does not matter what was missed between two looks. Only the interface's removal is taken
+//! from the notification itself. An interface that went and came back has the same number, but its
+//! `AF_XDP` sockets are dead.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -40,15 +42,16 @@ const GROUPS: [u32; 9] = [
     libc::RTNLGRP_IPV6_RULE,
     libc::RTNLGRP_NEXTHOP,
 ];
-/// How often the kernel is asked where it notifies nobody: a program that a `bpf_link` attached is detached and replaced in silence. Half of
-/// the second within which an RNIC is to notice. Also the pause after a question that failed, and between two looks for the sake of paths
+/// How often the kernel is polled where it sends no notification: a program that a `bpf_link`
+/// attached is detached and replaced in silence. Half of the second within which an RNIC is to
+/// notice. Also the pause after a question that failed, and between two looks for the sake of paths
 /// alone. A router may have news of them without end.
 const RECHECK: Duration = Duration::from_millis(500);
 
-/// Notifications that wait to be heard, from before the interface was looked at first.
+/// Pending notifications, from before the first look at the interface.
 pub(crate) struct Notifications {
     interfaces: Netlink,
-    /// Where the kernel tells of queues and rings.
+    /// Notifications of queues and rings, if the kernel has them.
     settings: Option<Netlink>,
 }
 
@@ -61,16 +64,18 @@ impl Notifications {
     }
 
     /// What they say of an interface, and of the paths from there, up to now.
-    fn hear(&self, index: u32, paths: &mut Paths) -> Result<Heard, NetlinkError> {
-        let (mut heard, now) = (Heard::Nothing, Instant::now());
-        self.interfaces.hear(|message| {
+    fn receive(&self, index: u32, paths: &mut Paths) -> Result<Notified, NetlinkError> {
+        let (mut notified, now) = (Notified::Nothing, Instant::now());
+        self.interfaces.receive_all(|message| {
             paths.notice(message, now);
-            heard = heard.and(Heard::of(message, index));
+            notified = notified.and(Notified::of(message, index));
         })?;
         if let Some(settings) = &self.settings {
-            settings.hear(|message| heard = heard.and(Heard::of_settings(message, index)))?;
+            settings.receive_all(|message| {
+                notified = notified.and(Notified::of_settings(message, index))
+            })?;
         }
-        Ok(heard)
+        Ok(notified)
     }
 }
 
@@ -85,7 +90,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// What the interface is like, or why it is of no use any more.
+    /// What the interface is like, or why it can no longer be used.
     fn judge(&self, found: Option<Found>, paths: u64) -> InterfaceNews {
         let name = || self.name.clone();
         let Some(Found {
@@ -151,7 +156,8 @@ impl InterfaceWatch {
         }
     }
 
-    /// Watches from now on, by a thread that sleeps unless something happens. It rings `bell` after each change.
+    /// Watches from now on, by a thread that sleeps unless something happens. It rings `bell` after
+    /// each change.
     ///
     /// # Errors
     ///
@@ -169,7 +175,7 @@ impl InterfaceWatch {
             watch: self,
             stop: Arc::clone(&stop),
             reporter,
-            told: None,
+            reported: None,
             recheck: None,
             missing: false,
         };
@@ -215,8 +221,8 @@ struct Watcher {
     paths: Paths,
     /// When it has looked last.
     looked: Instant,
-    /// The state that was told last.
-    told: Option<InterfaceState>,
+    /// The state that was reported last.
+    reported: Option<InterfaceState>,
     /// After how long to look again without a notification.
     recheck: Option<Duration>,
     /// The last look has found nothing. The notification that says why may be on its way.
@@ -237,45 +243,45 @@ impl Watcher {
                 "the thread that watches the interface takes the program's signals: {error}"
             );
         }
-        let mut heard = Heard::Change; // since the interface was opened
+        let mut notified = Notified::Change; // since the interface was opened
         loop {
-            let goes_on = match heard {
-                Heard::Nothing => true,
-                Heard::Change => self.look(),
-                Heard::Deletion => self.end(InterfaceEnd::Deleted),
-                Heard::Move => self.end(InterfaceEnd::Moved),
+            let goes_on = match notified {
+                Notified::Nothing => true,
+                Notified::Change => self.look(),
+                Notified::Deletion => self.end(InterfaceEnd::Deleted),
+                Notified::Move => self.end(InterfaceEnd::Moved),
             };
-            heard = match self.wait() {
+            notified = match self.wait() {
                 _ if !goes_on => return,
                 Woken::Stopped => return,
-                Woken::Late => Heard::Change,
-                Woken::Notified => self.hear(),
+                Woken::Late => Notified::Change,
+                Woken::Notified => self.receive(),
             };
         }
     }
 
-    fn hear(&mut self) -> Heard {
+    fn receive(&mut self) -> Notified {
         let Watched { index, .. } = self.watch.watched;
         let before = self.paths.changes();
-        let heard = self.watch.notifications.hear(index, &mut self.paths);
-        match heard {
-            Ok(Heard::Nothing) if self.paths.changes() != before => self.hear_of_paths(),
-            Ok(heard) => heard,
+        let notified = self.watch.notifications.receive(index, &mut self.paths);
+        match notified {
+            Ok(Notified::Nothing) if self.paths.changes() != before => self.paths_changed(),
+            Ok(notified) => notified,
             Err(error) => {
                 log::debug!("{error}; looking anew"); // what was lost is seen there
                 self.paths.doubt();
-                Heard::Change
+                Notified::Change
             }
         }
     }
 
     /// Puts a look off if the last one was a moment ago.
-    fn hear_of_paths(&mut self) -> Heard {
+    fn paths_changed(&mut self) -> Notified {
         if self.looked.elapsed() >= RECHECK {
-            return Heard::Change;
+            return Notified::Change;
         }
         self.recheck.get_or_insert(RECHECK);
-        Heard::Nothing
+        Notified::Nothing
     }
 
     /// Reports what there is if it is news; false if nothing can follow.
@@ -300,8 +306,8 @@ impl Watcher {
         match watched.judge(found, self.paths.changes()) {
             InterfaceNews::Ended(end) => self.end(|_| end),
             InterfaceNews::State(state) => {
-                if self.told.as_ref() != Some(&state) {
-                    self.told = Some(state.clone());
+                if self.reported.as_ref() != Some(&state) {
+                    self.reported = Some(state.clone());
                     self.reporter.report(InterfaceNews::State(state));
                 }
                 true
@@ -330,7 +336,7 @@ impl Watcher {
             Ok(ready) => ready,
             Err(Errno::EINTR) => return Woken::Late,
             Err(errno) => {
-                log::error!("the interface cannot be watched any more: {errno}");
+                log::error!("the interface can no longer be watched: {errno}");
                 return Woken::Stopped;
             }
         };
@@ -344,7 +350,7 @@ impl Watcher {
 
 /// What notifications say of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Heard {
+enum Notified {
     Nothing,
     /// Something may be different.
     Change,
@@ -352,15 +358,15 @@ enum Heard {
     Move,
 }
 
-impl Heard {
+impl Notified {
     /// What one message says of interface `index`.
     fn of(message: &Message, index: u32) -> Self {
-        let heard = match message.kind {
+        let notified = match message.kind {
             libc::RTM_NEWLINK | libc::RTM_DELLINK => Self::of_link(message, index),
             libc::RTM_NEWADDR | libc::RTM_DELADDR => Self::of_address(message, index),
             _ => None,
         };
-        heard.unwrap_or(Self::Nothing)
+        notified.unwrap_or(Self::Nothing)
     }
 
     fn of_settings(message: &Message, index: u32) -> Self {
@@ -377,7 +383,8 @@ impl Heard {
         if header.index != index {
             return None;
         }
-        // A bridge tells in its own family of ports that leave it, by messages of the same kind.
+        // A bridge announces in its own family the ports that leave it, by messages of the same
+        // kind.
         if message.kind == libc::RTM_NEWLINK || header.interface_family != AddressFamily::Unspec {
             return Some(Self::Change);
         }
@@ -399,7 +406,7 @@ impl Heard {
         (header.index == index).then_some(Self::Change)
     }
 
-    /// Together with what is heard after it: whatever follows a removal, it was one.
+    /// Together with the next message: whatever follows a removal, it was one.
     fn and(self, later: Self) -> Self {
         if self >= Self::Deletion {
             self
@@ -426,21 +433,25 @@ mod tests {
         8, 0, 1, 0, 10, 0, 0, 1,    // IFA_ADDRESS
     ];
 
-    fn heard(kind: u16, payload: &[u8], index: u32) -> Heard {
-        Heard::of(&Message::notification(kind, payload), index)
+    fn notified(kind: u16, payload: &[u8], index: u32) -> Notified {
+        Notified::of(&Message::notification(kind, payload), index)
     }
 
     #[test]
     fn news_of_the_interface_and_its_addresses_are_heard() {
         for (kind, payload, wanted) in [
-            (libc::RTM_NEWLINK, &LINK[..], Heard::Change),
-            (libc::RTM_DELLINK, &LINK, Heard::Deletion),
-            (libc::RTM_NEWADDR, &ADDRESS, Heard::Change),
-            (libc::RTM_DELADDR, &ADDRESS, Heard::Change),
-            (libc::RTM_NEWROUTE, &ADDRESS, Heard::Nothing),
+            (libc::RTM_NEWLINK, &LINK[..], Notified::Change),
+            (libc::RTM_DELLINK, &LINK, Notified::Deletion),
+            (libc::RTM_NEWADDR, &ADDRESS, Notified::Change),
+            (libc::RTM_DELADDR, &ADDRESS, Notified::Change),
+            (libc::RTM_NEWROUTE, &ADDRESS, Notified::Nothing),
         ] {
-            assert_eq!(heard(kind, payload, 7), wanted, "{kind}");
-            assert_eq!(heard(kind, payload, 8), Heard::Nothing, "{kind} of another");
+            assert_eq!(notified(kind, payload, 7), wanted, "{kind}");
+            assert_eq!(
+                notified(kind, payload, 8),
+                Notified::Nothing,
+                "{kind} of another"
+            );
         }
     }
 
@@ -451,8 +462,8 @@ mod tests {
             [8, 0, 49, 0, 3, 0, 0, 0], // IFLA_NEW_IFINDEX 3
         ] {
             let message = [&LINK[..], &attribute].concat();
-            assert_eq!(heard(libc::RTM_DELLINK, &message, 7), Heard::Move);
-            assert_eq!(heard(libc::RTM_NEWLINK, &message, 7), Heard::Change);
+            assert_eq!(notified(libc::RTM_DELLINK, &message, 7), Notified::Move);
+            assert_eq!(notified(libc::RTM_NEWLINK, &message, 7), Notified::Change);
         }
     }
 
@@ -460,23 +471,34 @@ mod tests {
     fn port_that_leaves_its_bridge_is_not_removed() {
         let mut message = LINK;
         message[0] = 7; // AF_BRIDGE
-        assert_eq!(heard(libc::RTM_DELLINK, &message, 7), Heard::Change);
+        assert_eq!(notified(libc::RTM_DELLINK, &message, 7), Notified::Change);
     }
 
     #[test]
     fn what_is_cut_off_is_nothing() {
         for len in 0..16 {
-            assert_eq!(heard(libc::RTM_DELLINK, &LINK[..len], 7), Heard::Nothing);
+            assert_eq!(
+                notified(libc::RTM_DELLINK, &LINK[..len], 7),
+                Notified::Nothing
+            );
         }
         for len in 0..8 {
-            assert_eq!(heard(libc::RTM_NEWADDR, &ADDRESS[..len], 7), Heard::Nothing);
+            assert_eq!(
+                notified(libc::RTM_NEWADDR, &ADDRESS[..len], 7),
+                Notified::Nothing
+            );
         }
     }
 
     #[test]
     fn removal_outweighs_what_is_heard_before_and_after_it() {
-        let removal = Heard::Nothing.and(Heard::Change).and(Heard::Deletion);
-        assert_eq!(removal.and(Heard::Change).and(Heard::Move), Heard::Deletion);
+        let removal = Notified::Nothing
+            .and(Notified::Change)
+            .and(Notified::Deletion);
+        assert_eq!(
+            removal.and(Notified::Change).and(Notified::Move),
+            Notified::Deletion
+        );
     }
 
     fn watched() -> Watched {

@@ -18,7 +18,7 @@ fn watched(mode: XdpMode) -> (Attachment, InterfaceWatching) {
     watched_as(mode, true)
 }
 
-/// Likewise. Where the program is `by_link`, the kernel is asked again and again.
+/// Watches an interface. Where the program is `by_link`, the kernel is polled.
 fn watched_as(mode: XdpMode, by_link: bool) -> (Attachment, InterfaceWatching) {
     let notifications = Notifications::begin().unwrap();
     let interface = interface_by_name(NEAR).unwrap();
@@ -37,7 +37,7 @@ fn watched_as(mode: XdpMode, by_link: bool) -> (Attachment, InterfaceWatching) {
     (attachment, watching)
 }
 
-/// Waits until the interface is told to be like this.
+/// Waits until this state of the interface is reported.
 fn wait_for_state(
     what: &str,
     monitor: &InterfaceMonitor,
@@ -51,7 +51,7 @@ fn wait_for_state(
 }
 
 fn wait_for_end(monitor: &InterfaceMonitor, wanted: &InterfaceEnd) {
-    eventually("the interface's end is told", || match monitor.take() {
+    eventually("the interface's end is reported", || match monitor.take() {
         Some(InterfaceNews::Ended(end)) => {
             assert_eq!(end, *wanted);
             true
@@ -99,7 +99,7 @@ fn every_change_of_an_interface_is_told() {
     });
 }
 
-/// Nothing else has the interface looked at: what is heard here was told by the kernel.
+/// Nothing else has the interface looked at: what is received here was sent by the kernel.
 #[test]
 fn settings_and_paths_are_told_by_the_kernel_when_they_change() {
     needs_root!();
@@ -114,7 +114,7 @@ fn settings_and_paths_are_told_by_the_kernel_when_they_change() {
     bed.near.run(|| {
         let (_attachment, watching) = watched_as(XdpMode::Generic, false);
         let monitor = watching.monitor();
-        // Veth that is up takes its carrier away meanwhile, which would be heard.
+        // Veth that is up takes its carrier away meanwhile, which would be noticed.
         bed.near.sh(&format!("ip link set {NEAR} down"));
         wait_for_state("it is down", &monitor, |it| !it.up);
         bed.near.sh(&format!("ethtool -L {NEAR} rx 3"));
@@ -147,12 +147,13 @@ fn wait_for_silence() {
         libc::RTNLGRP_IPV4_IFADDR,
         libc::RTNLGRP_IPV6_IFADDR,
     ];
-    let heard = Netlink::listen(&groups).unwrap();
+    let notifications = Netlink::listen(&groups).unwrap();
     let second = || Instant::now() + Duration::from_secs(1);
-    while heard.receive(second()).unwrap().is_some() {}
+    while notifications.receive(second()).unwrap().is_some() {}
 }
 
-/// The kernel notifies nobody when a `bpf_link` is closed. Nothing else happens that would have the program looked at.
+/// The kernel sends no notification when a `bpf_link` is closed. Nothing else happens that would
+/// have the program looked at.
 #[test]
 fn detached_program_is_noticed_within_a_second_though_the_kernel_says_nothing() {
     needs_root!();

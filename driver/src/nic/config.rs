@@ -18,21 +18,25 @@ pub struct NicConfig {
     pub zero_copy: ZeroCopy,
     /// Receive queues that are served.
     pub queues: Queues,
-    /// Engines that share these queues, at most. `None`, the default, is one for each queue, as far as there are processors.
+    /// Engines that share these queues, at most. `None`, the default, is one for each queue, as far
+    /// as there are processors.
     pub engines: Option<usize>,
-    /// Entries of each ring at least, a power of two. A driver with zero copy and larger rings gets more.
+    /// Entries of each ring at least, a power of two. A driver with zero copy and larger rings gets
+    /// more.
     pub ring: u32,
-    /// Frames of each engine at least; half of them receive. Each further queue has as many to receive into. A driver with zero copy and
-    /// larger rings gets more.
+    /// Frames of each engine at least; half of them receive. Each further queue has as many to
+    /// receive into. A driver with zero copy and larger rings gets more.
     pub frames: u32,
     /// Bytes of the region area, rounded up to whole pages.
     pub region_bytes: usize,
     /// A pcapng file to write every frame to.
     pub capture: Option<PathBuf>,
-    /// Whether completions have the time at which the NIC received what raised them (`WorkCompletion::timestamp`).
+    /// Whether completions have the time at which the NIC received what raised them
+    /// (`WorkCompletion::timestamp`).
     pub timestamps: bool,
-    /// How engines learn that frames have arrived. Busy polling changes two settings of the device until the interface is closed. If the
-    /// process is killed they stay, unless somebody else puts them back, as the command `xwarp` does.
+    /// How engines learn that frames have arrived. Busy polling changes two settings of the device
+    /// until the interface is closed. If the process is killed they stay, unless another process
+    /// restores them, as the command `xwarp` does.
     pub polling: Polling,
     /// Whether checksums of what is sent are left to the NIC.
     pub tx_checksum: TxChecksum,

@@ -11,7 +11,8 @@ use crate::net::Interface;
 
 /// File descriptors that each further queue takes: its socket; and one for all of an engine.
 const DESCRIPTORS_OF_A_QUEUE: usize = 2;
-/// File descriptors that each further engine takes: what wakes it, its searches for next hops, and its sockets for ICMP.
+/// File descriptors that each further engine takes: what wakes it, its searches for next hops, and
+/// its sockets for ICMP.
 const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
 
 /// Processors that this process may use.
@@ -36,7 +37,8 @@ pub fn descriptors_needed(interface: &Interface) -> Result<usize, NicError> {
     Ok(descriptors(&Queues::All.of(interface)?, processors()))
 }
 
-/// Where a descriptor is missing, libbpf says many things, so the descriptors are counted beforehand.
+/// Where a descriptor is missing, libbpf says many things, so the descriptors are counted
+/// beforehand.
 pub(super) fn check_descriptors(wanted: usize) -> Result<(), NicError> {
     let taken: Result<Vec<EventFd>, Errno> = (0..wanted).map(|_| EventFd::new()).collect();
     taken

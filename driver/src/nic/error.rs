@@ -8,8 +8,8 @@ use crate::net::{InterfaceError, NetlinkError};
 use crate::packet_io::TapError;
 use crate::xdp::{BusyPollError, OpenQueueError, UmemError};
 
-/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of its engine and of a port. Whoever watches
-/// the interface takes 3 more.
+/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of
+/// its engine and of a port. The thread that watches the interface takes 3 more.
 pub(super) const DESCRIPTORS: usize = 15;
 
 /// Why an interface could not be opened.
@@ -58,15 +58,15 @@ pub enum NicError {
     /// The AF_XDP socket of the queue could not be opened.
     #[error(transparent)]
     Queue(#[from] OpenQueueError),
-    /// The NIC does not tell when frames arrive, which was demanded.
+    /// The NIC does not report when frames arrive, which was demanded.
     #[error(
-        "{0} tells no program when frames arrive, so completions would have no times: do without them, or use a NIC and a native mode that have `rx-timestamp` (`xwarp doctor {0}`)"
+        "{0} does not report when frames arrive, so completions would have no times: do without them, or use a NIC and a native mode that have `rx-timestamp` (`xwarp doctor {0}`)"
     )]
     NoTimestamps(String),
     /// The interface cannot be polled, which was demanded.
     #[error(transparent)]
     BusyPoll(#[from] BusyPollError),
-    /// The XDP program could not be told what to steer.
+    /// The flows of the XDP program could not be set.
     #[error(transparent)]
     Steering(#[from] SteeringError),
     /// The capture file could not be written.
@@ -76,6 +76,6 @@ pub enum NicError {
 
 /// The program's maps could not be changed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot tell the XDP program what to steer")]
+#[error("cannot set what the XDP program steers")]
 #[non_exhaustive]
 pub struct SteeringError(#[from] xwarp_bpf::MapError);

@@ -30,12 +30,13 @@ pub struct NicInfo {
     pub engines: usize,
     /// True if the program was there before us and stays when we go.
     pub program_found: bool,
-    /// True if the program has the driver tell each frame's hash and time of arrival, for the capture.
+    /// True if the program asks the driver for each frame's hash and time of arrival, for the
+    /// capture.
     pub rx_metadata: bool,
     /// How engines learn that frames have arrived.
     pub polling: Polling,
-    /// How checksums of what is sent can be left to the NIC; [`TxChecksum::Off`] if they cannot. Each connection finds out whether the NIC
-    /// computes them.
+    /// How checksums of what is sent can be left to the NIC; [`TxChecksum::Off`] if they cannot.
+    /// Each connection finds out whether the NIC computes them.
     pub tx_checksum: TxChecksum,
 }
 

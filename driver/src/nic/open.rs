@@ -12,9 +12,9 @@ use super::tx_checksum::TxChecksum;
 use crate::attach::{self, Attachment, XdpMode};
 use crate::memory::RegionPool;
 use crate::net::{self, Interface, InterfaceWatch, Notifications, Watched};
-use crate::packet_io::{Capture, Described, PacketIo, Tap};
+use crate::packet_io::{Capture, PacketIo, Tap, WithRxMetadata};
 use crate::xdp::busy_poll;
-use crate::xdp::umem::Wanted;
+use crate::xdp::umem::UmemSpec;
 use crate::xdp::{Polling, ZeroCopy};
 
 /// An open interface, in the parts that a stack takes over.
@@ -38,11 +38,17 @@ impl Nic {
     ///
     /// # Errors
     ///
-    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`], [`NicError::NoEthernet`], [`NicError::NoSuchQueues`]: the interface is unknown or does not suit.
-    /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or used.
-    /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP socket.
-    /// - [`NicError::BusyPoll`], [`NicError::NoTimestamps`]: it cannot be polled, or tells no times of arrival, which was demanded.
-    /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the interface cannot be watched.
+    /// - [`NicError::Interface`], [`NicError::Down`], [`NicError::Loopback`],
+    ///   [`NicError::NoEthernet`], [`NicError::NoSuchQueues`]: the interface is unknown or does not
+    ///   suit.
+    /// - [`NicError::Attach`], [`NicError::Steering`]: the XDP program could not be attached or
+    ///   used.
+    /// - [`NicError::Umem`], [`NicError::Queue`]: the kernel refuses the memory or the AF_XDP
+    ///   socket.
+    /// - [`NicError::BusyPoll`], [`NicError::NoTimestamps`]: it cannot be polled, or reports no
+    ///   times of arrival, which was demanded.
+    /// - [`NicError::Descriptors`], [`NicError::Watch`]: file descriptors are missing, or the
+    ///   interface cannot be watched.
     /// - [`NicError::Capture`]: the capture file cannot be written.
     pub fn open(name: &str, config: &NicConfig) -> Result<Self, NicError> {
         check_descriptors(DESCRIPTORS)?;
@@ -54,7 +60,8 @@ impl Nic {
         let engines = config.engines.unwrap_or_else(processors);
         check_descriptors(descriptors(&queues, engines))?;
         let (memory, regions) = Memory::create(&wanted(&interface, config), &queues, engines)?;
-        // The program first: its mode says whether there can be zero copy. A process that has the interface has its program, too.
+        // The program first: its mode says whether there can be zero copy. A process that has the
+        // interface has its program, too.
         let attachment = attach(&interface, config, &queues)?;
         let open = open_queues(&interface, config, attachment.mode(), memory)?;
         let watched = watched(&interface, &attachment);
@@ -82,7 +89,7 @@ fn served(interface: &Interface, config: &NicConfig) -> Result<ServedQueues, Nic
     if config.polling == Polling::Busy {
         busy_poll::check(interface, queues.served.clone())?;
     }
-    if config.timestamps && !net::tells_arrivals(interface)? {
+    if config.timestamps && !net::reports_arrivals(interface)? {
         return Err(NicError::NoTimestamps(interface.name.clone()));
     }
     Ok(queues)
@@ -98,14 +105,15 @@ fn watched(interface: &Interface, attachment: &Attachment) -> Watched {
     }
 }
 
-/// Attaches the program, or finds it. One that was found may have a user at queues that are not to be served, whose flows it steers.
+/// Attaches the program, or finds it. One that was found may have a user at queues that are not to
+/// be served, whose flows it steers.
 fn attach(
     interface: &Interface,
     config: &NicConfig,
     queues: &ServedQueues,
 ) -> Result<Attachment, NicError> {
     let (index, name, frames) = (interface.index, &interface.name, interface.frames());
-    // Asking the driver costs time for each frame, so only somebody who has room for what it tells does.
+    // Asking the driver costs time for each frame, so it is asked only if the answer is used.
     let describes = config.capture.is_some() || config.timestamps;
     let mode = attach::for_kind(interface.kind.as_deref(), name, config.mode)?;
     let attachment = Attachment::open(index, name, mode, frames, describes)?;
@@ -143,7 +151,7 @@ fn sizes(interface: &Interface, config: &NicConfig) -> Sizes {
     } else {
         net::zero_copy_rings(interface.index).unwrap_or_else(|error| {
             log::warn!(
-                "the kernel does not tell the rings of {}, so xwarp's may be too small for them: {error}",
+                "the kernel does not report the rings of {}, so xwarp's may be too small for them: {error}",
                 interface.name
             );
             None
@@ -153,9 +161,9 @@ fn sizes(interface: &Interface, config: &NicConfig) -> Sizes {
 }
 
 /// The memory of the queue that sends.
-fn wanted(interface: &Interface, config: &NicConfig) -> Wanted {
+fn wanted(interface: &Interface, config: &NicConfig) -> UmemSpec {
     let sizes = sizes(interface, config);
-    Wanted {
+    UmemSpec {
         receive: sizes.receive,
         transmit: config.frames - config.frames / 2,
         frame_bytes: interface.ip_mtu() + LINK_HEADER_MAX,
@@ -173,7 +181,7 @@ fn ios_of(open: OpenQueues, info: &NicInfo) -> Result<Vec<Box<dyn PacketIo>>, Ni
     if !info.rx_metadata {
         return Ok(ios);
     }
-    let described = |io| Box::new(Described::new(io)) as Box<dyn PacketIo>;
+    let described = |io| Box::new(WithRxMetadata::new(io)) as Box<dyn PacketIo>;
     Ok(ios.into_iter().map(described).collect())
 }
 

@@ -2,13 +2,14 @@
 
 use super::error::NicError;
 use crate::net::Interface;
-use crate::xdp::umem::{self, Wanted};
+use crate::xdp::umem::{self, UmemSpec};
 use crate::xdp::{FRAME_CAPACITY, OpenQueueError, Target, XdpIo, ZeroCopy};
 
 /// Entries of a ring that nothing goes through, and frames beside it.
 const PROBE_RING: u32 = 64;
 
-/// The queues of an interface, if nobody has one of them: every user of the program has one at least.
+/// The queues of an interface, if no process has one of them: every user of the program has at
+/// least one.
 pub(super) fn claim(interface: &Interface) -> Result<Vec<XdpIo>, NicError> {
     let mut claimed = Vec::new();
     for queue in 0..interface.rx_queues {
@@ -18,7 +19,7 @@ pub(super) fn claim(interface: &Interface) -> Result<Vec<XdpIo>, NicError> {
                 return Err(NicError::InUse(interface.name.clone()));
             }
             Err(error) => log::debug!(
-                "whether queue {queue} of {} is in use cannot be told: {error}",
+                "cannot find out whether queue {queue} of {} is in use: {error}",
                 interface.name
             ),
         }
@@ -34,16 +35,18 @@ fn probe(interface: &Interface, queue: u32, zero_copy: ZeroCopy) -> Target<'_> {
         index: interface.index,
         queue,
         frames: interface.frames(),
-        hears_icmp: false,
+        receives_icmp: false,
     }
 }
 
-/// Whether the driver has zero copy for frames of `interface`, found out by binding a queue for a moment.
+/// Whether the driver has zero copy for frames of `interface`, found out by binding a queue for a
+/// moment.
 ///
 /// # Errors
 ///
 /// - [`NicError::Umem`]: the kernel refuses the memory.
-/// - [`NicError::Queue`]: a process uses the queue, this one lacks privileges, or the kernel refuses for another reason.
+/// - [`NicError::Queue`]: a process uses the queue, this one lacks privileges, or the kernel
+///   refuses for another reason.
 pub fn try_zero_copy(interface: &Interface) -> Result<bool, NicError> {
     match open_probe(&probe(interface, 0, ZeroCopy::Demand)) {
         Ok(_) => Ok(true),
@@ -54,7 +57,7 @@ pub fn try_zero_copy(interface: &Interface) -> Result<bool, NicError> {
 
 /// A queue that nothing goes through.
 fn open_probe(target: &Target<'_>) -> Result<XdpIo, NicError> {
-    let (memory, _) = umem::create(&Wanted {
+    let (memory, _) = umem::create(&UmemSpec {
         receive: PROBE_RING / 2,
         transmit: PROBE_RING / 2,
         frame_bytes: FRAME_CAPACITY,

@@ -5,7 +5,8 @@ use super::probe::claim;
 use crate::attach::{self, Lasting, XdpMode};
 use crate::net::Interface;
 
-/// Attaches our program to an interface, where it stays, and says in which mode it runs; `None` tries native and then generic mode.
+/// Attaches our program to an interface, where it stays, and says in which mode it runs; `None`
+/// tries native and then generic mode.
 ///
 /// # Errors
 ///
@@ -21,16 +22,18 @@ pub fn attach_permanently(
     Ok(attach::attach_permanently(index, name, mode, frames)?)
 }
 
-/// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while a process uses it.
+/// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while
+/// a process uses it.
 ///
 /// # Errors
 ///
 /// - [`NicError::InUse`]: a process uses the program, and `force` is not set.
-/// - [`NicError::Attach`]: there is no program of ours, it is not attached to stay, or the kernel refuses.
+/// - [`NicError::Attach`]: there is no program of ours, it is not attached to stay, or the kernel
+///   refuses.
 /// - [`NicError::Umem`], [`NicError::Queue`]: whether a process uses it could not be found out.
 pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
     let program = Lasting::find(interface.index, &interface.name)?;
-    // Until the end, so that nobody begins to use it meanwhile.
+    // Until the end, so that no process begins to use it meanwhile.
     let _claim = if force { Vec::new() } else { claim(interface)? };
     Ok(program.detach()?)
 }

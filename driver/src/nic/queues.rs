@@ -10,7 +10,7 @@ use crate::attach::XdpMode;
 use crate::memory::RegionPool;
 use crate::net::Interface;
 use crate::packet_io::{PacketIo, QueueGroup};
-use crate::xdp::umem::{self, QueueMemory, UmemError, Wanted};
+use crate::xdp::umem::{self, QueueMemory, UmemError, UmemSpec};
 use crate::xdp::{
     BusyPollError, InterruptDeferral, OpenQueueError, Polling, Target, XdpIo, ZeroCopy,
 };
@@ -98,7 +98,7 @@ impl Queues {
 }
 
 impl ServedQueues {
-    /// The share of each engine, if there are so many at most: neighbouring queues, at least one for each.
+    /// The share of each engine, of `engines` at most: neighbouring queues, at least one for each.
     pub(crate) fn shares(&self, engines: usize) -> Vec<Range<u32>> {
         let queues = self.served.len();
         let engines = engines.clamp(1, queues.max(1));
@@ -142,9 +142,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Maps it for so many engines at most, and the region area. The first queue of an engine sends, so the others only receive.
+    /// Maps it for `engines` engines at most, and the region area. The first queue of an engine
+    /// sends, so the others only receive.
     pub(crate) fn create(
-        wanted: &Wanted,
+        wanted: &UmemSpec,
         queues: &ServedQueues,
         engines: usize,
     ) -> Result<(Self, RegionPool), UmemError> {
@@ -153,7 +154,7 @@ impl Memory {
             let mut its = Vec::new();
             for queue in share.clone() {
                 let is_sender = queue == share.start;
-                let wanted = Wanted {
+                let wanted = UmemSpec {
                     transmit: if is_sender { wanted.transmit } else { 0 },
                     region_bytes: if regions.is_none() {
                         wanted.region_bytes
@@ -200,7 +201,7 @@ impl OpenQueues {
                 index: interface.index,
                 queue,
                 frames: interface.frames(),
-                hears_icmp: place == 0,
+                receives_icmp: place == 0,
             };
             Ok((queue, XdpIo::open(&target, memory.frame_bytes, its)?))
         };
@@ -212,7 +213,8 @@ impl OpenQueues {
         })
     }
 
-    /// Polls the driver of `interface` instead of taking its interrupts, which it defers until the queues are dropped.
+    /// Polls the driver of `interface` instead of taking its interrupts, which it defers until the
+    /// queues are dropped.
     pub(crate) fn poll_busily(&mut self, interface: &Interface) -> Result<(), BusyPollError> {
         let refused = |error: &io::Error| BusyPollError::refused(&interface.name, error);
         let deferral = InterruptDeferral::of(interface).map_err(|error| refused(&error))?;

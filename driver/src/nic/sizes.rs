@@ -3,7 +3,8 @@
 use crate::net::DriverRings;
 use crate::xdp::LENT_LEAST;
 
-/// Entries of a driver's receive ring that are filled at most: 32 MB of each queue. A larger ring stays empty in part.
+/// Entries of a driver's receive ring that are filled at most: 32 MB of each queue. A larger ring
+/// stays empty in part.
 const POSTED_MOST: u32 = 8192;
 /// Chunks that the kernel has at least beside those.
 const LENT: u32 = 320;
@@ -23,8 +24,8 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// `ring` entries and `receive` chunks to receive into. A driver with zero copy gets as many as fill its receive ring and leave the usual
-    /// number beside.
+    /// `ring` entries and `receive` chunks to receive into. A driver with zero copy gets as many as
+    /// fill its receive ring and leave the usual number beside.
     pub(crate) fn new(ring: u32, receive: u32, driver: Option<DriverRings>) -> Self {
         let posted = driver.map_or(0, |rings| rings.rx.now.min(POSTED_MOST));
         if posted == 0 {

@@ -8,7 +8,8 @@ use super::queues::OpenQueues;
 use crate::attach::Attachment;
 use crate::attach::board::StateBoard;
 
-/// Which flows the XDP program redirects to us. Dropping it withdraws them, and takes the program off if we attached it.
+/// Which flows the XDP program redirects to us. Dropping it withdraws them, and takes the program
+/// off if we attached it.
 pub struct Steering {
     attachment: Attachment,
     /// The first queue that has a socket.
@@ -18,7 +19,8 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Puts the sockets into the program's slots and forgets flows that a killed process left there.
+    /// Puts the sockets into the program's slots and forgets flows that a killed process left
+    /// there.
     pub(super) fn begin(attachment: Attachment, open: &OpenQueues) -> Result<Self, SteeringError> {
         let maps = attachment.maps();
         maps.flows.clear()?;

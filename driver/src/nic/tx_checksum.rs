@@ -4,8 +4,9 @@ use crate::net::{self, Interface};
 use crate::packet_io::TX_METADATA_BYTES;
 use crate::xdp::{Computes, TxMetadata};
 
-/// Whether TCP leaves checksums of what it sends to the NIC. It does on connections whose peer has shown that the NIC computes them. A frame
-/// must fit into one chunk for that, as it does up to an MTU of 3818.
+/// Whether TCP leaves checksums of what it sends to the NIC. It does on connections whose peer has
+/// shown that the NIC computes them. A frame must fit into one chunk for that, as it does up to an
+/// MTU of 3818.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxChecksum {
@@ -16,7 +17,8 @@ pub enum TxChecksum {
     Off,
     /// Whatever the driver names.
     Always,
-    /// As [`Always`](Self::Always), but the kernel computes it where it copies frames, to try the path. It saves nothing.
+    /// As [`Always`](Self::Always), but the kernel computes it where it copies frames, to try the
+    /// path. It saves nothing.
     InKernel,
 }
 
@@ -39,7 +41,7 @@ impl TxChecksum {
 fn is_named(interface: &Interface) -> bool {
     net::names_tx_checksum(interface).unwrap_or_else(|error| {
         log::debug!(
-            "the kernel does not tell what {} can do: {error}",
+            "the kernel does not report what {} can do: {error}",
             interface.name
         );
         false

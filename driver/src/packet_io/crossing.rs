@@ -1,8 +1,9 @@
-//! Crossing: frames that have come to a queue of one engine and are for another engine of the same interface.
+//! CrossQueueIo: frames that have come to a queue of one engine and are for another engine of the
+//! same interface.
 //!
-//! A NIC chooses the queue of a frame, and may choose another one than before (`ethtool -X`, `ethtool -L`, a bond). The engine that has the
-//! frame puts a copy of it into the [`Inlet`] of the engine that has the connection. That one receives it beside the frames of its own
-//! queues.
+//! A NIC chooses the queue of a frame, and may choose another one than before (`ethtool -X`,
+//! `ethtool -L`, a bond). The engine that has the frame puts a copy of it into the [`HandoffQueue`]
+//! of the engine that has the connection. That one receives it beside the frames of its own queues.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,24 +19,25 @@ use crate::memory::Arena;
 use crate::wake::{Doorbell, Hinted};
 
 /// A [`PacketIo`] with an inlet for frames of other queues.
-pub struct Crossing {
+pub struct CrossQueueIo {
     net: Box<dyn PacketIo>,
-    inlet: Inlet,
+    inlet: HandoffQueue,
     /// The inlet's memory.
     arena: Arc<Arena>,
 }
 
 /// Where other engines put frames for an engine. Clones are handles of the same inlet.
 #[derive(Clone)]
-pub struct Inlet(Arc<Shared>);
+pub struct HandoffQueue(Arc<Shared>);
 
 struct Shared {
     copies: Hinted<FrameCopies>,
     bell: Doorbell,
 }
 
-impl Inlet {
-    /// Has the engine receive a copy of `frame`, and wakes it. The frame is lost if too many wait there, as in a receive ring that is full.
+impl HandoffQueue {
+    /// Has the engine receive a copy of `frame`, and wakes it. The frame is lost if too many wait
+    /// there, as in a receive ring that is full.
     pub fn put(&self, frame: &[u8]) {
         let Shared { copies, bell } = &*self.0;
         copies.change(|copies| copies.take_in(frame), FrameCopies::has_any);
@@ -58,8 +60,9 @@ impl Inlet {
     }
 }
 
-impl Crossing {
-    /// Puts an inlet between a queue and its owner, whom `bell` wakes. Its frames have room for `capacity` bytes.
+impl CrossQueueIo {
+    /// Puts an inlet between a queue and its owner, whom `bell` wakes. Its frames have room for
+    /// `capacity` bytes.
     ///
     /// # Errors
     ///
@@ -68,11 +71,11 @@ impl Crossing {
         io: &mut Box<dyn PacketIo>,
         capacity: usize,
         bell: Doorbell,
-    ) -> io::Result<Inlet> {
+    ) -> io::Result<HandoffQueue> {
         let copies = FrameCopies::new(io.rx_frames(), capacity)?;
         let (nothing, _wire) = MemoryIo::new(0)?;
         let arena = Arc::clone(copies.arena());
-        let inlet = Inlet(Arc::new(Shared {
+        let inlet = HandoffQueue(Arc::new(Shared {
             copies: Hinted::new(copies),
             bell,
         }));
@@ -86,10 +89,11 @@ impl Crossing {
     }
 }
 
-impl PacketIo for Crossing {
+impl PacketIo for CrossQueueIo {
     forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, is_looped, readiness, levels);
 
-    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
+    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what
+    /// the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
         self.inlet.receive(budget.div_ceil(2), out);
@@ -146,7 +150,7 @@ mod tests {
     struct Host {
         io: Box<dyn PacketIo>,
         wire: Wire,
-        inlet: Inlet,
+        inlet: HandoffQueue,
         sleeper: Sleeper,
     }
 
@@ -154,7 +158,7 @@ mod tests {
         let (io, wire) = MemoryIo::with_room(frames, CAPACITY).unwrap();
         let mut io: Box<dyn PacketIo> = Box::new(io);
         let (sleeper, bell) = Sleeper::new().unwrap();
-        let inlet = Crossing::put_on(&mut io, CAPACITY, bell).unwrap();
+        let inlet = CrossQueueIo::put_on(&mut io, CAPACITY, bell).unwrap();
         Host {
             io,
             wire,

@@ -1,6 +1,8 @@
-//! Forwarding: methods of [`PacketIo`](crate::PacketIo) that a queue around another one leaves to that.
+//! Forwarding: methods of [`PacketIo`](crate::PacketIo) that a queue around another one leaves to
+//! that.
 
-/// Writes the methods that are named, in an implementation of `PacketIo`: each calls the same of the field in front.
+/// Writes the methods that are named, in an implementation of `PacketIo`: each calls the same of
+/// the field in front.
 macro_rules! forward {
     ($to:ident: $($method:ident),+ $(,)?) => {
         $( $crate::packet_io::forward::forward!(@$method $to); )+

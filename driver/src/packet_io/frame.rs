@@ -12,7 +12,8 @@ use xwarp_bpf::RxMetadata;
 use super::tx_metadata::{ChecksumRequest, TX_METADATA};
 use crate::memory::Arena;
 
-/// Where the frames of an arena lie: `count` of `capacity` bytes, one every `stride` bytes, the first at `first`.
+/// Where the frames of an arena lie: `count` of `capacity` bytes, one every `stride` bytes, the
+/// first at `first`.
 pub(crate) struct Layout {
     pub(crate) first: usize,
     pub(crate) count: usize,
@@ -21,8 +22,9 @@ pub(crate) struct Layout {
 }
 
 impl Arena {
-    /// Cuts the frames of each layout that lie in the arena, in their order, each with so many bytes in front of it. What begins before the
-    /// end of a former layout is left out. Afterwards the arena is shared, so that no frame is ever cut twice.
+    /// Cuts the frames of each layout that lie in the arena, in their order, each with `headroom`
+    /// bytes in front of it. What begins before the end of a former layout is left out. Afterwards
+    /// the arena is shared, so that no frame is ever cut twice.
     pub(crate) fn into_frames(
         self,
         layouts: &[Layout],
@@ -53,7 +55,7 @@ impl Arena {
     }
 }
 
-/// A piece of the arena with one owner: whoever holds it may read and write it.
+/// A piece of the arena with one owner, which may read and write it.
 pub(crate) struct Frame {
     start: NonNull<u8>,
     capacity: u32,
@@ -62,7 +64,8 @@ pub(crate) struct Frame {
     arena: Arc<Arena>,
 }
 
-// SAFETY: a frame is the only way to its bytes (`Arena::into_frames` cuts each place once), so it can move between threads.
+// SAFETY: a frame is the only way to its bytes (`Arena::into_frames` cuts each place once), so it
+// can move between threads.
 unsafe impl Send for Frame {}
 // SAFETY: a shared frame can only be read.
 unsafe impl Sync for Frame {}
@@ -84,29 +87,32 @@ impl Frame {
 
     fn bytes(&self, len: usize) -> &[u8] {
         let len = len.min(self.capacity());
-        // SAFETY: `start..start+capacity` lies in the arena, which `self` keeps mapped, and is initialised. It is this frame's alone:
-        // whoever lends it to the kernel parks it, where `bytes` of it cannot be had.
+        // SAFETY: `start..start+capacity` lies in the arena, which `self` keeps mapped, and is
+        // initialised. It is this frame's alone: a frame that is lent to the kernel is parked,
+        // where its `bytes` cannot be had.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
-    /// Where the `len` bytes in front of the first one begin; `None` if there are fewer that are this frame's.
+    /// Where the `len` bytes in front of the first one begin; `None` if there are fewer that are
+    /// this frame's.
     fn front(&self, len: usize) -> Option<NonNull<u8>> {
         if len > self.arena.headroom() {
             return None;
         }
-        // SAFETY: `Arena::into_frames` has cut the frame with `headroom` bytes in front of it, which lie in the arena.
+        // SAFETY: `Arena::into_frames` has cut the frame with `headroom` bytes in front of it,
+        // which lie in the arena.
         Some(unsafe { self.start.sub(len) })
     }
 
     /// The `len` bytes in front of the first one; `None` if there are fewer that are this frame's.
     fn in_front(&self, len: usize) -> Option<&[u8]> {
         let start = self.front(len)?;
-        // SAFETY: these bytes lie in the arena behind the end of the frame before. They are initialised, and as much this frame's alone as
-        // those of `bytes`.
+        // SAFETY: these bytes lie in the arena behind the end of the frame before. They are
+        // initialised, and as much this frame's alone as those of `bytes`.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
-    /// Likewise, to write them.
+    /// The `len` bytes in front of the first one, to write them.
     fn in_front_mut(&mut self, len: usize) -> Option<&mut [u8]> {
         let start = self.front(len)?;
         // SAFETY: as for `in_front`, and `&mut self` makes the access exclusive.
@@ -140,7 +146,8 @@ impl RxFrame {
         self.frame
     }
 
-    /// When the frame arrived, by the NIC's clock; `None` if nobody asked for that, or the NIC's driver does not tell.
+    /// When the frame arrived, by the NIC's clock; `None` if times were not asked for, or the NIC's
+    /// driver does not report them.
     pub fn arrival(&self) -> Option<Duration> {
         self.metadata()?.time
     }
@@ -185,8 +192,9 @@ impl fmt::Debug for RxFrame {
     }
 }
 
-/// Where a queue keeps the frames that are out of their owner's reach, one place per frame. Their keeper is the kernel, or a queue that
-/// has none. Frames of another arena are refused: their numbers are those of frames of ours, which others may be using.
+/// Where a queue keeps the frames that are out of their owner's reach, one place per frame. Their
+/// keeper is the kernel, or a queue that has none. Frames of another arena are refused: their
+/// numbers are those of frames of ours, which others may be using.
 pub(crate) struct Parking {
     arena: Arc<Arena>,
     slots: Vec<Parked>,
@@ -220,7 +228,7 @@ impl Parking {
         frame.is_of(&self.arena)
     }
 
-    /// Puts a frame out of its owner's reach, `kept` for whoever sent it; its place.
+    /// Puts a frame out of its owner's reach, `kept` for its sender. Returns its place.
     pub(crate) fn park(&mut self, frame: Frame, kept: bool) -> Result<usize, Foreign> {
         if !self.owns(&frame) {
             return Err(Foreign);
@@ -235,7 +243,8 @@ impl Parking {
         Ok(place)
     }
 
-    /// The token for a frame of `len` bytes that was parked for its sender. That of a foreign one, which was not parked, is never redeemed.
+    /// The token for a frame of `len` bytes that was parked for its sender. That of a foreign one,
+    /// which was not parked, is never redeemed.
     pub(crate) fn token(&self, parked: Result<usize, Foreign>, len: usize) -> SentFrame {
         SentFrame {
             arena: self.arena.number(),
@@ -244,7 +253,8 @@ impl Parking {
         }
     }
 
-    /// The keeper returns a frame: ours at once unless its sender keeps it. `Err` if the keeper did not have it.
+    /// The keeper returns a frame: ours at once unless its sender keeps it. `Err` if the keeper did
+    /// not have it.
     pub(crate) fn returned(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {
         let slot = self.slots.get_mut(place).ok_or(NotLent)?;
         match std::mem::take(slot) {
@@ -279,7 +289,7 @@ impl Parking {
         }
     }
 
-    /// A kept frame is not wanted any more: the frame, if the keeper has returned it.
+    /// Releases a kept frame. Returns the frame if the keeper has returned it.
     pub(crate) fn release(&mut self, sent: &SentFrame) -> Result<Option<Frame>, Foreign> {
         if sent.arena != self.arena.number() {
             return Err(Foreign);
@@ -307,7 +317,8 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotLent;
 
-/// A frame to be filled and sent. Its length is what [`set_len`](Self::set_len) said last, 0 at first.
+/// A frame to be filled and sent. Its length is what [`set_len`](Self::set_len) said last, 0 at
+/// first.
 #[must_use = "a frame that is neither sent nor discarded is lost to its queue"]
 pub struct TxFrame {
     frame: Frame,
@@ -333,13 +344,15 @@ impl TxFrame {
         self.frame.capacity()
     }
 
-    /// Sets the frame's length, at most its capacity. Bytes not written before hold what the frame's former use left.
+    /// Sets the frame's length, at most its capacity. Bytes not written before hold what the
+    /// frame's former use left.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.frame.capacity());
     }
 
-    /// Leaves the checksum of all bytes from `start` on to the NIC, this time that the frame is sent. Its field is `offset` bytes further, and
-    /// has the sum of the pseudo-header. Only where the queue [offers it](crate::PacketIo::offers_checksums).
+    /// Leaves the checksum of all bytes from `start` on to the NIC, this time that the frame is
+    /// sent. Its field is `offset` bytes further, and has the sum of the pseudo-header. Only where
+    /// the queue [offers it](crate::PacketIo::offers_checksums).
     #[inline]
     pub fn leave_checksum(&mut self, start: usize, offset: usize) {
         self.checksum = ChecksumRequest::new(start, offset);
@@ -351,7 +364,8 @@ impl TxFrame {
         self.checksum
     }
 
-    /// Writes in front of the frame what is left to the NIC. False if nothing is, or there is no room in front.
+    /// Writes in front of the frame what is left to the NIC. False if nothing is, or there is no
+    /// room in front.
     #[inline]
     pub(crate) fn describe(&mut self) -> bool {
         match self.checksum {
@@ -382,7 +396,8 @@ impl DerefMut for TxFrame {
     }
 }
 
-/// A frame that was sent and is still its sender's: a token that gives no access, as the kernel may be reading the frame.
+/// A frame that was sent and is still its sender's: a token that gives no access, as the kernel may
+/// be reading the frame.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a sent frame that is neither reclaimed nor released is lost to its queue"]
 pub struct SentFrame {
@@ -443,7 +458,8 @@ mod tests {
             .map(|frame| (frame.place, frame.offset(), frame.capacity()))
             .collect();
         let first = [(0, 2, 10), (1, 12, 10), (2, 22, 10)];
-        // The second layout begins before the first one ends, and the arena ends before the third one does.
+        // The second layout begins before the first one ends, and the arena ends before the third
+        // one does.
         let rest = [(3, 36, 8), (4, 50, 20), (5, 70, 20)];
         assert_eq!(lies, [first, rest].concat());
     }
@@ -456,7 +472,8 @@ mod tests {
             .iter()
             .map(|frame| (frame.offset() - 6, frame.offset() + frame.capacity()))
             .collect();
-        // The first one would have nothing in front, and that of the second layout begins too early. The last one ends outside.
+        // The first one would have nothing in front, and that of the second layout begins too
+        // early. The last one ends outside.
         assert_eq!(lies, [(10, 26), (26, 42), (42, 58), (73, 89), (89, 105)]);
     }
 
@@ -516,7 +533,7 @@ mod tests {
         let arrival = Duration::from_nanos(5_000_000_007);
         frame.describe(&RxMetadata::at(arrival));
         assert_eq!(frame.arrival(), Some(arrival));
-        assert_eq!(frame.arrival(), Some(arrival), "whoever asks again");
+        assert_eq!(frame.arrival(), Some(arrival), "a second call");
         assert_eq!(frame[..], [0; 8], "the frame is as it was");
         frame.clear_metadata();
         assert_eq!((frame.metadata(), frame.arrival()), (None, None));

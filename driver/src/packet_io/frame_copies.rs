@@ -15,14 +15,14 @@ const LINE: usize = 64;
 pub(crate) struct FrameCopies {
     arena: Arc<Arena>,
     pool: FramePool,
-    /// Those that nobody has received yet, the oldest first.
+    /// Those that were not received yet, the oldest first.
     waiting: VecDeque<RxFrame>,
     taken: u64,
     dropped: u64,
 }
 
 impl FrameCopies {
-    /// Memory for so many copies of so many bytes each. What is never written takes none.
+    /// Memory for `count` copies of `bytes` bytes each. What is never written takes none.
     pub(crate) fn new(count: usize, capacity: usize) -> io::Result<Self> {
         let stride = capacity.next_multiple_of(LINE);
         let (arena, free) = Arena::anonymous(count * stride)?.into_frames(
@@ -43,12 +43,13 @@ impl FrameCopies {
         })
     }
 
-    /// The memory, by which whoever has a frame knows whether it is a copy.
+    /// The memory, by which a caller knows whether a frame is a copy.
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
-    /// Takes a copy of a frame. It is lost if there is no room for it, as in a receive ring that is full.
+    /// Takes a copy of a frame. It is lost if there is no room for it, as in a receive ring that is
+    /// full.
     pub(crate) fn take_in(&mut self, frame: &[u8]) {
         let copied = self.copy(frame);
         self.taken += u64::from(copied);

@@ -1,4 +1,5 @@
-//! Frame pool of a queue: its free frames, and those that are out of their owner's reach until they have been sent or received.
+//! Frame pool of a queue: its free frames, and those that are out of their owner's reach until they
+//! have been sent or received.
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl FramePool {
         }
     }
 
-    /// Puts a frame out of its owner's reach, `kept` for whoever sent it; its place.
+    /// Puts a frame out of its owner's reach, `kept` for its sender. Returns its place.
     #[inline]
     pub(crate) fn park(&mut self, frame: Frame, kept: bool) -> Result<usize, Foreign> {
         let parked = self.parked.park(frame, kept);
@@ -85,13 +86,15 @@ impl FramePool {
         self.token(parked, len)
     }
 
-    /// The keeper returns a frame; `None` for one that its sender keeps. `Err` if the keeper did not have it.
+    /// The keeper returns a frame; `None` for one that its sender keeps. `Err` if the keeper did
+    /// not have it.
     #[inline]
     pub(crate) fn unpark(&mut self, place: usize) -> Result<Option<Frame>, NotLent> {
         self.parked.returned(place)
     }
 
-    /// The frame was sent: it is free unless its sender keeps it. `Err` if the keeper did not have it.
+    /// The frame was sent: it is free unless its sender keeps it. `Err` if the keeper did not have
+    /// it.
     #[inline]
     pub(crate) fn complete(&mut self, place: usize) -> Result<(), NotLent> {
         if let Some(frame) = self.parked.returned(place)? {
@@ -106,7 +109,7 @@ impl FramePool {
         self.parked.reclaim(sent)
     }
 
-    /// A kept frame is not wanted any more: it is free once it was sent.
+    /// Releases a kept frame: it is free once it was sent.
     #[inline]
     pub(crate) fn release(&mut self, sent: &SentFrame) {
         match self.parked.release(sent) {

@@ -1,7 +1,8 @@
 //! Hairpin: a queue's frames to its own interface come back as received frames.
 //!
-//! The kernel routes packets for an own address over `lo`, and no switch sends a frame back to where it came from. So a connection between two
-//! programs' ends of one queue is carried here, as an RDMA NIC does by its internal loopback. What goes elsewhere is the queue's.
+//! The kernel routes packets for an own address over `lo`, and no switch sends a frame back to
+//! where it came from. So a connection between two programs' ends of one queue is carried here, as
+//! an RDMA NIC does by its internal loopback. What goes elsewhere is the queue's.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,7 +17,8 @@ use super::{Icmp, IoCounters, IoError, PacketIo};
 /// Bytes of an Ethernet address.
 const ADDRESS: usize = 6;
 
-/// A [`PacketIo`] with a hairpin. Frames whose source and destination are the same Ethernet address come back, in memory of their own.
+/// A [`PacketIo`] with a hairpin. Frames whose source and destination are the same Ethernet address
+/// come back, in memory of their own.
 pub struct Hairpin {
     net: Box<dyn PacketIo>,
     /// Frames that come back.
@@ -49,7 +51,8 @@ fn comes_back(frame: &[u8]) -> bool {
 impl PacketIo for Hairpin {
     forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_crossed, readiness, levels, diagnosis);
 
-    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what the other leaves of it.
+    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what
+    /// the other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
         self.looped.receive(budget.div_ceil(2), out);
@@ -170,7 +173,7 @@ mod tests {
         let frame = filled(&mut *io, OWN, 1);
         let sent = io.send_kept(frame);
         assert_eq!(io.tx_free(), 3, "it is its sender's");
-        let mut again = io.reclaim(sent).expect("nobody else has it");
+        let mut again = io.reclaim(sent).expect("no queue has it");
         assert_eq!((again.len(), again[59]), (60, 1));
         again[59] = 2;
         let sent = io.send_kept(again);

@@ -1,6 +1,7 @@
 //! Levels of a queue: what is in its rings, and where its frames are.
 
-/// What a queue's rings hold and where its frames are at one moment, and what the kernel counts besides drops.
+/// What a queue's rings hold and where its frames are at one moment, and what the kernel counts
+/// besides drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueLevels {
@@ -14,7 +15,7 @@ pub struct QueueLevels {
     pub completion_ring: u64,
     /// Chunks that the kernel has to receive into.
     pub rx_chunks_lent: u64,
-    /// Chunks to receive into that nobody has.
+    /// Free chunks to receive into.
     pub rx_chunks_spare: u64,
     /// Received chunks that the engine has not given back, such as those that reassembly keeps.
     pub rx_chunks_held: u64,

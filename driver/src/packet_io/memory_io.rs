@@ -1,4 +1,5 @@
-//! A packet interface without a kernel: frames wait in memory until whoever plays the network carries them.
+//! A packet interface without a kernel: frames wait in memory until a test that plays the network
+//! carries them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,8 +17,8 @@ use super::{Icmp, IoCounters, IoError, PacketIo};
 use crate::memory::Arena;
 use crate::wake::Signal;
 
-/// A frame's room, if nothing else is said. It takes the largest IP packet behind an Ethernet header with two VLAN tags, up to a whole
-/// cache line. Memory that is never written takes none.
+/// A frame's room, if nothing else is said. It takes the largest IP packet behind an Ethernet
+/// header with two VLAN tags, up to a whole cache line. Memory that is never written takes none.
 const ROOM: usize = 65_600;
 /// Bytes in front of a frame: a whole cache line, where metadata of its arrival has room.
 const HEADROOM: usize = 64;
@@ -91,7 +92,7 @@ impl Ends {
         times.push_back(Some(arrival));
     }
 
-    /// Writes in front of the frame that was just taken off when it arrived, if that is told.
+    /// Writes the time of arrival in front of the frame that was just taken off, if there is one.
     #[cold]
     fn describe(&mut self, frame: Option<&mut RxFrame>) {
         let time = self.times.as_mut().and_then(VecDeque::pop_front).flatten();
@@ -131,8 +132,8 @@ impl Wire {
         self.put_on(ends, frame);
     }
 
-    /// Likewise, with the time that the NIC tells. A frame in the place of one with a time has its own only behind
-    /// [`Described`](crate::Described).
+    /// Carries a frame with the NIC's time of arrival. A frame in the place of one with a time has
+    /// its own only behind [`WithRxMetadata`](crate::WithRxMetadata).
     pub fn deliver_at(&self, frame: Vec<u8>, arrival: Duration) {
         let mut ends = self.ends();
         ends.put_time(arrival);
@@ -153,19 +154,20 @@ impl Wire {
         self.ends().icmp.push_back(message);
     }
 
-    /// Says whether the interface is busy. While it is, what it sends reaches the wire, but no transmission completes, as with a kernel
-    /// that is slow to return frames.
+    /// Says whether the interface is busy. While it is, what it sends reaches the wire, but no
+    /// transmission completes, as with a kernel that is slow to return frames.
     pub fn set_busy(&self, busy: bool) {
         self.ends().busy = busy;
     }
 
-    /// Says whether the interface computes the checksums that are left to it, as it does at first. If not, it sends frames without.
+    /// Says whether the interface computes the checksums that are left to it, as it does at first.
+    /// If not, it sends frames without.
     pub fn set_computes_checksums(&self, computes: bool) {
         self.ends().leaves_checksums = !computes;
     }
 
-    /// Gives another wire some of the buffers that received frames have left here, so that both have as many. So frames that go one way only
-    /// cost no allocation either.
+    /// Gives another wire some of the buffers that received frames have left here, so that both
+    /// have as many. So frames that go one way only cost no allocation either.
     pub fn share_buffers(&self, other: &Self) {
         if Arc::ptr_eq(&self.0, &other.0) {
             return;
@@ -232,7 +234,8 @@ impl MemoryIo {
         Ok((io, wire))
     }
 
-    /// The same interface, which announces frames by a descriptor, as an AF_XDP socket does: for engines that sleep.
+    /// The same interface, which announces frames by a descriptor, as an AF_XDP socket does: for
+    /// engines that sleep.
     ///
     /// # Errors
     ///
@@ -244,7 +247,8 @@ impl MemoryIo {
         Ok(self)
     }
 
-    /// The same interface, which offers to compute checksums, as some NICs do. [`Wire::set_computes_checksums`] says whether it does.
+    /// The same interface, which offers to compute checksums, as some NICs do.
+    /// [`Wire::set_computes_checksums`] says whether it does.
     #[must_use]
     pub fn offering_checksums(mut self) -> Self {
         self.offers_checksums = true;
@@ -609,7 +613,8 @@ mod tests {
         assert!(io.tx_frame().is_some());
     }
 
-    /// Two queues with four frames each, of which the second has received one and holds one to send.
+    /// Two queues with four frames each, of which the second has received one and holds one to
+    /// send.
     fn two_queues() -> (MemoryIo, MemoryIo, RxFrame, TxFrame) {
         let (a, _) = MemoryIo::new(4).unwrap();
         let (mut b, wire) = MemoryIo::new(4).unwrap();
@@ -656,7 +661,7 @@ mod tests {
             assert_eq!(*frame, [1; 5]);
             ours = a.send_kept(frame);
         }
-        assert_eq!(b.tx_free(), 2, "b has heard nothing of its token");
+        assert_eq!(b.tx_free(), 2, "b was not given its token back");
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! in `xdp`.
 
 mod crossing;
-mod described;
 mod forward;
 mod frame;
 mod frame_copies;
@@ -16,11 +15,11 @@ mod memory_io;
 mod queue_group;
 mod tap;
 mod tx_metadata;
+mod with_rx_metadata;
 
 use std::os::fd::BorrowedFd;
 
-pub use crossing::{Crossing, Inlet};
-pub use described::Described;
+pub use crossing::{CrossQueueIo, HandoffQueue};
 pub(crate) use frame::{Foreign, Frame, Layout, NotLent};
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub(crate) use frame_pool::FramePool;
@@ -30,19 +29,20 @@ pub use memory_io::{MemoryIo, Wire};
 pub use queue_group::QueueGroup;
 pub use tap::{Capture, CaptureError, Tap, TapError};
 pub(crate) use tx_metadata::TX_METADATA_BYTES;
+pub use with_rx_metadata::WithRxMetadata;
 
 /// Frames that a connection may have under way to an interface whose owner does not take any.
 pub const BURST: usize = 256;
 
 /// One queue of a network interface: Ethernet frames in, Ethernet frames out.
 ///
-/// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a frame taken with
-/// [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or [`discard`](Self::discard), or is sent and kept with
-/// [`send_kept`](Self::send_kept) to be sent again. A frame that is dropped instead is lost to its queue until the queue is
-/// closed.
+/// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a
+/// frame taken with [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or
+/// [`discard`](Self::discard), or is sent and kept with [`send_kept`](Self::send_kept) to be sent
+/// again. A frame that is dropped instead is lost to its queue until the queue is closed.
 ///
-/// A queue takes only its own frames and tokens. One of another queue is dropped and counted in [`IoCounters::drop_foreign`];
-/// it is neither sent nor given to the kernel.
+/// A queue takes only its own frames and tokens. One of another queue is dropped and counted in
+/// [`IoCounters::drop_foreign`]; it is neither sent nor given to the kernel.
 pub trait PacketIo: Send {
     /// Appends up to `budget` received frames to `out`.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>);
@@ -59,15 +59,17 @@ pub trait PacketIo: Send {
     /// Queues a filled frame for transmission; [`flush`](Self::flush) sets it in motion.
     fn send(&mut self, frame: TxFrame);
 
-    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the caller. Nobody can reach its bytes
-    /// until [`reclaim`](Self::reclaim) gives it back. The token of another queue's frame, which is not sent, is never exchanged.
+    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the
+    /// caller. No code can reach its bytes until [`reclaim`](Self::reclaim) gives it back. The
+    /// token of another queue's frame, which is not sent, is never exchanged.
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
 
     /// Takes a filled frame that was sent by other means. It can be reclaimed at once.
     fn keep(&mut self, frame: TxFrame) -> SentFrame;
 
-    /// Gives a sent frame back, with the length and bytes that it was sent with. While its transmission has not completed, it gives the
-    /// token again, and so it does with another queue's.
+    /// Gives a sent frame back, with the length and bytes that it was sent with. While its
+    /// transmission has not completed, it gives the token again, and so it does with another
+    /// queue's.
     ///
     /// # Errors
     ///
@@ -77,10 +79,12 @@ pub trait PacketIo: Send {
     /// Gives up a sent frame: its memory is free once its transmission has completed.
     fn release(&mut self, sent: SentFrame);
 
-    /// How many frames can be taken for transmission now, or will be when those that are neither kept nor taken have completed.
+    /// How many frames can be taken for transmission now, or will be when those that are neither
+    /// kept nor taken have completed.
     fn tx_free(&self) -> usize;
 
-    /// How many frames there are to receive into, those that were received and not recycled included.
+    /// How many frames there are to receive into, those that were received and not recycled
+    /// included.
     fn rx_frames(&self) -> usize;
 
     /// Gives back a frame that is not to be sent after all.
@@ -90,7 +94,8 @@ pub trait PacketIo: Send {
     ///
     /// # Errors
     ///
-    /// - [`IoError::Transmit`], [`IoError::Receive`]: the kernel refuses to transmit, or to receive.
+    /// - [`IoError::Transmit`], [`IoError::Receive`]: the kernel refuses to transmit, or to
+    ///   receive.
     /// - [`IoError::Stalled`]: no frame has completed for too long.
     fn flush(&mut self) -> Result<(), IoError>;
 
@@ -99,22 +104,25 @@ pub trait PacketIo: Send {
     /// down, as that would be of no use.
     fn backlog(&self) -> bool;
 
-    /// Says whether the link is up. While it is down, frames that are sent wait, and that none of them completes is no failure.
+    /// Says whether the link is up. While it is down, frames that are sent wait, and that none of
+    /// them completes is no failure.
     fn set_up(&mut self, up: bool);
 
-    /// The oldest ICMP message that says a packet was too large for its path and was not asked for yet: for whoever misses an
-    /// acknowledgment. By default there are none.
+    /// The oldest ICMP message that says a packet was too large for its path and was not returned
+    /// yet: for a sender that misses an acknowledgment. By default there are none.
     fn too_big(&mut self) -> Option<Icmp> {
         None
     }
 
-    /// True if the checksum of a frame can be left to the NIC ([`TxFrame::leave_checksum`]). Whether the NIC computes it then is to be found
-    /// out: there are drivers that take the request and do nothing. By default false.
+    /// True if the checksum of a frame can be left to the NIC ([`TxFrame::leave_checksum`]).
+    /// Whether the NIC computes it then is to be found out: there are drivers that take the request
+    /// and do nothing. By default false.
     fn offers_checksums(&self) -> bool {
         false
     }
 
-    /// True while frames wait to be received that [`readiness`](Self::readiness) does not tell of. By default there are none.
+    /// True while frames wait to be received that [`readiness`](Self::readiness) does not report.
+    /// By default there are none.
     fn has_looped(&self) -> bool {
         false
     }
@@ -188,7 +196,8 @@ pub struct IoCounters {
     pub crossed_frames: u64,
     /// Frames that found no room where another engine was to hand them over.
     pub drop_crossed: u64,
-    /// Times that the driver took nothing from the fill ring for 2 s while it had nothing to receive into.
+    /// Times that the driver took nothing from the fill ring for 2 s while it had nothing to
+    /// receive into.
     pub fill_stalls: u64,
     /// Times that no frame in flight was completed for 2 s.
     pub completion_stalls: u64,

@@ -1,7 +1,7 @@
 //! Queue group: several receive queues of one interface, served by one owner.
 //!
-//! The NIC spreads what arrives over its queues, and so nobody has to know where the frames of a connection come. What is sent leaves by one of
-//! them: frames of a connection stay in order.
+//! The NIC spreads what arrives over its queues. No caller has to know where the frames of a
+//! connection arrive. What is sent leaves by one of them: frames of a connection stay in order.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::{MemoryIo, Wire};
 
-    /// A group of memory queues with so many frames each, and their wires.
+    /// A group of memory queues with `frames` frames each, and their wires.
     fn group(frames: &[usize]) -> (QueueGroup, Vec<Wire>) {
         let made = frames.iter().map(|frames| {
             let (io, wire) = MemoryIo::new(*frames).unwrap();

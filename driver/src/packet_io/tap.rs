@@ -1,4 +1,5 @@
-//! A capture of what a queue carries. Packet sniffers see nothing of steered traffic, so the stack writes its own.
+//! A capture of what a queue carries. Packet sniffers see nothing of steered traffic, so the stack
+//! writes its own.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -25,7 +26,8 @@ const NANOSECONDS: u8 = 9;
 
 /// A queue whose frames, both ways, are written to a pcapng file.
 ///
-/// Their times are by the host's clock. What the NIC tells of a frame's arrival is in its comment, as the NIC's clock may be another.
+/// Their times are by the host's clock. The NIC's report of a frame's arrival is in its comment, as
+/// the NIC's clock may be another.
 pub struct Tap {
     inner: Box<dyn PacketIo>,
     capture: Capture,
@@ -90,8 +92,8 @@ impl Capture {
         }))))
     }
 
-    /// Ends the file: what is still buffered is written, and further frames are not. An error if any frame is missing in it.
-    /// Whoever never calls this finds the error in the log.
+    /// Ends the file: what is still buffered is written, and further frames are not. An error if
+    /// any frame is missing in it. If it is never called, the error is in the log.
     ///
     /// # Errors
     ///
@@ -121,7 +123,7 @@ struct CaptureFile {
     /// `None` once it was ended or writing has failed: the queue goes on without it.
     writer: Option<PcapNgWriter<BufWriter<File>>>,
     lost: Option<CaptureError>,
-    /// Somebody was told what has become of it.
+    /// The result was returned to the caller.
     is_told: bool,
     path: PathBuf,
 }
@@ -137,7 +139,7 @@ impl CaptureFile {
             original_len: u32::try_from(frame.len()).unwrap_or(u32::MAX),
             data: frame.into(),
             options: (metadata.iter())
-                .map(|told| EnhancedPacketOption::Comment(told.to_string().into()))
+                .map(|metadata| EnhancedPacketOption::Comment(metadata.to_string().into()))
                 .collect(),
         };
         if let Err(error) = writer.write_pcapng_block(block) {
@@ -272,7 +274,7 @@ mod tests {
             "the capture /dev/full is not complete: No space left on device (os error 28); \
              make room there or capture into another file"
         );
-        assert_eq!(capture.finish(), Err(lost), "whoever asks again");
+        assert_eq!(capture.finish(), Err(lost), "a second call");
     }
 
     #[test]

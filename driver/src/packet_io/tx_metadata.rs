@@ -1,10 +1,12 @@
-//! Metadata of a frame to send: what the NIC is asked to do with it (`struct xsk_tx_metadata`, Linux 6.8).
+//! Metadata of a frame to send: what the NIC is asked to do with it (`struct xsk_tx_metadata`,
+//! Linux 6.8).
 
 use std::num::NonZero;
 
 use nix::libc;
 
-/// Bytes in front of a frame that the metadata takes: flags, request, launch time. The kernel wants a multiple of 8.
+/// Bytes in front of a frame that the metadata takes: flags, request, launch time. The kernel wants
+/// a multiple of 8.
 pub(crate) const TX_METADATA: usize = TX_METADATA_BYTES as usize;
 pub(crate) const TX_METADATA_BYTES: u32 = 24;
 
@@ -12,8 +14,9 @@ pub(crate) const TX_METADATA_BYTES: u32 = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChecksumRequest(NonZero<Word>);
 
-/// As the kernel reads it, in this host's order. The first 2 bytes say where the checksum begins, the next 2 where its field is from there
-/// on. A frame begins with its Ethernet header, which no such checksum covers, so that it is never 0.
+/// As the kernel reads it, in this host's order. The first 2 bytes say where the checksum begins,
+/// the next 2 where its field is from there on. A frame begins with its Ethernet header, which no
+/// such checksum covers, so that it is never 0.
 type Word = u64;
 
 impl ChecksumRequest {
@@ -72,7 +75,8 @@ mod tests {
 
     #[test]
     fn fulfilled_request_is_the_checksum() {
-        // RFC 1071 §3: 0001 f203 f4f5 f6f7 add up to ddf2. The field, which is behind them, has the 2 of a pseudo-header.
+        // RFC 1071 §3: 0001 f203 f4f5 f6f7 add up to ddf2. The field, which is behind them, has the
+        // 2 of a pseudo-header.
         let mut frame = [
             9, 9, 0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7, 0x00, 0x02,
         ];

@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// Members that one call of [`DescriptorSet::ready`] tells at most.
+/// Members that one call of [`DescriptorSet::ready`] returns at most.
 const READY_AT_ONCE: usize = 32;
 
-/// Descriptors that are waited for together. One that is closed leaves the set, unless it has a duplicate.
+/// Descriptors that are waited for together. One that is closed leaves the set, unless it has a
+/// duplicate.
 pub struct DescriptorSet(Epoll);
 
 impl DescriptorSet {
@@ -31,7 +32,7 @@ impl DescriptorSet {
         self.watch_as(fd, 0)
     }
 
-    /// Adds a descriptor, likewise, that [`ready`](Self::ready) calls by this name.
+    /// Adds a descriptor that [`ready`](Self::ready) calls by this name.
     ///
     /// # Errors
     ///
@@ -40,7 +41,8 @@ impl DescriptorSet {
         Ok((self.0).add(fd, EpollEvent::new(EpollFlags::EPOLLIN, name))?)
     }
 
-    /// Names of the descriptors that are readable now. If they are many, others follow in later calls. Never waits.
+    /// Names of the descriptors that are readable now. If they are many, others follow in later
+    /// calls. Never waits.
     ///
     /// # Errors
     ///
@@ -57,7 +59,8 @@ impl DescriptorSet {
 }
 
 impl AsFd for DescriptorSet {
-    /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to be changed.
+    /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to
+    /// be changed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.0.as_fd()
     }
@@ -124,12 +127,12 @@ mod tests {
                 member
             })
             .collect();
-        let mut told = vec![false; members.len()];
+        let mut named = vec![false; members.len()];
         for _ in 0..3 {
             for name in set.ready().unwrap() {
-                told[usize::try_from(name).unwrap()] = true;
+                named[usize::try_from(name).unwrap()] = true;
             }
         }
-        assert!(told.into_iter().all(|it| it));
+        assert!(named.into_iter().all(|it| it));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! This room has the descriptors, flags and threads of the library that sleep and are woken.
 //!
-//! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead, between [`Sleeper::arm`]
-//! and [`Sleeper::clear`].
+//! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead,
+//! between [`Sleeper::arm`] and [`Sleeper::clear`].
 
 mod descriptor_set;
 mod hinted;
@@ -39,7 +39,7 @@ struct Shared {
 /// The side that sleeps.
 pub struct Sleeper(Arc<Shared>);
 
-/// The side that wakes. Ringing costs one load while nobody sleeps.
+/// The side that wakes. Ringing costs one load while no thread sleeps.
 #[derive(Clone)]
 pub struct Doorbell(Arc<Shared>);
 
@@ -57,10 +57,12 @@ impl Sleeper {
         Ok((Self(Arc::clone(&shared)), Doorbell(shared)))
     }
 
-    /// Has the next ring make the descriptor readable, for an event loop that is about to wait for it. If `idle`, asked after
-    /// the announcement, says that there is work, the descriptor is readable at once.
+    /// Has the next ring make the descriptor readable, for an event loop that is about to wait for
+    /// it. If `idle`, asked after the announcement, says that there is work, the descriptor is
+    /// readable at once.
     ///
-    /// It stays readable until [`clear`](Self::clear). A [`sleep`](Self::sleep) in between disarms it.
+    /// It stays readable until [`clear`](Self::clear). A [`sleep`](Self::sleep) in between disarms
+    /// it.
     ///
     /// # Errors
     ///
@@ -77,7 +79,8 @@ impl Sleeper {
         }
     }
 
-    /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a ring is under way.
+    /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a
+    /// ring is under way.
     ///
     /// # Errors
     ///
@@ -92,8 +95,9 @@ impl Sleeper {
         Self(Arc::clone(&self.0))
     }
 
-    /// Sleeps until the doorbell rings, one of `others` is readable or `timeout` is over (`None`: no limit). It does not sleep if `idle`,
-    /// asked after the sleep was announced, says that there is work.
+    /// Sleeps until the doorbell rings, one of `others` is readable or `timeout` is over (`None`:
+    /// no limit). It does not sleep if `idle`, asked after the sleep was announced, says that there
+    /// is work.
     ///
     /// # Errors
     ///
@@ -135,7 +139,8 @@ impl Sleeper {
 }
 
 impl AsFd for Sleeper {
-    /// The descriptor that a ring makes readable while it is [armed](Self::arm). It is not to be read: [`clear`](Self::clear) does.
+    /// The descriptor that a ring makes readable while it is [armed](Self::arm). It is not to be
+    /// read: [`clear`](Self::clear) does.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
@@ -221,9 +226,9 @@ mod tests {
     fn descriptor_is_readable_from_a_ring_while_armed_until_cleared() {
         let (sleeper, bell) = Sleeper::new().unwrap();
         bell.ring();
-        assert!(!is_readable(&sleeper), "nobody waits");
+        assert!(!is_readable(&sleeper), "no thread waits");
         sleeper.arm(|| true).unwrap();
-        assert!(!is_readable(&sleeper), "nobody has rung");
+        assert!(!is_readable(&sleeper), "it was not rung");
         bell.ring();
         bell.ring();
         assert!(is_readable(&sleeper) && is_readable(&sleeper));

@@ -7,7 +7,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::libc;
 
-/// A descriptor that is readable when the process has ended, whoever ended it (Linux 5.3). A program that it executes is the same process.
+/// A descriptor that is readable when the process has ended, for any reason (Linux 5.3). A program
+/// that it executes is the same process.
 ///
 /// # Errors
 ///
@@ -17,7 +18,7 @@ pub fn process_end(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: the call has no memory of ours.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     let fd = RawFd::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just given us this descriptor, and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

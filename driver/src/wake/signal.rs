@@ -1,4 +1,4 @@
-//! Signal: an eventfd that says that there is something to take, for poll, epoll and whoever sleeps.
+//! Signal: an eventfd that says that there is something to take, for poll, epoll and sleepers.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,9 +8,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// A descriptor that is readable from [`raise`](Self::raise) until [`clear`](Self::clear), whether or not anybody waits for it.
+/// A descriptor that is readable from [`raise`](Self::raise) until [`clear`](Self::clear), whether
+/// or not anybody waits for it.
 ///
-/// It costs a system call each time: it is for what is rare. What comes often has a [`Doorbell`](crate::Doorbell).
+/// It costs a system call each time: it is for what is rare. What comes often has a
+/// [`Doorbell`](crate::Doorbell).
 pub struct Signal(EventFd);
 
 impl Signal {
@@ -52,8 +54,8 @@ impl AsFd for Signal {
     }
 }
 
-/// Sleeps until one of these descriptors is readable, one of `others` is, a signal handler has run or `timeout` is over (`None`: no
-/// limit). True if one of `others` is readable.
+/// Sleeps until one of these descriptors is readable, one of `others` is, a signal handler has run
+/// or `timeout` is over (`None`: no limit). True if one of `others` is readable.
 ///
 /// # Errors
 ///

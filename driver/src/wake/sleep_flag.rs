@@ -1,14 +1,16 @@
-//! The flag between a sleeper and those who wake it: no wake-up may be lost, and none is paid for while nobody sleeps.
+//! The flag between a sleeper and its wakers: no wake-up is lost, and none costs a system call
+//! while no thread sleeps.
 //!
 //! The includer provides `sync` (atomics of the standard library, or of the model checker).
 
 use super::sync::{AtomicBool, Ordering, fence};
 
-/// Says whether somebody is about to sleep.
+/// Says whether a thread is about to sleep.
 ///
-/// The sleeper announces itself, looks for work once more, and only then sleeps. The waker publishes work, then asks
-/// [`must_wake`](Self::must_wake). Each side writes before it reads, with a full barrier between, so at least one of them sees the other's
-/// write. Either the sleeper finds the work or the waker finds the sleeper.
+/// The sleeper announces itself, looks for work once more, and only then sleeps. The waker
+/// publishes work, then asks [`must_wake`](Self::must_wake). Each side writes before it reads, with
+/// a full barrier between, so at least one of them sees the other's write. Either the sleeper finds
+/// the work or the waker finds the sleeper.
 pub(crate) struct SleepFlag(AtomicBool);
 
 impl SleepFlag {
@@ -33,7 +35,8 @@ impl SleepFlag {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Called after work was published: true if the sleeper has to be woken. Of several wakers one is told so.
+    /// Called after work was published: true if the sleeper has to be woken. Of several wakers, one
+    /// gets true.
     pub(crate) fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)

@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn thread_that_does_not_end_is_not_waited_for() {
-        let (end, told) = channel::<()>();
+        let (end, asked) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let _ended = told.recv();
+            let _ended = asked.recv();
         });
         let began = Instant::now();
         join(thread, "a thread");

@@ -1,7 +1,8 @@
 //! Wait set: one descriptor that is readable when an engine without a thread has something to do.
 //!
-//! It is an epoll instance over the socket that frames arrive on, the doorbell and a timer. What becomes of the interface is
-//! heard by the thread of [`InterfaceWatch`](crate::net::InterfaceWatch), which rings the doorbell.
+//! It is an epoll instance over the socket that frames arrive on, the doorbell and a timer. What
+//! becomes of the interface is received by the thread of
+//! [`InterfaceWatch`](crate::net::InterfaceWatch), which rings the doorbell.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,16 +16,18 @@ use super::descriptor_set::DescriptorSet;
 
 /// The shortest time that a timer can be set to: 0 would stop it.
 const SHORTEST: Duration = Duration::from_nanos(1);
-/// The longest time that a timer is set to. The loop that wakes then finds nothing to do and arms again.
+/// The longest time that a timer is set to. The loop that wakes then finds nothing to do and arms
+/// again.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// What an event loop waits for in place of [`Sleeper::sleep`].
 ///
-/// The loop turns the engine until nothing is left to do, calls [`arm`](Self::arm) and waits until the descriptor is readable.
-/// Then it calls [`clear`](Self::clear) and begins anew.
+/// The loop turns the engine until nothing is left to do, calls [`arm`](Self::arm) and waits until
+/// the descriptor is readable. Then it calls [`clear`](Self::clear) and begins anew.
 pub struct WaitSet {
     all: DescriptorSet,
-    /// The socket that frames arrive on, in a set of its own: closing that set takes the socket out of `all`.
+    /// The socket that frames arrive on, in a set of its own: closing that set takes the socket out
+    /// of `all`.
     frames: Option<DescriptorSet>,
     timer: TimerFd,
     timer_runs: bool,
@@ -32,7 +35,8 @@ pub struct WaitSet {
 }
 
 impl WaitSet {
-    /// A set over the doorbell of `sleeper` and a timer, not armed. It takes two file descriptors, and one more for frames.
+    /// A set over the doorbell of `sleeper` and a timer, not armed. It takes two file descriptors,
+    /// and one more for frames.
     ///
     /// # Errors
     ///
@@ -60,11 +64,12 @@ impl WaitSet {
         self.all.watch(fd)
     }
 
-    /// Has the descriptor become readable as soon as the doorbell rings, `readiness` is readable or `timeout` is over (`None`: no
-    /// limit). If `idle`, asked after the announcement, says that there is work, it is readable at once.
+    /// Has the descriptor become readable as soon as the doorbell rings, `readiness` is readable or
+    /// `timeout` is over (`None`: no limit). If `idle`, asked after the announcement, says that
+    /// there is work, it is readable at once.
     ///
-    /// `readiness` is the same descriptor in every call, or none from some call on. A sleep of the same [`Sleeper`] disarms the
-    /// doorbell, so arm again before the next wait.
+    /// `readiness` is the same descriptor in every call, or none from some call on. A sleep of the
+    /// same [`Sleeper`] disarms the doorbell, so arm again before the next wait.
     ///
     /// # Errors
     ///
@@ -80,7 +85,8 @@ impl WaitSet {
         self.sleeper.arm(idle)
     }
 
-    /// Disarms the doorbell and the timer. The descriptor is not readable afterwards, unless frames wait or a ring is under way.
+    /// Disarms the doorbell and the timer. The descriptor is not readable afterwards, unless frames
+    /// wait or a ring is under way.
     ///
     /// # Errors
     ///
@@ -90,8 +96,8 @@ impl WaitSet {
         self.sleeper.clear()
     }
 
-    /// Frames make the descriptor readable no more, until it is armed again. While they do, the kernel announces each of them, which costs
-    /// a fifth of the bandwidth on a virtual cable.
+    /// Frames make the descriptor readable no more, until it is armed again. While they do, the
+    /// kernel announces each of them, which costs a fifth of the bandwidth on a virtual cable.
     pub fn ignore_frames(&mut self) {
         self.frames = None;
     }
@@ -125,7 +131,8 @@ impl WaitSet {
 }
 
 impl AsFd for WaitSet {
-    /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to be changed.
+    /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to
+    /// be changed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.all.as_fd()
     }
@@ -222,7 +229,7 @@ mod tests {
         set.clear().unwrap();
         assert!(is_readable(&set), "the frame is still there");
         set.arm(None, LONG, || true).unwrap();
-        assert!(!is_readable(&set), "nobody wants it");
+        assert!(!is_readable(&set), "no caller wants it");
         set.arm(Some(socket.as_fd()), LONG, || true).unwrap();
         assert!(is_readable(&set));
         socket.recv(&mut [0; 2]).unwrap();

@@ -9,9 +9,9 @@ use xwarp_bpf::Buffers;
 
 use super::xsk::{Calls, Queue};
 
-/// Time to wait for a queue whose last user has just closed it. The kernel frees the queue in a work
-/// item that takes the RTNL lock: after 3 to 22 ms on an idle machine, and after more than a second
-/// where other processes set up and remove interfaces all the time.
+/// Time to wait for a queue whose last user has just closed it. The kernel frees the queue in a
+/// work item that takes the RTNL lock: after 3 to 22 ms on an idle machine, and after more than a
+/// second where other processes set up and remove interfaces all the time.
 const REBIND_TIMEOUT: Duration = Duration::from_secs(5);
 const REBIND_PAUSE: Duration = Duration::from_millis(5);
 
@@ -19,7 +19,7 @@ const REBIND_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenQueueError {
-    /// Somebody else has it.
+    /// Another socket has it.
     #[error(
         "queue {queue} of {interface} is in use by another AF_XDP socket; end the process that has it, or use another interface"
     )]
@@ -81,7 +81,7 @@ pub(crate) struct Target<'a> {
     /// Over how many chunks a frame may be spread. Linux has more than one since 6.6.
     pub(crate) frames: Buffers,
     /// Whether ICMP messages about the interface's paths come to this queue.
-    pub(crate) hears_icmp: bool,
+    pub(crate) receives_icmp: bool,
 }
 
 impl Target<'_> {

@@ -1,6 +1,8 @@
-//! Preferred busy polling: the engine polls the driver of the NIC, which takes no interrupts meanwhile.
+//! Preferred busy polling: the engine polls the driver of the NIC, which takes no interrupts
+//! meanwhile.
 //!
-//! The sockets ask for it, and with them it ends. The device has to defer its interrupts, by two settings that xwarp puts back.
+//! The sockets ask for it, and with them it ends. The device has to defer its interrupts, by two
+//! settings that xwarp puts back.
 
 use std::fmt;
 use std::fs;
@@ -10,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use crate::net::{self, Interface};
 
-/// Settings of a device, and their values while it is polled. Two polls may find nothing before interrupts are on again. If nobody polls for
-/// 200 us, the kernel does: time for the longest turn of an engine.
+/// Settings of a device, and their values while it is polled. Two polls may find nothing before
+/// interrupts are on again. If no thread polls for 200 us, the kernel does: time for the longest
+/// turn of an engine.
 const DEFERRAL: [(&str, &str); 2] = [
     ("napi_defer_hard_irqs", "2"),
     ("gro_flush_timeout", "200000"),
@@ -24,7 +27,8 @@ pub enum Polling {
     /// The NIC's interrupts have its driver fill the rings.
     #[default]
     Interrupts,
-    /// The engine polls the driver as long as it does not sleep (preferred busy polling). Where that cannot be, the interface is not opened.
+    /// The engine polls the driver as long as it does not sleep (preferred busy polling). Where
+    /// that cannot be, the interface is not opened.
     Busy,
 }
 
@@ -78,7 +82,8 @@ impl BusyPollError {
     }
 }
 
-/// Refuses an interface whose queues cannot be polled: then frames would arrive or leave by interrupts that nobody waits for.
+/// Refuses an interface whose queues cannot be polled: then frames would arrive or leave by
+/// interrupts that no engine waits for.
 pub(crate) fn check(interface: &Interface, mut queues: Range<u32>) -> Result<(), BusyPollError> {
     let shared = net::queues_of_one_napi(interface)
         .map_err(|error| BusyPollError::refused(&interface.name, &error))?;
@@ -149,14 +154,14 @@ impl InterruptDeferral {
         self.settings.iter().try_for_each(set)
     }
 
-    /// Puts back what was set before. What somebody else has changed meanwhile stays.
+    /// Puts back what was set before. What another process has changed meanwhile stays.
     ///
     /// # Errors
     ///
     /// [`io::Error`]: the kernel refuses. All settings are tried.
     pub fn put_back(&self) -> io::Result<()> {
         let each = self.settings.iter().map(Setting::put_back);
-        // All of them, before the first error is told.
+        // All of them, before the first error is returned.
         each.collect::<Vec<_>>().into_iter().collect()
     }
 }

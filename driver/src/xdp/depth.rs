@@ -9,9 +9,10 @@ const SMALL: usize = 16;
 /// So many times the chunks must have been filled in small bursts.
 const QUIET_ROUNDS: usize = 4;
 
-/// The kernel fills chunks in the order in which it was given them. With few of them, all that is written and read is still in
-/// the processors' caches: a frame comes and goes several hundred nanoseconds sooner. Many are for bursts that come faster than they
-/// are taken, whose end is lost otherwise. So there are few until bursts come, and few again when none have come for long.
+/// The kernel fills chunks in the order in which it was given them. With few of them, all that is
+/// written and read is still in the processors' caches: a frame comes and goes several hundred
+/// nanoseconds sooner. Many are for bursts that come faster than they are taken, whose end is lost
+/// otherwise. So there are few until bursts come, and few again when none have come for long.
 pub(super) struct Depth {
     least: usize,
     most: usize,

@@ -1,5 +1,6 @@
-//! An open queue. Frames are written and read where the kernel has them, whatever they take of chunks. But what arrives in several chunks
-//! is joined in memory of its own, as the protocols want it in one piece.
+//! An open queue. Frames are written and read where the kernel has them, whatever they take of
+//! chunks. But what arrives in several chunks is joined in memory of its own, as the protocols want
+//! it in one piece.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::depth::Depth;
 use crate::packet_io::Frame;
 
-/// Chunks that circulate between the fill ring and the receive ring, are spare, or are with whoever received them.
+/// Chunks that circulate between the fill ring and the receive ring, are spare, or are with their
+/// receiver.
 pub(super) struct ReceiveChunks {
     count: usize,
     /// Those that the kernel has.
@@ -30,7 +31,7 @@ impl ReceiveChunks {
         self.count
     }
 
-    /// How many the kernel has, and how many nobody has. The others are with whoever received them.
+    /// How many the kernel has, and how many are free. The rest are with their receivers.
     pub(super) fn lent_and_spare(&self) -> (usize, usize) {
         (self.lent, self.spare.len())
     }

@@ -23,14 +23,15 @@ use crate::wake::is_any_readable;
 
 /// Descriptors moved between a ring and us in one go.
 pub(super) const BATCH: usize = 64;
-/// Chunks that the kernel has at least to receive into. They suffice for what one connection may have in flight, and for those taken and
-/// not given back yet. So no burst of a single peer, however small its segments, finds none.
+/// Chunks that the kernel has at least to receive into. They suffice for what one connection may
+/// have in flight, and for those taken and not given back yet. So no burst of a single peer,
+/// however small its segments, finds none.
 pub(crate) const LENT_LEAST: usize = BURST + BATCH;
 /// A frame that the kernel has not completed after this long will never be.
 const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A driver that asks to be told of chunks to receive into is told at most this often: of new ones, and without new ones. Some ask for it
-/// though they have all that they want.
+/// A driver that asks for wake-ups of the fill ring gets them at most this often, with or without
+/// new chunks. Some ask for it though they have all that they want.
 const REFILL_INTERVAL: Duration = Duration::from_micros(100);
 const IDLE_REFILL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -74,7 +75,7 @@ pub(super) struct Rings<S = Socket> {
     queued: VecDeque<Row>,
     /// Chunks in the fill ring that the kernel has not been shown yet.
     unpublished: usize,
-    /// The driver has not been told of chunks since some were put into the fill ring.
+    /// The driver has not been woken since chunks were put into the fill ring.
     refilled: bool,
     last_refill: Option<Instant>,
     fill_stall: FillWatch,
@@ -97,7 +98,8 @@ pub(super) struct Rings<S = Socket> {
 }
 
 impl<S: Calls> Rings<S> {
-    /// Binds the queue. The kernel has `least` chunks to receive into or more at a time, and in zero copy those that fill the driver's ring.
+    /// Binds the queue. The kernel has `least` chunks to receive into or more at a time, and in
+    /// zero copy those that fill the driver's ring.
     pub(super) fn open(
         target: &Target<'_>,
         memory: QueueMemory<S>,
@@ -153,8 +155,8 @@ impl<S: Calls> Rings<S> {
         let Ok(place) = self.pool.park(chunk, false) else {
             return;
         };
-        // SAFETY: a chunk to receive into has its place as number. It is of this UMEM, and parked, so that nobody touches it until it comes
-        // back.
+        // SAFETY: a chunk to receive into has its place as number. It is of this UMEM, and parked,
+        // so that no code touches it until it comes back.
         let pushed = unsafe { self.shared.fill.push((place * CHUNK) as u64) };
         debug_assert!(pushed, "the kernel was to have another chunk");
         self.receiving.note_lent();
@@ -170,7 +172,8 @@ impl<S: Calls> Rings<S> {
         self.refilled = true;
     }
 
-    /// Tells a driver of chunks in the fill ring that waits for being told, and polls it if that is wanted. A driver that copies never waits.
+    /// Wakes a driver that asks for it if chunks are in the fill ring, and polls it on demand. A
+    /// driver that copies never waits.
     fn wake_receiver(&mut self) -> Result<(), IoError> {
         if !self.up {
             return Ok(());
@@ -183,7 +186,7 @@ impl<S: Calls> Rings<S> {
             return Ok(());
         }
         let now = self.socket.now();
-        // It may have asked just when chunks came, so it is told without new ones, too.
+        // It may have asked just when chunks came, so it is woken without new ones, too.
         let interval = if self.refilled {
             REFILL_INTERVAL
         } else {
@@ -214,7 +217,7 @@ impl<S: Calls> Rings<S> {
         })
     }
 
-    /// Notices a driver that is told of chunks and takes none, though it has nothing to receive into.
+    /// Notices a driver that is woken and takes no chunks, though it has nothing to receive into.
     fn watch_fill_ring(&mut self, now: Instant) {
         let lent = self.receiving.lent_and_spare().0;
         let ring = FillRing {
@@ -222,7 +225,7 @@ impl<S: Calls> Rings<S> {
             occupied: self.shared.fill.occupied(),
             lent,
         };
-        if let Stand::Noticed(time) = self.fill_stall.told(ring, now) {
+        if let Stand::Noticed(time) = self.fill_stall.woken(ring, now) {
             log::warn!(
                 "{}: the driver has taken none of the {lent} chunks in the fill ring for {} s, so nothing is received; set the interface down and up",
                 self.interface,
@@ -239,7 +242,8 @@ impl<S: Calls> Rings<S> {
         self.agreed.zero_copy
     }
 
-    /// Polls the driver at each [`flush`](Self::flush) from now on, where the device defers its interrupts.
+    /// Polls the driver at each [`flush`](Self::flush) from now on, where the device defers its
+    /// interrupts.
     pub(super) fn poll_busily(
         &mut self,
         deferral: &Arc<InterruptDeferral>,
@@ -293,14 +297,16 @@ impl<S: Calls> Rings<S> {
         self.pool.keep(frame)
     }
 
-    /// How many pieces can be taken out of the receive ring by [`piece`](Self::piece), at most `want`.
+    /// How many pieces can be taken out of the receive ring by [`piece`](Self::piece), at most
+    /// `want`.
     pub(super) fn arrived(&mut self, want: usize) -> usize {
         let arrived = self.shared.rx.available(want);
         self.receiving.note_filled(arrived, arrived < want);
         arrived
     }
 
-    /// The next piece that has arrived. It must lie where our chunks begin: an XDP program of somebody else may have moved its start.
+    /// The next piece that has arrived. It must lie where our chunks begin: a foreign XDP program
+    /// may have moved its start.
     pub(super) fn piece(&mut self) -> Option<Piece> {
         let descriptor = self.shared.rx.pop()?;
         let chunk = self.unpark(descriptor.addr())?;
@@ -484,7 +490,8 @@ impl<S: Calls> Rings<S> {
             && self.shared.tx.has_room(row.pieces())
         {
             for descriptor in row.descriptors() {
-                // SAFETY: `transmit` made the row of a frame of this UMEM, which is parked until all of its chunks have come back.
+                // SAFETY: `transmit` made the row of a frame of this UMEM, which is parked until
+                // all of its chunks have come back.
                 let pushed = unsafe { self.shared.tx.push(descriptor) };
                 debug_assert!(pushed, "the transmit ring had room");
             }
@@ -552,7 +559,7 @@ impl<S: Calls> AsFd for Rings<S> {
 
 /// `None` if the kernel refuses them, or another queue has them.
 fn open_icmp(target: &Target<'_>) -> Option<IcmpSockets> {
-    if !target.hears_icmp {
+    if !target.receives_icmp {
         return None;
     }
     let interface = target.interface;

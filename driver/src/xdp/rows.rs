@@ -29,7 +29,8 @@ impl Row {
         last / CHUNK - self.begin / CHUNK + 1
     }
 
-    /// Its descriptors in order. Each ends where its chunk does, or the frame. The first one tells of metadata.
+    /// Its descriptors in order. Each ends where its chunk does, or the frame. The first one is
+    /// marked if there is metadata.
     pub(super) fn descriptors(self) -> impl Iterator<Item = Descriptor> {
         let mut next = Some(self.begin);
         std::iter::from_fn(move || {
@@ -42,7 +43,8 @@ impl Row {
     }
 }
 
-/// The chunks of frames to send, of which the kernel has some. A frame is back when all of its chunks are.
+/// The chunks of frames to send, of which the kernel has some. A frame is back when all of its
+/// chunks are.
 pub(super) struct Rows {
     /// Number of the first frame's first chunk. The chunks before it are there to receive into.
     first: usize,
@@ -62,7 +64,7 @@ impl Rows {
         }
     }
 
-    /// The kernel gets so many chunks of a frame, which has this place in the arena.
+    /// Records that the kernel gets `chunks` chunks of the frame with this place in the arena.
     pub(super) fn lend(&mut self, place: usize, pieces: usize) {
         let slot = place.checked_sub(self.first);
         if let Some(lent) = slot.and_then(|frame| self.lent.get_mut(frame)) {
@@ -130,8 +132,9 @@ mod tests {
     }
 
     proptest! {
-        /// Descriptors cover the frame once and in order. Each lies in one chunk, only the last one says that nothing follows, and there are as
-        /// many as the frame has chunks. When they have come back in any order, the frame has.
+        /// Descriptors cover the frame once and in order. Each lies in one chunk, only the last one
+        /// says that nothing follows, and there are as many as the frame has chunks. When they have
+        /// come back in any order, the frame has.
         #[test]
         fn descriptors_are_the_frame(begin in 0..CHUNK, len in 1_usize..65_600, first in 0_usize..9, seed in any::<u64>(), described: bool) {
             let run = (begin + len).div_ceil(CHUNK);

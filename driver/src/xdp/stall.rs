@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A ring that stands still for this long is noticed. Drivers that reset their NIC for a new program need up to 1.3 s on an emulated igb.
+/// A ring that stands still for this long is noticed. Drivers that reset their NIC for a new
+/// program need up to 1.3 s on an emulated igb.
 const NOTICE: Duration = Duration::from_secs(2);
 
 /// What a ring that has stood still until now comes to.
@@ -10,7 +11,7 @@ const NOTICE: Duration = Duration::from_secs(2);
 pub(super) enum Stand {
     /// It has for a short time.
     Short,
-    /// It is a stall, which nobody has been told of yet.
+    /// It is a stall that was not reported before.
     Noticed(Duration),
     /// The same stall goes on.
     Known(Duration),
@@ -55,7 +56,7 @@ impl StallWatch {
     }
 }
 
-/// The fill ring, as it is when the driver is told of chunks in it.
+/// The fill ring, as it is when the driver is woken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FillRing {
     /// Running number of the next entry that the driver takes.
@@ -66,7 +67,7 @@ pub(super) struct FillRing {
     pub(super) lent: usize,
 }
 
-/// Watches a fill ring that the driver asks to be told of.
+/// Watches a fill ring whose driver asks for wake-ups.
 #[derive(Debug, Default)]
 pub(super) struct FillWatch {
     stall: StallWatch,
@@ -74,9 +75,9 @@ pub(super) struct FillWatch {
 }
 
 impl FillWatch {
-    /// The driver is told of the ring at `now`. One whose own ring is full may ask for that, too, so only one that has nothing to receive into
-    /// stands still.
-    pub(super) fn told(&mut self, ring: FillRing, now: Instant) -> Stand {
+    /// Records that the driver is woken at `now`. One whose own ring is full may ask for that, too,
+    /// so only one that has nothing to receive into stands still.
+    pub(super) fn woken(&mut self, ring: FillRing, now: Instant) -> Stand {
         let moved = std::mem::replace(&mut self.taken, ring.taken) != ring.taken;
         let has_all = ring.lent > 0 && ring.occupied == ring.lent;
         if moved || !has_all {
@@ -129,13 +130,13 @@ mod tests {
         assert_eq!(watch.stalls(), 0);
     }
 
-    /// Tells the driver of the same ring twice, `NOTICE` apart; stalls.
+    /// Wakes the driver of the same ring twice, `NOTICE` apart; stalls.
     fn told_twice(first: FillRing, second: FillRing) -> u64 {
         let (mut watch, begin) = (FillWatch::default(), Instant::now());
         // What the watch compares with the first time.
-        watch.told(first, begin);
-        assert_eq!(watch.told(first, begin), Stand::Short);
-        watch.told(second, begin + NOTICE);
+        watch.woken(first, begin);
+        assert_eq!(watch.woken(first, begin), Stand::Short);
+        watch.woken(second, begin + NOTICE);
         watch.stalls()
     }
 
@@ -163,9 +164,9 @@ mod tests {
             lent: 320,
         };
         let (mut watch, begin) = (FillWatch::default(), Instant::now());
-        watch.told(ring, begin);
+        watch.woken(ring, begin);
         watch.begin_again();
-        assert_eq!(watch.told(ring, begin + NOTICE), Stand::Short);
+        assert_eq!(watch.woken(ring, begin + NOTICE), Stand::Short);
         assert_eq!(watch.stalls(), 0);
     }
 

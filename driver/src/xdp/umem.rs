@@ -14,11 +14,13 @@ use crate::packet_io::{Frame, Layout};
 /// Bytes between two frames: one page, the largest chunk that the kernel takes.
 pub(crate) const CHUNK: usize = CHUNK_BYTES as usize;
 const CHUNK_BYTES: u32 = 4096;
-/// Bytes of a chunk that the kernel keeps for itself ahead of a received frame (`XDP_PACKET_HEADROOM`).
+/// Bytes of a chunk that the kernel keeps for itself ahead of a received frame
+/// (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 /// Bytes of a chunk that a frame can use.
 pub const FRAME_CAPACITY: usize = CHUNK - HEADROOM;
-/// Chunks that the kernel takes for a frame: on some interfaces as many pages as a packet has (`MAX_SKB_FRAGS`), on others one more.
+/// Chunks that the kernel takes for a frame: on some interfaces as many pages as a packet has
+/// (`MAX_SKB_FRAGS`), on others one more.
 const RUN_MAX: usize = 17;
 /// Frames to send that there are at least, if each takes several chunks.
 const LARGE_FRAMES_MIN: usize = 128;
@@ -67,7 +69,7 @@ pub(crate) struct QueueMemory<S = Socket> {
 }
 
 /// What memory is wanted.
-pub(crate) struct Wanted {
+pub(crate) struct UmemSpec {
     /// Chunks to receive into.
     pub(crate) receive: u32,
     /// Chunks for frames to send; none for a queue that only receives.
@@ -86,13 +88,13 @@ pub(crate) struct Wanted {
     pub(crate) metadata: Option<TxMetadata>,
 }
 
-/// Chunks that a frame to send takes. Like those that are received, it begins behind the headroom, so that a frame of either kind takes one
-/// chunk up to the same size.
+/// Chunks that a frame to send takes. Like those that are received, it begins behind the headroom,
+/// so that a frame of either kind takes one chunk up to the same size.
 pub(crate) fn chunks_of(frame_bytes: usize) -> usize {
     (HEADROOM + frame_bytes).div_ceil(CHUNK)
 }
 
-impl Wanted {
+impl UmemSpec {
     fn check(&self) -> Result<(), UmemError> {
         let (ring, run) = (self.ring as usize, chunks_of(self.frame_bytes));
         let refuse = |size, reason| Err(UmemError::Size(size, reason));
@@ -111,8 +113,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// The metadata of frames to send, where each is one chunk. Of several, all but the first begin where their chunks do, and the kernel wants
-    /// room in front of every one.
+    /// The metadata of frames to send, where each is one chunk. Of several, all but the first begin
+    /// where their chunks do, and the kernel wants room in front of every one.
     fn metadata(&self) -> Option<TxMetadata> {
         let one_chunk = self.transmit > 0 && chunks_of(self.frame_bytes) == 1;
         self.metadata.filter(|_| one_chunk)
@@ -144,7 +146,7 @@ impl Wanted {
 }
 
 /// Maps and registers memory for frames and regions, and makes the rings.
-pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemError> {
+pub(crate) fn create(wanted: &UmemSpec) -> Result<(QueueMemory, RegionPool), UmemError> {
     wanted.check()?;
     let layouts = wanted.layouts();
     let [receive, transmit] = &layouts;
@@ -155,7 +157,8 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
     let registered = register(bytes, wanted).map_err(|error| refusal(&error, bytes))?;
     let (arena, mut frames) = registered.arena.into_frames(&layouts, HEADROOM);
     let mapping = Arc::clone(&arena);
-    // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a descriptor of it.
+    // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a
+    // descriptor of it.
     let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };
     let transmit = frames.split_off(receive);
     let memory = QueueMemory {
@@ -174,7 +177,7 @@ pub(crate) fn create(wanted: &Wanted) -> Result<(QueueMemory, RegionPool), UmemE
 /// Memory of a queue whose kernel is a double. The double is shown it, and takes metadata where
 /// there may be some.
 #[cfg(test)]
-pub(crate) fn on_double(wanted: &Wanted, kernel: &Kernel, rings: RingSet) -> QueueMemory<Kernel> {
+pub(crate) fn on_double(wanted: &UmemSpec, kernel: &Kernel, rings: RingSet) -> QueueMemory<Kernel> {
     wanted.check().unwrap();
     let layouts = wanted.layouts();
     let [receive, transmit] = &layouts;
@@ -204,7 +207,7 @@ struct Registered {
 }
 
 /// Maps memory, and registers it with a new socket.
-fn register(bytes: usize, wanted: &Wanted) -> io::Result<Registered> {
+fn register(bytes: usize, wanted: &UmemSpec) -> io::Result<Registered> {
     let socket = Socket::open()?;
     let mut mapping = Err(io::ErrorKind::InvalidInput.into());
     for &pages in Pages::tried_for(bytes) {
@@ -221,8 +224,8 @@ fn register(bytes: usize, wanted: &Wanted) -> io::Result<Registered> {
     let base = mapping.start();
     let rings = socket.rings(wanted.ring)?;
     socket.take_all_at_once(wanted.ring)?;
-    // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached only through the frames and regions cut
-    // from the arena, and by the kernel through the rings.
+    // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached
+    // only through the frames and regions cut from the arena, and by the kernel through the rings.
     let arena = unsafe { Arena::new(base, bytes, Box::new(mapping)) };
     Ok(Registered {
         arena,
@@ -232,12 +235,13 @@ fn register(bytes: usize, wanted: &Wanted) -> io::Result<Registered> {
     })
 }
 
-/// Maps such pages and registers them. The kernel pins all of them, so that they must be there. Whether it takes metadata, too.
+/// Maps such pages and registers them. The kernel pins all of them, so that they must be there.
+/// Whether it takes metadata, too.
 fn registered(
     socket: &Socket,
     bytes: usize,
     pages: Pages,
-    wanted: &Wanted,
+    wanted: &UmemSpec,
 ) -> io::Result<(SharedMapping, bool)> {
     let mapping = SharedMapping::new(bytes, pages, wanted.node)?;
     let plain = UmemArea {
@@ -278,8 +282,8 @@ mod tests {
     use super::*;
     use crate::xdp::xsk::Computes;
 
-    fn wanted(chunks: u32, frame_bytes: usize, ring: u32) -> Wanted {
-        Wanted {
+    fn wanted(chunks: u32, frame_bytes: usize, ring: u32) -> UmemSpec {
+        UmemSpec {
             receive: chunks / 2,
             transmit: chunks / 2,
             frame_bytes,
@@ -309,7 +313,7 @@ mod tests {
     #[test]
     fn queue_that_only_receives_has_no_frames_to_send() {
         for bytes in [FRAME_CAPACITY, 65_557] {
-            let wanted = Wanted {
+            let wanted = UmemSpec {
                 transmit: 0,
                 ..wanted(4096, bytes, 2048)
             };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::quality::RandomState;
-use xwarp_driver::{Inlet, RxFrame};
+use xwarp_driver::{HandoffQueue, RxFrame};
 
 use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
@@ -31,7 +31,7 @@ impl StrayAnswers {
 struct Directory {
     /// Hashed with a random key, as peers choose their ports.
     flows: RwLock<HashMap<Flow, usize, RandomState>>,
-    inlets: Vec<Inlet>,
+    inlets: Vec<HandoffQueue>,
     stray_answers: StrayAnswers,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Sibling {
 impl Sibling {
     /// One for each stack, in the order of their inlets.
     pub(super) fn all(
-        inlets: Vec<Inlet>,
+        inlets: Vec<HandoffQueue>,
         stray_answers: &StrayAnswers,
     ) -> impl Iterator<Item = Self> {
         let count = inlets.len();

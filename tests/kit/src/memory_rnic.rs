@@ -7,7 +7,7 @@ use xwarp::config::Progress;
 use xwarp::error::OpenError;
 use xwarp::sim::{FixedHost, Host, RegionPool};
 use xwarp::{Rnic, RnicConfig};
-use xwarp_driver::{Described, MemoryIo, PacketIo, Wire};
+use xwarp_driver::{MemoryIo, PacketIo, Wire, WithRxMetadata};
 use xwarp_tcp::StackConfig;
 
 use crate::{Queues, Side};
@@ -154,7 +154,7 @@ impl MemoryRnic {
         let (io, wire) = MemoryIo::new(self.frames).expect("memory");
         let io = Box::new(announce_if(self.announced, io));
         let io: Box<dyn PacketIo> = if self.config.nic.timestamps {
-            Box::new(Described::new(io))
+            Box::new(WithRxMetadata::new(io))
         } else {
             io
         };

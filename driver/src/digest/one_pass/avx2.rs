@@ -1,7 +1,8 @@
 //! One pass with vectors of 32 bytes (AVX2) and the instruction `crc32`.
 //!
-//! That instruction takes three times as long as until the next can begin. So the bytes are three streams one behind the other, which go on
-//! by turns. Multiplications move the CRCs of the first two to where they stand ahead of the third's.
+//! That instruction takes three times as long as until the next can begin. So the bytes are three
+//! streams one behind the other, which go on by turns. Multiplications move the CRCs of the first
+//! two to where they stand ahead of the third's.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -20,10 +21,11 @@ use crate::memory::{Fault, fallible, racy_read_constant};
 const VECTOR: usize = 32;
 /// Streams.
 const STREAMS: usize = 3;
-/// Vectors of a stream at most. The three lie so close together then that the processor fetches ahead of them as of one.
+/// Vectors of a stream at most. The three lie so close together then that the processor fetches
+/// ahead of them as of one.
 const MOST: usize = 6;
 
-/// What moves a CRC ahead of so many vectors.
+/// What moves a CRC ahead of that many vectors.
 const AHEAD: [u32; 2 * MOST + 1] = ahead();
 
 const fn ahead() -> [u32; 2 * MOST + 1] {
@@ -60,13 +62,15 @@ pub(super) unsafe fn copy(dst: &mut [u8], src: NonNull<u8>, crc: u32) -> Result<
     while rest.len() >= STREAMS * VECTOR {
         let vectors = (rest.len() / (STREAMS * VECTOR)).min(MOST);
         let (streams, behind) = rest.split_at_mut(vectors * STREAMS * VECTOR);
-        // SAFETY: the caller vouches for the source, of which the streams are a part as they are of the destination.
+        // SAFETY: the caller vouches for the source, of which the streams are a part as they are of
+        // the destination.
         unsafe { copy_streams(streams, src, vectors, &mut sums) }?;
         // SAFETY: the streams are no more than what is left of the source.
         src = unsafe { src.add(streams.len()) };
         rest = behind;
     }
-    // What follows is in vectors of 16 bytes. The assembler may not do this: it has to leave its inputs as they are.
+    // What follows is in vectors of 16 bytes. The assembler may not do this: it has to leave its
+    // inputs as they are.
     _mm256_zeroupper();
     // SAFETY: the caller vouches for the source, and as much of it is left.
     unsafe { racy_read_constant(rest, src) }?;
@@ -91,7 +95,8 @@ unsafe fn copy_streams(
     sums: &mut Sums,
 ) -> Result<(), Fault> {
     let mut left = Left::default();
-    // SAFETY: the caller vouches for the source and the number of bytes; the destination is a slice.
+    // SAFETY: the caller vouches for the source and the number of bytes; the destination is a
+    // slice.
     unsafe { pass(dst.as_mut_ptr(), src.as_ptr(), vectors, sums.crc, &mut left) }?;
     let [first, second, third] = left.crcs;
     let ahead = _mm_xor_si128(
@@ -171,7 +176,8 @@ macro_rules! crc {
 ///
 /// # Safety
 ///
-/// Each of `src` and `dst` is for as many bytes, which do not overlap; or either is gone. `vectors` is at least 1.
+/// Each of `src` and `dst` is for as many bytes, which do not overlap; or either is gone. `vectors`
+/// is at least 1.
 #[target_feature(enable = "avx2,sse4.2")]
 #[inline]
 unsafe fn pass(
@@ -182,7 +188,8 @@ unsafe fn pass(
     left: &mut Left,
 ) -> Result<(), Fault> {
     let [half, ones] = [i16::MIN, 1].map(|word| _mm256_set1_epi16(word));
-    // SAFETY: a vector of each stream is `vectors` times in the ranges. The sums and the CRCs are stored in `left` as it has them.
+    // SAFETY: a vector of each stream is `vectors` times in the ranges. The sums and the CRCs are
+    // stored in `left` as it has them.
     unsafe {
         fallible!(
             [

@@ -1,7 +1,8 @@
 //! One pass with vectors of 64 bytes (AVX-512, VPCLMULQDQ).
 //!
-//! Four accumulators take every fourth vector each. Before a vector is added to its accumulator, a multiplication moves that ahead of the
-//! 256 bytes that have come since. At the end the accumulators are moved to where they stand ahead of the last 16 bytes.
+//! Four accumulators take every fourth vector each. Before a vector is added to its accumulator, a
+//! multiplication moves that ahead of the 256 bytes that have come since. At the end the
+//! accumulators are moved to where they stand ahead of the last 16 bytes.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -28,7 +29,8 @@ const XOR: i32 = 0x96;
 
 /// Moves an accumulator ahead of those since.
 const STEP: [u64; 2] = pair(8 * LANES * VECTOR);
-/// Moves each 16 bytes of the accumulators, from the oldest vector on, to where they stand ahead of the last ones.
+/// Moves each 16 bytes of the accumulators, from the oldest vector on, to where they stand ahead of
+/// the last ones.
 const LAST: [[u64; WORDS]; LANES] = last();
 
 /// What moves 16 bytes ahead by `bits`: the first 8 of them stand ahead of the others.
@@ -256,11 +258,13 @@ macro_rules! leave {
     };
 }
 
-/// Copies, and leaves what there is to know. Its registers are those that no other code has to be told of: 16 and above.
+/// Copies, and leaves what there is to know. It uses only the vector registers from 16 on, which
+/// need no `vzeroupper`.
 ///
 /// # Safety
 ///
-/// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap; or either is gone. `len` is 256 or more.
+/// `src..src+len` is readable, `dst..dst+len` writable, and they do not overlap; or either is gone.
+/// `len` is 256 or more.
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
 unsafe fn pass(
     dst: *mut u8,
@@ -272,8 +276,9 @@ unsafe fn pass(
     let [low, high] = STEP.map(u64::cast_signed);
     let [zero, half, ones] = [0, i16::MIN, 1].map(|word| _mm512_set1_epi16(word));
     let step = _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
-    // SAFETY: four vectors are `len / 256` times in the ranges, which is once at least. Then one is as often as `len / 64` leaves, and the
-    // rest by the mask. The accumulators, the rest and the sums are stored in `left` as it has them.
+    // SAFETY: four vectors are `len / 256` times in the ranges, which is once at least. Then one is
+    // as often as `len / 64` leaves, and the rest by the mask. The accumulators, the rest and the
+    // sums are stored in `left` as it has them.
     unsafe {
         fallible!(
             [

@@ -33,7 +33,8 @@ pub(super) fn sums(bytes: &[u8], crc: u32) -> Sums {
     sums
 }
 
-/// The CRC-32C, not inverted, of what has `crc` and of 8 bytes behind it, of which the lowest is the first.
+/// The CRC-32C, not inverted, of what has `crc` and of 8 bytes behind it, of which the lowest is
+/// the first.
 #[target_feature(enable = "sse4.2")]
 #[inline]
 #[allow(

@@ -1,7 +1,9 @@
-//! One pass over payload: vectors of it are loaded from region memory, stored in a frame, and added to CRC-32C and Internet checksum. Region memory is read once, since who owns it may change it meanwhile: both are of the bytes in the frame.
+//! One pass over payload: vectors of it are loaded from region memory, stored in a frame, and added
+//! to CRC-32C and Internet checksum. Region memory is read once, since who owns it may change it
+//! meanwhile: both are of the bytes in the frame.
 //!
-//! The loads and stores are in assembler, for the reasons that [`racy`](crate::memory::racy) has, and memory that is gone ends in the same
-//! [`Fault`]. Only on x86-64 there are such vectors.
+//! The loads and stores are in assembler, for the reasons that [`racy`](crate::memory::racy) has,
+//! and memory that is gone ends in the same [`Fault`]. Only on x86-64 there are such vectors.
 #![allow(unsafe_code)]
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -22,7 +24,8 @@ use std::sync::OnceLock;
 use crate::memory::Fault;
 pub(crate) use sums::Sums;
 
-/// Bytes for which one pass is made: fewer are better left to the ways for few, and the sums of more would overflow their lanes.
+/// Bytes for which one pass is made: fewer are better left to the ways for few, and the sums of
+/// more would overflow their lanes.
 const LENS: RangeInclusive<usize> = 256..=1 << 20;
 
 /// Vectors of the processor that one pass can be made with.
@@ -62,12 +65,14 @@ impl Vectors {
         std::iter::empty()
     }
 
-    /// Copies `dst.len()` bytes of shared memory from `src` on into `dst`; their sums, if the CRC-32C of what is ahead of them is `crc`, not
-    /// inverted. `None`, with nothing done, if they are too few or too many.
+    /// Copies `dst.len()` bytes of shared memory from `src` on into `dst`; their sums, if the
+    /// CRC-32C of what is ahead of them is `crc`, not inverted. `None`, with nothing done, if they
+    /// are too few or too many.
     ///
     /// # Safety
     ///
-    /// `src` may be used to read that many initialised bytes, which no exclusive reference covers, or they are gone.
+    /// `src` may be used to read that many initialised bytes, which no exclusive reference covers,
+    /// or they are gone.
     #[inline]
     #[cfg_attr(
         not(all(target_arch = "x86_64", not(miri))),
@@ -86,15 +91,16 @@ impl Vectors {
         match self {}
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         Some(match self {
-            // SAFETY: the processor has what the function is compiled for, as there is no such value otherwise, and the caller vouches for
-            // the source.
+            // SAFETY: the processor has what the function is compiled for, as there is no such
+            // value otherwise, and the caller vouches for the source.
             Self::Avx512 => unsafe { avx512::copy(dst, src, crc) },
             // SAFETY: as above.
             Self::Avx2 => unsafe { avx2::copy(dst, src, crc) },
         })
     }
 
-    /// The sums of bytes that are there already, and are best few, if what is ahead of them has this CRC-32C, not inverted.
+    /// The sums of bytes that are there already, and are best few, if what is ahead of them has
+    /// this CRC-32C, not inverted.
     #[inline]
     #[cfg_attr(
         not(all(target_arch = "x86_64", not(miri))),

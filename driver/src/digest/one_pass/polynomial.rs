@@ -1,7 +1,8 @@
-//! Powers of x modulo the polynomial of CRC-32C (RFC 3720 appendix B.4), as carry-less multiplication wants them. They move a part of a
-//! message to where it stands ahead of the rest.
+//! Powers of x modulo the polynomial of CRC-32C (RFC 3720 appendix B.4), as carry-less
+//! multiplication wants them. They move a part of a message to where it stands ahead of the rest.
 //!
-//! Bits are reflected: the lowest one is the highest power. A product of two such numbers lacks one bit, so each factor is of one power less.
+//! Bits are reflected: the lowest one is the highest power. A product of two such numbers lacks one
+//! bit, so each factor is of one power less.
 
 /// The polynomial without x^32.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -23,12 +24,14 @@ pub(super) const fn times_power(mut remainder: u32, bits: usize) -> u32 {
     remainder
 }
 
-/// The factor that moves 64 bits of a message ahead by `bits`, where the product is 128 bits of a message.
+/// The factor that moves 64 bits of a message ahead by `bits`, where the product is 128 bits of a
+/// message.
 pub(super) const fn ahead(bits: usize) -> u64 {
     (times_power(BEFORE_ONE, bits) as u64) << 32
 }
 
-/// The factor that moves a CRC ahead by `bits`, at least 32, where the product is the next 64 bits that `crc32` takes.
+/// The factor that moves a CRC ahead by `bits`, at least 32, where the product is the next 64 bits
+/// that `crc32` takes.
 pub(super) const fn crc_ahead(bits: usize) -> u32 {
     times_power(BEFORE_ONE, bits - 32)
 }

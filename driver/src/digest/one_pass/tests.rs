@@ -23,14 +23,15 @@ fn folded(mut sum: u64) -> u64 {
     sum
 }
 
-/// Copies all of `bytes` but the first `skip` to place `at`; the sums. It panics if not just these bytes are copied there.
+/// Copies all of `bytes` but the first `skip` to place `at`; the sums. It panics if not just these
+/// bytes are copied there.
 fn copied(vectors: Vectors, bytes: &[u8], [skip, at]: [usize; 2], crc: u32) -> Option<Sums> {
     let mut source = bytes.to_vec();
     let len = bytes.len() - skip;
     let mut room = vec![BEFORE; at + len + MARGIN];
     // SAFETY: `skip` lies in the vector.
     let src = unsafe { NonNull::from(source.as_mut_slice()).cast::<u8>().add(skip) };
-    // SAFETY: so many bytes are left in the vector, which nobody else uses.
+    // SAFETY: that many bytes are left in the vector, which no other code uses.
     let sums = unsafe { vectors.copy(&mut room[at..at + len], src, crc) }?;
     assert_eq!(&room[at..at + len], &bytes[skip..], "{vectors:?}");
     let (ahead, behind) = (&room[..at], &room[at + len..]);
@@ -94,10 +95,10 @@ fn memory_that_is_gone_is_a_fault_wherever_it_begins() {
         for len in (256..700).chain([1448, PAGE]) {
             for there in (0..len).step_by(13) {
                 let mut room = vec![0; len];
-                // SAFETY: the page ahead of the gap has so many bytes.
+                // SAFETY: the page ahead of the gap has that many bytes.
                 let src = unsafe { memory.start().add(PAGE - there) };
                 let src = NonNull::new(src).unwrap();
-                // SAFETY: nobody else uses the memory, of which the rest is gone.
+                // SAFETY: no other code uses the memory, of which the rest is gone.
                 let copied = unsafe { vectors.copy(&mut room, src, 0) };
                 assert_eq!(copied, Some(Err(Fault)), "{vectors:?}, {there} of {len}");
             }

@@ -9,12 +9,14 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::SigSet;
 
-/// What an access to memory that is gone raises: without a mapping or the right to it, and without a page of its file.
+/// What an access to memory that is gone raises: without a mapping or the right to it, and without
+/// a page of its file.
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// How often handlers of ours can be put in front of a program's.
 const LINKS: usize = 8;
 
-/// Instructions that may fault, and where to go on if one does: distances from the fields themselves (see `racy`).
+/// Instructions that may fault, and where to go on if one does: distances from the fields
+/// themselves (see `racy`).
 #[repr(C)]
 struct Entry {
     begin: i32,
@@ -38,12 +40,13 @@ unsafe extern "C" {
     static TABLE_END: Entry;
 }
 
-/// What was there before each handler of ours, by signal. Each is written once, before its handler is installed.
+/// What was there before each handler of ours, by signal. Each is written once, before its handler
+/// is installed.
 static BEFORE: [[OnceLock<libc::sigaction>; LINKS]; SIGNALS.len()] =
     [const { [const { OnceLock::new() }; LINKS] }; SIGNALS.len()];
 
-/// The handlers of ours. Each goes on to what was there before it. So a program's handler that goes on to an older one of ours does not
-/// come back to itself.
+/// The handlers of ours. Each goes on to what was there before it. So a program's handler that goes
+/// on to an older one of ours does not come back to itself.
 static HANDLERS: [Handler; LINKS] = [
     on_fault::<0>,
     on_fault::<1>,
@@ -122,8 +125,8 @@ fn action(signal: c_int) -> Result<libc::sigaction, Errno> {
 
 /// Async-signal-safe.
 fn set_action(signal: c_int, action: &libc::sigaction) -> Result<(), Errno> {
-    // SAFETY: the action is the default one, was installed before, or is a handler of ours, which lives as long as the process and may run
-    // at any time.
+    // SAFETY: the action is the default one, was installed before, or is a handler of ours, which
+    // lives as long as the process and may run at any time.
     let done = unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
     Errno::result(done).map(drop)
 }
@@ -147,7 +150,7 @@ extern "C" fn on_fault<const LINK: usize>(
     let code = unsafe { (*info).si_code };
     // What another process or thread has sent has a code that is not positive.
     let is_fault = code > 0;
-    // SAFETY: likewise, the registers of the thread, which nobody else accesses.
+    // SAFETY: these are the registers of the thread, which no other code accesses.
     let context_of_ours = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     if is_fault && go_on(context_of_ours) {
         return;
@@ -158,7 +161,8 @@ extern "C" fn on_fault<const LINK: usize>(
     pass_on(before, is_fault, signal, info, context);
 }
 
-/// Has the thread go on at the landing of the instruction that has faulted; false if it is none of ours.
+/// Has the thread go on at the landing of the instruction that has faulted; false if it is none of
+/// ours.
 fn go_on(context: &mut libc::ucontext_t) -> bool {
     let Some(pointer) = (context.uc_mcontext.gregs).get_mut(libc::REG_RIP as usize) else {
         return false;
@@ -173,7 +177,8 @@ fn go_on(context: &mut libc::ucontext_t) -> bool {
 fn landing_of(instruction: u64) -> Option<u64> {
     let (begin, end) = (&raw const TABLE, &raw const TABLE_END);
     let entries = (end.addr() - begin.addr()) / size_of::<Entry>();
-    // SAFETY: the linker puts all entries one after the other between the two symbols, and nobody writes to them.
+    // SAFETY: the linker puts all entries one after the other between the two symbols, and no code
+    // writes to them.
     let table = unsafe { std::slice::from_raw_parts(begin, entries) };
     let entry = table
         .iter()
@@ -205,22 +210,26 @@ fn pass_on(
         let _ = set_action(signal, &default_action());
     }
     if before.sa_flags & libc::SA_SIGINFO == 0 {
-        // SAFETY: an action without SA_SIGINFO that is neither of the constants has the address of such a function.
+        // SAFETY: an action without SA_SIGINFO that is neither of the constants has the address of
+        // such a function.
         let handler: PlainHandler = unsafe { std::mem::transmute(before.sa_sigaction) };
         handler(signal);
     } else {
-        // SAFETY: an action with SA_SIGINFO that is neither of the constants has the address of such a function.
+        // SAFETY: an action with SA_SIGINFO that is neither of the constants has the address of
+        // such a function.
         let handler: Handler = unsafe { std::mem::transmute(before.sa_sigaction) };
         handler(signal, info, context);
     }
 }
 
-/// The default action, with the registers that the signal has found: an instruction that has faulted does so again.
+/// The default action, with the registers that the signal has found: an instruction that has
+/// faulted does so again.
 fn die(signal: c_int, is_fault: bool) {
     // The error would be one for a signal that there is not.
     let _ = set_action(signal, &default_action());
     if !is_fault {
-        // SAFETY: it has no preconditions, and is async-signal-safe. The signal comes when the handler returns, which has it blocked.
+        // SAFETY: it has no preconditions, and is async-signal-safe. The signal comes when the
+        // handler returns, which has it blocked.
         unsafe { libc::raise(signal) };
     }
 }

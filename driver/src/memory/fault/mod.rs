@@ -1,11 +1,12 @@
-//! Faults of region memory. An access to bytes that somebody has unmapped, protected or truncated returns an error. SIGSEGV or SIGBUS would
-//! end the process otherwise.
+//! Faults of region memory. An access to bytes that the application has unmapped, protected or
+//! truncated returns an error. SIGSEGV or SIGBUS would end the process otherwise.
 //!
-//! Hardware pins the memory of a region. A software RNIC accesses it like the application does. So without this a peer's Write could end a
-//! process that has unmapped its buffer too early.
+//! Hardware pins the memory of a region. A software RNIC accesses it like the application does. So
+//! without this a peer's Write could end a process that has unmapped its buffer too early.
 //!
-//! On x86-64 a signal handler knows the instructions of `racy` by a table that the linker collects. It passes the fault of any other
-//! instruction on to the handler that was there before, or to the default action. Elsewhere there is none.
+//! On x86-64 a signal handler knows the instructions of `racy` by a table that the linker collects.
+//! It passes the fault of any other instruction on to the handler that was there before, or to the
+//! default action. Elsewhere there is none.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod handler;
@@ -18,8 +19,9 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const SWITCH: &std::ffi::CStr = c"XWARP_FAULTS";
 
-/// Has accesses to memory that is gone end in an error from now on, if they do not yet. Call it for each memory that may go:
-/// a program that has installed handlers of its own meanwhile gets ours in front of them. What cannot be done is logged.
+/// Has accesses to memory that is gone end in an error from now on, if they do not yet. Call it for
+/// each memory that may go: a program that has installed handlers of its own meanwhile gets ours in
+/// front of them. What cannot be done is logged.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn survive() {
     use std::sync::OnceLock;
@@ -37,8 +39,9 @@ pub(crate) fn survive() {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn survive() {}
 
-/// Has the calling thread receive the signals of its own faults, and no others: those are for the application's threads, whose system calls they
-/// interrupt. The kernel ends a process whose thread faults while it blocks the signal.
+/// Has the calling thread receive the signals of its own faults, and no others: those are for the
+/// application's threads, whose system calls they interrupt. The kernel ends a process whose thread
+/// faults while it blocks the signal.
 ///
 /// # Errors
 ///

@@ -13,7 +13,8 @@ pub use netdev::{XdpFeature, XdpFeatures};
 use sysfs::Directory;
 pub use sysfs::Interrupt;
 
-/// What is beneath an interface. The kernel and its driver tell it; `None` is what they do not.
+/// What is beneath an interface, as the kernel and its driver report it. `None` is what they do not
+/// report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hardware {
@@ -35,7 +36,8 @@ pub struct Hardware {
     pub polled: Vec<u32>,
     /// The memory node that the device is at, where there are several.
     pub node: Option<u32>,
-    /// The interface that this one is on top of, as a VLAN's is. `None` on top of none or of several.
+    /// The interface that this one is on top of, as a VLAN's is. `None` on top of none or of
+    /// several.
     pub lower: Option<String>,
     /// The bond that this interface is a member of.
     pub bond: Option<String>,
@@ -74,7 +76,7 @@ impl Hardware {
     }
 }
 
-/// Descriptors of the rings of interface `index`, if its driver names zero copy and tells them.
+/// Descriptors of the rings of interface `index`, if its driver names zero copy and reports them.
 pub(crate) fn zero_copy_rings(index: u32) -> Result<Option<DriverRings>, NetlinkError> {
     match netdev::xdp_features(index)? {
         Some(features) if features.has(XdpFeature::ZeroCopy) => ethtool::driver_rings(index),
@@ -82,13 +84,14 @@ pub(crate) fn zero_copy_rings(index: u32) -> Result<Option<DriverRings>, Netlink
     }
 }
 
-/// Queues of `interface` that both receive and send by one NAPI instance, as far as the kernel tells.
+/// Queues of `interface` that both receive and send by one NAPI instance, as far as the kernel
+/// reports it.
 pub(crate) fn queues_of_one_napi(interface: &Interface) -> Result<Vec<u32>, NetlinkError> {
     netdev::queues_of_one_napi(interface.index)
 }
 
-/// Whether the driver of `interface` names the time of arrival among what it tells programs.
-pub(crate) fn tells_arrivals(interface: &Interface) -> Result<bool, NetlinkError> {
+/// Whether the driver of `interface` offers the time of arrival to XDP programs.
+pub(crate) fn reports_arrivals(interface: &Interface) -> Result<bool, NetlinkError> {
     let features = netdev::xdp_features(interface.index)?;
     Ok(features.is_some_and(|features| features.has(XdpFeature::RxTimestamp)))
 }
@@ -109,7 +112,7 @@ pub(crate) fn memory_node(interface: &Interface) -> Option<u32> {
     Directory::of(interface)?.node()
 }
 
-/// Those of the queues, if the kernel tells them; else all of the device.
+/// Those of the queues, if the kernel reports them; else all of the device.
 fn interrupts(index: u32, directory: Option<&Directory>) -> Result<Vec<u32>, NetlinkError> {
     let of_queues = netdev::interrupts(index)?;
     if of_queues.is_empty() {

@@ -1,4 +1,5 @@
-//! XDP features and interrupts of an interface, by the kernel's netdev family (`linux/netdev.h`, Linux 6.3).
+//! XDP features and interrupts of an interface, by the kernel's netdev family (`linux/netdev.h`,
+//! Linux 6.3).
 
 use nix::errno::Errno;
 
@@ -46,13 +47,13 @@ pub enum XdpFeature {
     RxHash,
     /// The program can read the VLAN tag that was taken off.
     RxVlanTag,
-    /// The NIC can tell when a frame of `AF_XDP` left.
+    /// The NIC can report when a frame of `AF_XDP` left.
     TxTimestamp,
     /// The NIC can compute checksums of frames that `AF_XDP` sends.
     TxChecksum,
 }
 
-/// Where the kernel tells each: the attribute and its bit.
+/// Where the kernel reports each: the attribute and its bit.
 const BITS: [(XdpFeature, u16, u32); 9] = [
     (XdpFeature::Native, XDP_FEATURES, 0),
     (XdpFeature::Redirect, XDP_FEATURES, 1),
@@ -75,12 +76,12 @@ pub struct XdpFeatures {
 }
 
 impl XdpFeatures {
-    fn of(told: &Attributes) -> Self {
-        let is_told = |kind, bit: u32| told.number(kind).unwrap_or_default() >> bit & 1 == 1;
-        let segments = told.number(ZERO_COPY_SEGMENTS).unwrap_or_default();
+    fn of(attributes: &Attributes) -> Self {
+        let has = |kind, bit: u32| attributes.number(kind).unwrap_or_default() >> bit & 1 == 1;
+        let segments = attributes.number(ZERO_COPY_SEGMENTS).unwrap_or_default();
         Self {
             named: (BITS.into_iter())
-                .filter_map(|(feature, kind, bit)| is_told(kind, bit).then_some(feature))
+                .filter_map(|(feature, kind, bit)| has(kind, bit).then_some(feature))
                 .collect(),
             zero_copy_segments: segments.try_into().unwrap_or(u32::MAX),
         }
@@ -92,16 +93,17 @@ impl XdpFeatures {
     }
 }
 
-/// What interface `index` does with XDP, or `None` if this kernel cannot tell.
+/// What interface `index` does with XDP, or `None` if this kernel does not report it.
 pub(super) fn xdp_features(index: u32) -> Result<Option<XdpFeatures>, NetlinkError> {
     let Some(mut family) = Family::open("netdev")? else {
         return Ok(None);
     };
-    let told = family.get(DEVICE_GET, vec![number(DEVICE_INDEX, index)])?;
-    Ok(Some(XdpFeatures::of(&told)))
+    let attributes = family.get(DEVICE_GET, vec![number(DEVICE_INDEX, index)])?;
+    Ok(Some(XdpFeatures::of(&attributes)))
 }
 
-/// Numbers of the interrupts of interface `index`. None if its driver has none, or this kernel cannot tell.
+/// Numbers of the interrupts of interface `index`. `None` if its driver has none, or this kernel
+/// does not report them.
 pub(super) fn interrupts(index: u32) -> Result<Vec<u32>, NetlinkError> {
     let Some(mut family) = Family::open("netdev")? else {
         return Ok(Vec::new());
@@ -116,7 +118,8 @@ pub(super) fn interrupts(index: u32) -> Result<Vec<u32>, NetlinkError> {
     Ok(interrupts)
 }
 
-/// Queues of interface `index` that both receive and send by one NAPI instance. Before Linux 6.8 none are known.
+/// Queues of interface `index` that both receive and send by one NAPI instance. Before Linux 6.8
+/// none are known.
 pub(super) fn queues_of_one_napi(index: u32) -> Result<Vec<u32>, NetlinkError> {
     let Some(mut family) = Family::open("netdev")? else {
         return Ok(Vec::new());
@@ -155,12 +158,13 @@ mod tests {
     use super::*;
 
     fn queue(kind: u32, id: u32, napi: Option<u32>) -> Attributes {
-        let mut told = vec![number(QUEUE_ID, id), number(QUEUE_TYPE, kind)];
-        told.extend(napi.map(|instance| number(QUEUE_NAPI, instance)));
-        Attributes::of(&told)
+        let mut attributes = vec![number(QUEUE_ID, id), number(QUEUE_TYPE, kind)];
+        attributes.extend(napi.map(|instance| number(QUEUE_NAPI, instance)));
+        Attributes::of(&attributes)
     }
 
-    /// As igb with paired queues tells them, virtio, a driver with one instance for each direction, and one that has none.
+    /// As reported by igb with paired queues, virtio, a driver with one instance for each
+    /// direction, and one that has none.
     #[test]
     fn queue_is_shared_whose_instance_receives_and_sends() {
         let all = [

@@ -18,7 +18,8 @@ pub struct Interrupt {
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// `None` if there is none. The one of this name may be an interface of another network namespace, whose sysfs is mounted.
+    /// `None` if there is none. The one of this name may be an interface of another network
+    /// namespace, whose sysfs is mounted.
     pub(super) fn of(interface: &Interface) -> Option<Self> {
         let directory = Self(Path::new("/sys/class/net").join(&interface.name));
         let ours = directory.read("ifindex")? == interface.index.to_string()
@@ -41,7 +42,8 @@ impl Directory {
         Some(link.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Numbers of the interrupts of the device, or of the one that it is part of, as those of virtio are.
+    /// Numbers of the interrupts of the device, or of the one that it is part of, as those of
+    /// virtio are.
     pub(super) fn interrupts(&self) -> Vec<u32> {
         let listed =
             ["device/msi_irqs", "device/../msi_irqs"].map(|list| fs::read_dir(self.0.join(list)));

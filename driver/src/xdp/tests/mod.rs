@@ -11,7 +11,7 @@ use xwarp_test_kit::{cases, pattern_of};
 
 use super::{OpenQueueError, Target, XdpIo, ZeroCopy};
 use crate::packet_io::{PacketIo, RxFrame, TxFrame};
-use crate::xdp::umem::{CHUNK, FRAME_CAPACITY, Wanted, on_double};
+use crate::xdp::umem::{CHUNK, FRAME_CAPACITY, UmemSpec, on_double};
 use crate::xdp::xsk::double::Kernel;
 use crate::xdp::xsk::{Computes, Descriptor, TxMetadata};
 
@@ -24,8 +24,8 @@ const LARGE: usize = 9014;
 const CHUNKS: usize = 1024;
 
 /// The memory of a queue with 8 frames to send.
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> UmemSpec {
+    UmemSpec {
         receive: 1024,
         transmit: 8,
         frame_bytes: SMALL,
@@ -44,7 +44,7 @@ fn target() -> Target<'static> {
         queue: 1,
         zero_copy: ZeroCopy::Try,
         frames: Buffers::One,
-        hears_icmp: false,
+        receives_icmp: false,
     }
 }
 
@@ -60,14 +60,14 @@ impl Bed {
         Self::of(&wanted())
     }
 
-    fn of(wanted: &Wanted) -> Self {
+    fn of(wanted: &UmemSpec) -> Self {
         Self::open(&target(), wanted, |_| ()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Opens a queue at a kernel that is prepared for it.
     fn open(
         target: &Target<'_>,
-        wanted: &Wanted,
+        wanted: &UmemSpec,
         prepare: impl FnOnce(&Kernel),
     ) -> Result<Self, OpenQueueError> {
         let (kernel, rings) = Kernel::new(wanted.ring);

@@ -16,7 +16,7 @@ fn kernel_has_chunks_to_receive_into_from_the_start() {
         (1024, 64, false, 320),
         (1024, 64, true, 384),
     ] {
-        let wanted = Wanted {
+        let wanted = UmemSpec {
             receive,
             posted,
             ..wanted()
@@ -70,7 +70,7 @@ fn frames_come_in_order_with_their_bytes_as_many_as_are_wanted() {
 /// The receive ring has fewer entries than the frames that pass.
 #[test]
 fn room_of_what_was_received_is_the_kernels_again() {
-    let small = Wanted {
+    let small = UmemSpec {
         ring: 64,
         receive: 64,
         ..wanted()
@@ -185,7 +185,7 @@ fn chunk_that_the_kernel_does_not_have_is_no_frame() {
 
 #[test]
 fn frame_in_pieces_is_joined_and_its_chunks_go_round() {
-    let large = Wanted {
+    let large = UmemSpec {
         frame_bytes: LARGE,
         ..wanted()
     };
@@ -219,7 +219,7 @@ fn frame_in_pieces_is_joined_and_its_chunks_go_round() {
 fn queue_counts_the_frames_that_it_can_hold() {
     assert_eq!(Bed::new().io.rx_frames(), CHUNKS);
     let large = |receive| {
-        let wanted = Wanted {
+        let wanted = UmemSpec {
             frame_bytes: LARGE,
             receive,
             ..wanted()
@@ -229,7 +229,7 @@ fn queue_counts_the_frames_that_it_can_hold() {
     assert_eq!(large(1024).io.rx_frames(), 1024 * CHUNK / LARGE);
     assert_eq!(large(16).io.rx_frames(), 128);
     assert_eq!(large(1024).fill(), 320, "no fewer than for small frames");
-    let jumbo = Wanted {
+    let jumbo = UmemSpec {
         frame_bytes: 65_557,
         ..wanted()
     };

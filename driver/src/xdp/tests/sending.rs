@@ -109,7 +109,7 @@ fn frames_are_completed_when_they_run_out() {
 
 #[test]
 fn what_the_transmit_ring_has_no_room_for_waits_in_order() {
-    let many = Wanted {
+    let many = UmemSpec {
         transmit: 100,
         ring: 64,
         ..wanted()
@@ -137,7 +137,7 @@ fn what_the_transmit_ring_has_no_room_for_waits_in_order() {
 /// is back.
 #[test]
 fn frames_of_several_chunks_leave_whole() {
-    let large = Wanted {
+    let large = UmemSpec {
         frame_bytes: LARGE,
         ring: 16,
         ..wanted()
@@ -226,7 +226,7 @@ fn checksum_is_left_to_the_nic_where_the_kernel_takes_requests() {
     };
     for metadata in [None, Some(metadata)] {
         let takes = metadata.is_some();
-        let mut bed = Bed::of(&Wanted {
+        let mut bed = Bed::of(&UmemSpec {
             metadata,
             ..wanted()
         });

@@ -242,18 +242,22 @@ fn stall_is_watched_anew_after_the_link_has_changed() {
 fn driver_that_is_woken_for_chunks_and_takes_none_is_noticed() {
     let mut bed = Bed::new();
     bed.kernel.ask_for_wakeups(false, true);
-    let tell = |bed: &mut Bed| {
+    let owes_wakeup = |bed: &mut Bed| {
         bed.io.flush().unwrap();
         bed.kernel.advance(SECOND);
         bed.io.counters().fill_stalls
     };
-    assert_eq!([(); 3].map(|()| tell(&mut bed)), [0, 0, 1]);
+    assert_eq!([(); 3].map(|()| owes_wakeup(&mut bed)), [0, 0, 1]);
     // A link that has changed is watched anew.
     bed.io.set_up(false);
     bed.io.set_up(true);
-    assert_eq!([(); 3].map(|()| tell(&mut bed)), [1, 1, 2]);
+    assert_eq!([(); 3].map(|()| owes_wakeup(&mut bed)), [1, 1, 2]);
     bed.kernel.take_chunks(1);
-    assert_eq!([(); 5].map(|()| tell(&mut bed)), [2; 5], "it has one");
+    assert_eq!(
+        [(); 5].map(|()| owes_wakeup(&mut bed)),
+        [2; 5],
+        "it has one"
+    );
 }
 
 #[test]

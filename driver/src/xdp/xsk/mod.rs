@@ -1,4 +1,5 @@
-//! AF_XDP as the kernel offers it: a socket, the memory registered with it, and the four rings that it shares with us.
+//! AF_XDP as the kernel offers it: a socket, the memory registered with it, and the four rings that
+//! it shares with us.
 
 #[cfg(test)]
 pub(crate) mod double;

@@ -1,4 +1,5 @@
-//! Rings shared with the kernel. Each has a producer and a consumer; we are one of them, and the kernel is the other.
+//! Rings shared with the kernel. Each has a producer and a consumer; we are one of them, and the
+//! kernel is the other.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -93,11 +94,13 @@ struct Memory<E> {
     _mapping: Arc<MmapRaw>,
 }
 
-// SAFETY: the pointers lead into the mapping, which goes where this goes. The ends of a ring have one owner each.
+// SAFETY: the pointers lead into the mapping, which goes where this goes. The ends of a ring have
+// one owner each.
 unsafe impl<E: Entry> Send for Memory<E> {}
 
 impl<E: Entry> Memory<E> {
-    /// A ring of `size` entries in a mapping. Refuses a mapping that has not the parts where they are said to be.
+    /// A ring of `size` entries in a mapping. Refuses a mapping that has not the parts where they
+    /// are said to be.
     fn new(mapping: Arc<MmapRaw>, offsets: &Offsets, size: u32) -> io::Result<Self> {
         if !size.is_power_of_two() {
             return Err(unusable("a ring has a power of two of entries"));
@@ -115,7 +118,8 @@ impl<E: Entry> Memory<E> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: `part` found the number in the mapping and aligned. Both sides access it by atomic operations only.
+        // SAFETY: `part` found the number in the mapping and aligned. Both sides access it by
+        // atomic operations only.
         unsafe { self.producer.as_ref() }
     }
 
@@ -175,7 +179,8 @@ impl<E: Entry> Producer<E> {
         })
     }
 
-    /// True if `entries` more can be pushed. It looks at what the kernel has taken out only if it must.
+    /// True if `entries` more can be pushed. It looks at what the kernel has taken out only if it
+    /// must.
     #[inline]
     pub(crate) fn has_room(&mut self, entries: usize) -> bool {
         if entries <= self.known_room() {
@@ -191,20 +196,21 @@ impl<E: Entry> Producer<E> {
         self.memory.size.saturating_sub(used) as usize
     }
 
-    /// Puts an entry in, which the kernel sees after [`publish`](Self::publish). False if the ring is full.
+    /// Puts an entry in, which the kernel sees after [`publish`](Self::publish). False if the ring
+    /// is full.
     ///
     /// # Safety
     ///
-    /// The memory that the entry names is of the ring's UMEM. Until the kernel returns it, nobody accesses what is in the fill ring, and
-    /// nobody writes what is in the transmit ring.
+    /// The memory that the entry names is of the ring's UMEM. Until the kernel returns it, no code
+    /// of ours accesses what is in the fill ring, and none writes what is in the transmit ring.
     #[inline]
     pub(crate) unsafe fn push(&mut self, entry: E) -> bool {
         if !self.has_room(1) {
             return false;
         }
         let slot = self.memory.entry(self.next);
-        // SAFETY: the slot is in the mapping and aligned, and free: the kernel has taken out what was there, and reads it again only after
-        // the next `publish`.
+        // SAFETY: the slot is in the mapping and aligned, and free: the kernel has taken out what
+        // was there, and reads it again only after the next `publish`.
         unsafe { slot.write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -253,7 +259,8 @@ impl<E: Entry> Consumer<E> {
         })
     }
 
-    /// How many entries can be popped, at most `wanted`. It looks at what the kernel has put in only if it must.
+    /// How many entries can be popped, at most `wanted`. It looks at what the kernel has put in
+    /// only if it must.
     #[inline]
     pub(crate) fn available(&mut self, wanted: usize) -> usize {
         if wanted > self.known() {
@@ -281,8 +288,8 @@ impl<E: Entry> Consumer<E> {
         }
         let slot = self.memory.entry(self.next);
         self.next = self.next.wrapping_add(1);
-        // SAFETY: the slot is in the mapping and aligned. The kernel has filled it, and overwrites it only after the next `release`. Any
-        // bytes are an entry.
+        // SAFETY: the slot is in the mapping and aligned. The kernel has filled it, and overwrites
+        // it only after the next `release`. Any bytes are an entry.
         Some(unsafe { slot.read() })
     }
 
@@ -310,7 +317,8 @@ mod tests {
     use super::super::double::{self, OFFSETS, mapping};
     use super::*;
 
-    /// Both ends of one ring, beginning with the running number `from`: the kernel's part is the other end.
+    /// Both ends of one ring, beginning with the running number `from`: the kernel's part is the
+    /// other end.
     fn ends(size: u32, from: u32) -> (Producer<u64>, Consumer<u64>) {
         let (mut producer, mut consumer) = double::ends(size);
         (producer.next, producer.taken) = (from, from);
@@ -321,7 +329,7 @@ mod tests {
     }
 
     fn push(producer: &mut Producer<u64>, entry: u64) -> bool {
-        // SAFETY: the entry is a number only; nobody takes it for an address.
+        // SAFETY: the entry is only a number, which no code takes for an address.
         unsafe { producer.push(entry) }
     }
 
@@ -406,7 +414,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put in and taken out when, everything comes out once and in order, also where running numbers wrap.
+        /// Whatever is put in and taken out when, everything comes out once and in order, also
+        /// where running numbers wrap.
         #[test]
         fn ring_is_a_queue(steps in proptest::collection::vec((0_u64..6, 0_usize..6), 1..60), from in prop_oneof![Just(0), Just(u32::MAX - 9)]) {
             let (mut producer, mut consumer) = ends(8, from);

@@ -16,10 +16,11 @@ use super::ring::{Consumer, Descriptor, Offsets, Producer};
 
 /// The option that says how many descriptors a call of `sendto` takes (`XDP_MAX_TX_SKB_BUDGET`).
 const MAX_TX_SKB_BUDGET: c_int = 9;
-/// So many it takes if nobody says.
+/// The kernel's default.
 const TX_BATCH_SIZE: u32 = 32;
 
-/// Microseconds that a blocking call would poll (`SO_BUSY_POLL`). xwarp's calls never block, and poll once; 0 would switch that off.
+/// Microseconds that a blocking call would poll (`SO_BUSY_POLL`). xwarp's calls never block, and
+/// poll once; 0 would switch that off.
 const BUSY_POLL_TIME: c_int = 20;
 /// Frames of one poll at most (`SO_BUSY_POLL_BUDGET`): as many as when the kernel polls for itself.
 const BUSY_POLL_BUDGET: c_int = 64;
@@ -72,7 +73,8 @@ impl TxMetadata {
     }
 }
 
-/// The four rings of a socket. The kernel frees the socket's queue only when all of them are gone, as a mapping keeps its socket open.
+/// The four rings of a socket. The kernel frees the socket's queue only when all of them are gone,
+/// as a mapping keeps its socket open.
 pub(crate) struct RingSet {
     pub(crate) rx: Consumer<Descriptor>,
     pub(crate) tx: Producer<Descriptor>,
@@ -114,12 +116,13 @@ impl Socket {
         // SAFETY: the call has no memory of ours.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         let fd = Errno::result(fd)?;
-        // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just given us this descriptor, and no other code knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd })
     }
 
-    /// Registers the memory that frames lie in. The kernel pins it, and reads and writes only what the rings name.
+    /// Registers the memory that frames lie in. The kernel pins it, and reads and writes only what
+    /// the rings name.
     pub(crate) fn register(&self, area: &UmemArea) -> io::Result<()> {
         let registration = libc::xdp_umem_reg {
             addr: area.address,
@@ -171,8 +174,8 @@ impl Socket {
         Ok(Arc::new(mapping))
     }
 
-    /// Has a call of [`transmit`](Self::transmit) take all of a transmit ring with so many entries. Linux has that since 6.17; before, a call
-    /// takes 32 descriptors.
+    /// Has a call of [`transmit`](Self::transmit) take all of a transmit ring with `entries`
+    /// entries. Linux has that since 6.17; before, a call takes 32 descriptors.
     pub(crate) fn take_all_at_once(&self, entries: u32) -> io::Result<()> {
         if entries < TX_BATCH_SIZE {
             return Ok(());
@@ -293,7 +296,7 @@ impl Calls for Socket {
         ] {
             self.set(libc::SOL_SOCKET, option, &value)?;
         }
-        // Older kernels tell the socket its instance when it sends.
+        // Older kernels give the socket its instance when it sends.
         self.transmit()?;
         let instance: u32 = self.get(libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?;
         Ok(instance != 0)

@@ -10,12 +10,12 @@ use super::sleeping::Shared;
 use crate::hinted::Hinted;
 
 /// Frames that were handed over, and the doorbell of the engine that takes them.
-struct Inlet {
+struct HandoffQueue {
     frames: Hinted<usize>,
     bell: Shared,
 }
 
-impl Inlet {
+impl HandoffQueue {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             frames: Hinted::new(0),
@@ -46,7 +46,7 @@ impl Inlet {
 }
 
 fn run_with(engines: usize) {
-    let inlet = Inlet::new();
+    let inlet = HandoffQueue::new();
     let others: Vec<_> = (0..engines)
         .map(|_| {
             let inlet = Arc::clone(&inlet);

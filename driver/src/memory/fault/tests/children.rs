@@ -1,4 +1,5 @@
-//! Faults and signals that are none of ours, each in a process of its own: this test again, with a variable in the environment.
+//! Faults and signals that are none of ours, each in a process of its own: this test again, with a
+//! variable in the environment.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -10,10 +11,11 @@ use nix::libc;
 use super::page_one_is_gone;
 use crate::memory::vanishing::{PAGE, Right, Vanishing};
 
-/// Environment variable that tells a child from its parent.
+/// Environment variable that marks a child.
 const CHILD: &str = "XWARP_FAULT_CHILD";
 
-/// Runs `work` in a child process, which is a run of the test that has this name; `None` in the child itself.
+/// Runs `work` in a child process, which is a run of the test that has this name; `None` in the
+/// child itself.
 fn in_child(test: &str, environment: &[(&str, &str)], work: fn()) -> Option<ExitStatus> {
     if std::env::var_os(CHILD).is_some() {
         work();
@@ -114,7 +116,7 @@ fn fault_of_the_program() {
     unsafe { memory.start().write_volatile(1) };
 }
 
-/// The program writes to a page that nobody makes accessible.
+/// The program writes to a page that is never made accessible.
 fn wild_write() {
     let memory = Vanishing::anonymous(1);
     memory.protect(0, Right::Read);

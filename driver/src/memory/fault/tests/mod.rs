@@ -10,7 +10,8 @@ const LENS: [usize; 15] = [
     1, 2, 3, 4, 7, 8, 15, 16, 17, 100, 256, 300, 1448, 4000, 4096,
 ];
 
-/// All accesses that touch page 1 of `memory` end in the error that says so, and those that do not go on.
+/// All accesses that touch page 1 of `memory` end in the error that says so, and those that do not
+/// go on.
 fn page_one_is_gone(memory: &SharedBytes, to_read: bool) {
     for len in LENS {
         for offset in [PAGE - len + 1, PAGE, 2 * PAGE - 1] {
@@ -75,7 +76,8 @@ fn access_to_a_truncated_mapping_of_the_application_ends_in_an_error() {
     let file = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::empty()).unwrap();
     let file = std::fs::File::from(file);
     file.set_len(3 * PAGE as u64).unwrap();
-    // SAFETY: nobody else knows the file, and its mapping becomes shared memory, whose copies survive.
+    // SAFETY: no other code knows the file, and its mapping becomes shared memory, whose copies
+    // survive.
     let map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
     let bytes = SharedBytes::from_mmap(map);
     file.set_len(PAGE as u64).unwrap();

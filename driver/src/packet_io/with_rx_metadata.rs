@@ -1,4 +1,5 @@
-//! Described frames: a queue whose received frames have metadata in front, for as long as somebody has them.
+//! WithRxMetadata frames: a queue whose received frames have metadata in front, for as long as they
+//! have an owner.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,20 +8,20 @@ use super::frame::{RxFrame, SentFrame, TxFrame};
 use super::levels::QueueLevels;
 use super::{Icmp, IoCounters, IoError, PacketIo};
 
-/// A [`PacketIo`] whose frames may have metadata in front ([`RxFrame::arrival`]). It clears what a frame has when that is recycled, so that
-/// the next one in the same place is not taken for it.
-pub struct Described {
+/// A [`PacketIo`] whose frames may have metadata in front ([`RxFrame::arrival`]). It clears what a
+/// frame has when that is recycled, so that the next one in the same place is not taken for it.
+pub struct WithRxMetadata {
     inner: Box<dyn PacketIo>,
 }
 
-impl Described {
+impl WithRxMetadata {
     /// Clears the metadata of frames that go back to `inner`.
     pub fn new(inner: Box<dyn PacketIo>) -> Self {
         Self { inner }
     }
 }
 
-impl PacketIo for Described {
+impl PacketIo for WithRxMetadata {
     forward!(inner: receive, owns, tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_looped, is_looped, has_crossed, readiness, levels, diagnosis, counters);
 
     fn recycle(&mut self, mut frame: RxFrame) {
@@ -39,7 +40,7 @@ mod tests {
     #[test]
     fn frame_in_the_place_of_another_has_not_its_time() {
         let (io, wire) = MemoryIo::new(1).unwrap();
-        let mut io = Described::new(Box::new(io));
+        let mut io = WithRxMetadata::new(Box::new(io));
         let mut arrival_of = |time| {
             match time {
                 Some(time) => wire.deliver_at(vec![7; 60], time),
