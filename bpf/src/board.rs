@@ -1,4 +1,4 @@
-//! Board: the state of each queue's engine, for other processes to read.
+//! Board: the state of each queue's engine, for other processes to read (decision record bpf/0004).
 //!
 //! An entry begins with four words of its own. The first is a key to the meaning of the others; 0
 //! stands for an empty entry. Then come the process that shows them, when it has begun, and how

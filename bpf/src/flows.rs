@@ -1,4 +1,4 @@
-//! Steered TCP flows: pairs of local address and local port.
+//! Steered TCP flows: pairs of local address and local port (decision record bpf/0001).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,5 +1,9 @@
 //! Receive metadata: what a NIC's driver reports of a frame's arrival, as the program writes it in
 //! front of the frame.
+//!
+//! It is asked for only by a capture or by completions with times, since it costs three calls in
+//! the kernel for each frame. A frame of several chunks is joined in other memory and has none. A
+//! hash of type 0 is not shown: `virtio_net` reports a value without meaning with it.
 
 use std::fmt;
 use std::time::Duration;

@@ -438,8 +438,10 @@ static __always_inline int owner(const struct flow *flow)
 }
 
 /*
- * What becomes of a segment of a flow of ours. Where its queue has no socket, but the flow's process has one at another, the segment is
- * lost: the kernel, which knows nothing of the connection, would reset it, and after `ethtool -L` it can come back.
+ * What becomes of a segment of a flow of ours. If its queue has no socket, but the flow's process
+ * has one at another queue, the segment is dropped and counted: the kernel, which does not know the
+ * connection, would reset it, and TCP sends the segment again. If neither queue has a socket the
+ * process may have ended, and the segment passes (decision record bpf/0002).
  */
 static __always_inline enum verdict redirect(struct xdp_md *ctx, __u32 first, int *action)
 {

@@ -1,7 +1,7 @@
 //! Frames, rings and shared memory of one NIC queue, and what the kernel knows of the network.
 //!
 //! `unsafe` code has one operation and one proof in each block. Apart from this crate, only the
-//! boundary to C has any (`rdma/dropin`).
+//! boundary to C has any (`rdma/dropin`; decision record driver/0016).
 #![warn(clippy::missing_errors_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! The program on an interface, in use by this process.
+//! The program on an interface, in use by this process (decision record driver/0001).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};

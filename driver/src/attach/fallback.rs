@@ -1,4 +1,14 @@
-//! Program and mode of attaching: the first of each that the interface's driver takes.
+//! Program and mode of attaching: the first of each that the interface's driver takes (decision
+//! record driver/0015).
+//!
+//! Most drivers strip VLAN tags. In native mode a program that is bound to the interface can ask
+//! for them (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8); veth, ice and mlx5 answer. So that program
+//! comes first, and the plain one if the kernel refuses it. In generic mode nothing shows the tag.
+//! xwarp switches no offload off unasked.
+//!
+//! A VLAN interface and a bond have no native mode that reaches their sockets, so an RNIC on them
+//! runs in generic mode. An RNIC on the lower interface could steer by tag, but a queue has one
+//! AF_XDP socket: it would exclude RNICs on the other VLANs.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,4 +1,5 @@
-//! Memory mapping for frames and regions: huge pages where there are any, near the NIC.
+//! Memory mapping for frames and regions: huge pages where there are any, near the NIC (decision
+//! record driver/0030).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_ulong, c_void};

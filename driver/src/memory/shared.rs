@@ -1,4 +1,5 @@
-//! Region memory: bytes that a peer may write while the application reads them.
+//! Region memory: bytes that a peer may write while the application reads them (decision record
+//! driver/0008).
 #![allow(unsafe_code)]
 
 use std::any::Any;

@@ -1,4 +1,11 @@
 //! Paths: what the kernel's notifications say of routes, and of the neighbours on an interface.
+//!
+//! A change of a route, a rule or a neighbour makes each engine ask its host for the next hop of
+//! each connection again, one in a millisecond; looks for paths alone are half a second apart. A
+//! connection whose third timeout in a row has passed, or whose third probe was not answered, puts
+//! its path in doubt (R1 of RFC 9293 §3.8.3, RFC 1122 §3.3.1.4). The kernel then probes the
+//! neighbour (`NUD_PROBE`); permanent entries stay. Addresses are not learnt from the frames of a
+//! peer: any host on the link could take a connection over by that.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,13 @@
 //! Route to another host, as the kernel would choose it.
+//!
+//! Addresses, routes and neighbours are the kernel's: a routing table or ARP of xwarp's own would
+//! need configuration, and contradict the kernel's. Two queries make a path, as in the kernel's own
+//! connect. The first has protocol, remote address and remote port, and returns the local address.
+//! Then a port is taken. The second has the whole flow and returns the next hop, so it follows the
+//! rules of `ip rule` and the kernel's hash over several next hops.
+//!
+//! If the route leads over another interface than the RNIC's, the kernel is asked as for a socket
+//! that is bound to the RNIC's. That answer counts only if a table has such a route.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -4,6 +4,11 @@
 //! So it does not matter what was missed between two looks. Only the interface's removal is taken
 //! from the notification itself. An interface that went and came back has the same number, but its
 //! `AF_XDP` sockets are dead.
+//!
+//! A thread for each RNIC sleeps on the notifications; an engine reads one flag each turn. The
+//! kernel sends no notification when a program that a `bpf_link` attached is detached or replaced,
+//! so an RNIC with such a program polls twice a second. What each event means is in
+//! `driver/DESIGN.md`.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -72,7 +77,7 @@ impl Notifications {
         })?;
         if let Some(settings) = &self.settings {
             settings.receive_all(|message| {
-                notified = notified.and(Notified::of_settings(message, index))
+                notified = notified.and(Notified::of_settings(message, index));
             })?;
         }
         Ok(notified)

@@ -1,4 +1,8 @@
 //! The XDP program that stays on an interface: attaching and detaching it.
+//!
+//! Neither the program's maps nor its flows show whether a process uses it, as a killed process
+//! leaves both behind. So detaching binds every queue first, and keeps them until the program is
+//! off.
 
 use super::error::NicError;
 use super::probe::claim;

@@ -1,4 +1,5 @@
-//! Checksum on transmit: whether segments may leave without one, for the NIC to compute.
+//! Checksum on transmit: whether segments may leave without one, for the NIC to compute (decision
+//! record driver/0009).
 
 use crate::net::{self, Interface};
 use crate::packet_io::TX_METADATA_BYTES;

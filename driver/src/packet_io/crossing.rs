@@ -1,5 +1,5 @@
-//! CrossQueueIo: frames that have come to a queue of one engine and are for another engine of the
-//! same interface.
+//! Cross-queue I/O: frames that have come to a queue of one engine and are for another engine of
+//! the same interface (decision record driver/0026).
 //!
 //! A NIC chooses the queue of a frame, and may choose another one than before (`ethtool -X`,
 //! `ethtool -L`, a bond). The engine that has the frame puts a copy of it into the [`HandoffQueue`]

@@ -1,4 +1,5 @@
-//! Hairpin: a queue's frames to its own interface come back as received frames.
+//! Hairpin: a queue's frames to its own interface come back as received frames (decision record
+//! driver/0025).
 //!
 //! The kernel routes packets for an own address over `lo`, and no switch sends a frame back to
 //! where it came from. So a connection between two programs' ends of one queue is carried here, as

@@ -1,4 +1,5 @@
-//! Queue group: several receive queues of one interface, served by one owner.
+//! Queue group: several receive queues of one interface, served by one owner (decision record
+//! driver/0026).
 //!
 //! The NIC spreads what arrives over its queues. No caller has to know where the frames of a
 //! connection arrive. What is sent leaves by one of them: frames of a connection stay in order.

@@ -1,4 +1,4 @@
-//! WithRxMetadata frames: a queue whose received frames have metadata in front, for as long as they
+//! Receive metadata: a queue whose received frames have metadata in front, for as long as they
 //! have an owner.
 
 use std::os::fd::BorrowedFd;

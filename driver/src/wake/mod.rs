@@ -1,4 +1,5 @@
-//! Sleeper and doorbell: a thread sleeps until there is work, and another thread wakes it.
+//! Sleeper and doorbell: a thread sleeps until there is work, and another thread wakes it (decision
+//! record driver/0014).
 //!
 //! This room has the descriptors, flags and threads of the library that sleep and are woken.
 //!

@@ -2,6 +2,9 @@
 //! while no thread sleeps.
 //!
 //! The includer provides `sync` (atomics of the standard library, or of the model checker).
+//!
+//! `tests/models` compiles this file with loom's atomics and tries every interleaving. Without
+//! either of the two barriers a model fails.
 
 use super::sync::{AtomicBool, Ordering, fence};
 

@@ -3,6 +3,11 @@
 //! It is an epoll instance over the socket that frames arrive on, the doorbell and a timer. What
 //! becomes of the interface is received by the thread of
 //! [`InterfaceWatch`](crate::net::InterfaceWatch), which rings the doorbell.
+//!
+//! An event loop that drives an inline engine waits in its own `epoll_wait`. It runs turns until
+//! there is no work, arms the set with the engine's next deadline, and waits for the one
+//! descriptor. A sleep of the same `Sleeper` disarms the doorbell, so the loop arms again before
+//! each wait.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

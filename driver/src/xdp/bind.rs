@@ -1,4 +1,8 @@
 //! Binding an AF_XDP socket to a queue.
+//!
+//! Zero copy is asked for beneath a native program only. Beneath a generic one igb reports zero
+//! copy, receives by copying and refuses each transmission. If the driver answers `EOPNOTSUPP` or
+//! `EINVAL` the queue is bound in copy mode, unless zero copy was demanded.
 
 use std::error::Error;
 use std::io;

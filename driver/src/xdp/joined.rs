@@ -1,4 +1,8 @@
 //! Frames that arrive in several chunks, joined in memory of their own.
+//!
+//! The kernel leaves 256 of the 4096 bytes of a chunk to the program, so a frame is one chunk up to
+//! an MTU of 3818. Above that it arrives in several, and the protocols want an FPDU in one piece:
+//! the pieces are copied. A frame that arrives in one chunk stays there.
 
 use std::io;
 use std::sync::Arc;

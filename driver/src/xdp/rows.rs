@@ -1,4 +1,5 @@
-//! Frames to send as the kernel sees them: each a row of descriptors, one for each of its chunks.
+//! Frames to send as the kernel sees them: each a row of descriptors, one for each of its chunks
+//! (decision record driver/0022).
 
 use super::umem::CHUNK;
 use super::xsk::Descriptor;

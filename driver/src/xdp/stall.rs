@@ -1,4 +1,9 @@
 //! Stalls: a ring that has something for the kernel and stands still.
+//!
+//! A driver that asks for chunks, takes none for 2 s and has none is a fill stall. No completion of
+//! a frame in flight for 2 s is a completion stall. Each is logged once and counted; after 5 s
+//! without a completion the RNIC fails. A fill stall ends nothing: a driver that takes chunks again
+//! later has cost only time, and TCP decides when that was too long.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! One mapping registered with the kernel: frames first, then the region area.
+//! One mapping registered with the kernel: frames first, then the region area (decision record
+//! driver/0002).
 #![allow(unsafe_code)]
 
 use std::io;

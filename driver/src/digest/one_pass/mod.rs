@@ -1,6 +1,6 @@
 //! One pass over payload: vectors of it are loaded from region memory, stored in a frame, and added
 //! to CRC-32C and Internet checksum. Region memory is read once, since who owns it may change it
-//! meanwhile: both are of the bytes in the frame.
+//! meanwhile: both are of the bytes in the frame (decision record driver/0020).
 //!
 //! The loads and stores are in assembler, for the reasons that [`racy`](crate::memory::racy) has,
 //! and memory that is gone ends in the same [`Fault`]. Only on x86-64 there are such vectors.

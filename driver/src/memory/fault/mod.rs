@@ -1,5 +1,6 @@
 //! Faults of region memory. An access to bytes that the application has unmapped, protected or
-//! truncated returns an error. SIGSEGV or SIGBUS would end the process otherwise.
+//! truncated returns an error. SIGSEGV or SIGBUS would end the process otherwise (decision record
+//! driver/0018).
 //!
 //! Hardware pins the memory of a region. A software RNIC accesses it like the application does. So
 //! without this a peer's Write could end a process that has unmapped its buffer too early.

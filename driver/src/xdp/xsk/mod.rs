@@ -1,5 +1,5 @@
 //! AF_XDP as the kernel offers it: a socket, the memory registered with it, and the four rings that
-//! it shares with us.
+//! it shares with us (decision record driver/0017).
 
 #[cfg(test)]
 pub(crate) mod double;

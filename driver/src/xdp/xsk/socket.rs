@@ -175,7 +175,8 @@ impl Socket {
     }
 
     /// Has a call of [`transmit`](Self::transmit) take all of a transmit ring with `entries`
-    /// entries. Linux has that since 6.17; before, a call takes 32 descriptors.
+    /// entries. Linux has that since 6.17; before, a call takes 32 descriptors, which are not two
+    /// frames at an MTU of 65535, and the driver calls again for the rest.
     pub(crate) fn take_all_at_once(&self, entries: u32) -> io::Result<()> {
         if entries < TX_BATCH_SIZE {
             return Ok(());
