@@ -12,7 +12,6 @@ mod named;
 pub mod net;
 mod nic;
 mod packet_io;
-mod setters;
 mod wake;
 mod xdp;
 

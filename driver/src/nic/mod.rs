@@ -10,6 +10,7 @@ mod open;
 mod probe;
 mod program;
 mod queues;
+mod setters;
 mod sizes;
 mod steering;
 mod tx_checksum;

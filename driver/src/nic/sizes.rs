@@ -1,4 +1,4 @@
-//! Sizes of a queue's rings and frames: beneath zero copy, the driver's own rings hold our chunks.
+//! Sizes of a queue's rings, and how many frames it has.
 //!
 //! In zero copy the driver's receive ring holds our chunks: beside the usual 320 it gets as many as
 //! its ring has entries, 8192 at most. Otherwise the fill ring would be empty whenever the driver

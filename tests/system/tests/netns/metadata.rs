@@ -172,7 +172,7 @@ fn completion_has_no_time_that_the_nic_has_not_told() {
     let hosts = Hosts::new();
     let refused = timed(&hosts.a, XdpMode::Generic).err();
     let refused = refused.expect("the driver cannot be asked").to_string();
-    let why = "eth1 tells no program when frames arrive";
+    let why = "eth1 does not report when frames arrive";
     assert!(refused.contains(why), "{refused}");
     assert!(hosts.a.program().is_none(), "nothing is left");
     let rnics = [&hosts.a, &hosts.b].map(|host| timed(host, XdpMode::Native).expect("an RNIC"));
