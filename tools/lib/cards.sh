@@ -7,6 +7,35 @@ lab=$top/tests/nic/guest/lab
 # The source's link may be down for its first two seconds: igb resets for its program.
 source_milliseconds=5000
 
+# How long a loop sleeps after a turn without frames, in microseconds.
+pause=500
+link=$built/link
+
+# What the server before has said is not what this one says.
+forget_server() {
+    : >"$work/server"
+}
+
+await_server() { # READY NAME
+    until grep -q "$1" "$work/server"; do
+        kill -0 "$server" 2>/dev/null || { cat "$work/server" >&2; fail "$2 has not started"; }
+        sleep 0.05
+    done
+}
+
+served() {
+    wait "$server" || { cat "$work/server" >&2; fail "the server has failed"; }
+}
+
+# per_frame FUNCTION FRAMES: instructions per frame of a function in callgrind's profile, callees included.
+per_frame() {
+    local total
+    total=$(callgrind_annotate --inclusive=yes --threshold=100 --auto=no "$work/profile" |
+        sed -n "s/^ *\([0-9,]*\) .*:$1 \[.*/\1/p" | head -n 1 | tr -d ,)
+    [ -n "$total" ] || fail "callgrind does not name $1"
+    echo "$(((total + $2 / 2) / $2))"
+}
+
 in_guest() { # END COMMAND
     "$lab" exec --timeout 240 "$work/guest" "$1" "$2"
 }
@@ -62,7 +91,6 @@ cards_table() {
     image=$("$top/tests/nic/guest/image") || exit
     prepare
     trap '"$lab" down "$work/guest"; rm -rf "$work"' EXIT
-    need_packages valgrind:/usr/bin/valgrind gcc:/usr/bin/gcc libxdp-dev:/usr/include/xdp/xsk.h
     build_minimal
     # One guest at a time: it uses all processors. The lock ends with the process.
     exec 8>/run/xwarp-nic-tests.lock
