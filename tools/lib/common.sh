@@ -88,14 +88,13 @@ remove_host() {
     ip netns delete "$1"
 }
 
-# make_hosts A B MTU [QUEUES]: two namespaces joined by a veth pair, both ends called eth1,
+# make_hosts A B MTU: two namespaces joined by a veth pair, both ends called eth1,
 # 10.77.0.1 and 10.77.0.2.
 make_hosts() {
     ip netns add "$1"
     ip netns add "$2"
-    local host number=1 queues=()
-    [ $# = 3 ] || queues=(numrxqueues "$4" numtxqueues "$4")
-    ip link add eth1 netns "$1" "${queues[@]}" type veth peer name eth1 netns "$2" "${queues[@]}"
+    local host number=1
+    ip link add eth1 netns "$1" type veth peer name eth1 netns "$2"
     for host in "$1" "$2"; do
         ip -n "$host" link set lo up
         ip -n "$host" link set eth1 mtu "$3" up
