@@ -6,8 +6,9 @@
  * (destination address, destination port) is in xwarp_flows. When in doubt it passes: the kernel
  * knows what to answer. Configuration lives in maps, so `ip link set DEV xdp obj` can load this.
  *
- * With RX_VLAN_TAG the program can be loaded for one device only, and asks its driver for the tags that it has taken off. With RX_METADATA
- * as well, it writes in front of each frame of ours what the driver reports of its arrival.
+ * With RX_VLAN_TAG the program can be loaded for one device only, and asks its driver for the tags
+ * that it has taken off. With RX_METADATA as well, it writes in front of each frame of ours what
+ * the driver reports of its arrival.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -63,8 +64,9 @@ struct {
 } xwarp_flows SEC(".maps");
 
 /*
- * The IPv4 flows of a port. ports.rs keeps the entry in step with xwarp_flows, so that most segments need no hash. If the port has
- * one flow, `addr` is its address. If `addr` is 0, or there are several flows, xwarp_flows decides.
+ * The IPv4 flows of a port. ports.rs keeps the entry in step with xwarp_flows, so that most
+ * segments need no hash. If the port has one flow, `addr` is its address. If `addr` is 0, or there
+ * are several flows, xwarp_flows decides.
  */
 struct port {
 	__be32 addr;
@@ -154,7 +156,10 @@ static __always_inline __u32 left(const struct rest *rest)
 	return rest->bytes - parsed;
 }
 
-/* A tag with identifier 0 has a priority only (IEEE 802.1Q section 6.9): the kernel takes such a frame for one without. */
+/*
+ * A tag with identifier 0 has a priority only (IEEE 802.1Q section 6.9): the kernel takes such a
+ * frame for one without.
+ */
 static __always_inline enum verdict skip_vlan_tags(struct rest *rest, __be16 *ethertype)
 {
 	struct {
@@ -201,8 +206,8 @@ static __always_inline enum verdict parse_ipv4(struct rest *rest, struct flow *f
 }
 
 /*
- * True for a routing header that is of no more effect (RFC 8200 section 4.4). Those of types 2 to 4 (mobile hosts, RPL, segment
- * routing) are for a kernel that is set up for them.
+ * True for a routing header that is of no more effect (RFC 8200 section 4.4). Those of types 2 to 4
+ * (mobile hosts, RPL, segment routing) are for a kernel that is set up for them.
  */
 static __always_inline int has_arrived(const struct extension *ext)
 {
@@ -210,8 +215,8 @@ static __always_inline int has_arrived(const struct extension *ext)
 }
 
 /*
- * Steps over one extension header of the given kind (RFC 8200 section 4). Options are ignored: they are for the receiver of the
- * frame, and tcp/src/wire/extensions.rs does it.
+ * Steps over one extension header of the given kind (RFC 8200 section 4). Options are ignored: they
+ * are for the receiver of the frame, and tcp/src/wire/extensions.rs does it.
  */
 static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind)
 {
@@ -236,8 +241,9 @@ static __always_inline enum verdict skip_extension(struct rest *rest, __u8 *kind
 }
 
 /*
- * Steps over the extension headers between the IPv6 and the TCP header, as tcp/src/wire/extensions.rs does. An authentication header is as
- * ESP is: only the kernel can check whether what is behind it is authentic.
+ * Steps over the extension headers between the IPv6 and the TCP header, as
+ * tcp/src/wire/extensions.rs does. An authentication header is as ESP is: only the kernel can check
+ * whether what is behind it is authentic.
  */
 static __always_inline enum verdict skip_extensions(struct rest *rest, __u8 kind)
 {
@@ -307,7 +313,10 @@ static __always_inline enum verdict parse_tcp(struct rest *rest, struct flow *fl
 
 #ifdef RX_VLAN_TAG
 
-/* The tag that the driver has taken off the frame: an error, also where it has taken off none, or does not report it. */
+/*
+ * The tag that the driver has taken off the frame: an error, also where it has taken off none, or
+ * does not report it.
+ */
 extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto,
 					__u16 *vlan_tci) __ksym;
 
@@ -326,7 +335,10 @@ static __always_inline int is_in_stripped_vlan(struct xdp_md *ctx)
 #endif
 
 #ifdef RX_METADATA
-/* The driver's report of a frame's arrival, in front of the frame; metadata.rs has the same layout. */
+/*
+ * The driver's report of a frame's arrival, in front of the frame; metadata.rs has the same
+ * layout.
+ */
 struct rx_metadata {
 	__u32 mark;
 	__u32 hash_type; /* what the hash is of, enum xdp_rss_hash_type; 0: of nothing that is known */
@@ -346,7 +358,10 @@ extern int bpf_xdp_metadata_rx_hash(const struct xdp_md *ctx, __u32 *hash,
 				    enum xdp_rss_hash_type *rss_type) __ksym;
 extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
 
-/* Makes the pointers into the frame invalid, so it is called when the frame is parsed. A driver without room for metadata gets none. */
+/*
+ * Makes the pointers into the frame invalid, so it is called when the frame is parsed. A driver
+ * without room for metadata gets none.
+ */
 static __always_inline void describe(struct xdp_md *ctx)
 {
 	enum xdp_rss_hash_type hash_type = HASH_OF_NOTHING;
@@ -477,7 +492,9 @@ static __always_inline int steer_frame(struct xdp_md *ctx, __u32 bytes)
 		verdict = VLAN;
 	else if (first >= 0)
 		verdict = redirect(ctx, first, &action);
-	/* Nothing here reads the board, but `xwarp stat` finds it as a map of the attached program. */
+	/*
+	 * Nothing here reads the board, but `xwarp stat` finds it as a map of the attached program.
+	 */
 	asm volatile("" : : "r"(&xwarp_board));
 	count(ctx->rx_queue_index, verdict);
 	return action;

@@ -24,7 +24,7 @@ const NODES_PER_WORD: usize = c_ulong::BITS as usize;
 pub(crate) enum Pages {
     /// The huge pages that the administrator has set aside (`vm.nr_hugepages`).
     Huge,
-    /// Whatever the kernel has: huge ones if it makes them for who asks (`shmem_enabled`).
+    /// Whatever the kernel has: huge ones if it makes them on request (`shmem_enabled`).
     Any,
 }
 
@@ -72,7 +72,7 @@ impl Addresses {
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // SAFETY: the range is this one's own, and who reaches memory in it keeps it from being
+        // SAFETY: the range is this one's own, and every access to memory in it keeps it from being
         // dropped.
         let unmapped = unsafe { munmap(self.start, self.bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");

@@ -1,5 +1,5 @@
-//! A copy from or to memory that someone else may change meanwhile, or take away (decision record
-//! driver/0003).
+//! A copy from or to memory that another thread or process may change meanwhile, or take away
+//! (decision record driver/0003).
 //!
 //! Where another thread or process accesses the shared memory at the same time, each byte is either
 //! the old or the new one. An ordinary copy would be a data race, which the language leaves

@@ -185,8 +185,8 @@ impl SharedBytes {
     ///   mapped or allocated.
     /// - No exclusive reference (`&mut [u8]`) covers any of the bytes while a handle, or a peer
     ///   through an RNIC, may read them. Shared ones (`&[u8]`) may.
-    /// - Others who change the bytes do so atomically, through raw pointers in other languages, or
-    ///   not at the same time.
+    /// - Other code that changes the bytes does so atomically, through raw pointers in other
+    ///   languages, or not at the same time.
     ///
     /// # Errors
     ///

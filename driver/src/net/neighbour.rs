@@ -40,7 +40,7 @@ pub enum NeighbourError {
         protocol(*next_hop), seconds(*waited)
     )]
     NoAnswer {
-        /// Whom we asked for.
+        /// The next hop that was asked for.
         next_hop: IpAddr,
         /// On which interface.
         interface: String,
@@ -50,7 +50,7 @@ pub enum NeighbourError {
     /// The link has other addresses, or none.
     #[error("{next_hop} on {interface} has no Ethernet address; use an Ethernet interface")]
     NotEthernet {
-        /// Whom we asked for.
+        /// The next hop that was asked for.
         next_hop: IpAddr,
         /// On which interface.
         interface: String,
@@ -62,7 +62,7 @@ pub enum NeighbourError {
     CannotAsk {
         /// Our address.
         local: IpAddr,
-        /// Whom we asked for.
+        /// The next hop that was asked for.
         next_hop: IpAddr,
         /// On which interface.
         interface: String,
@@ -187,7 +187,7 @@ pub struct NeighbourSearch {
     socket: UdpSocket,
     began: Instant,
     deadline: Instant,
-    /// The kernel has forgotten whom it was asking for, and is made to ask again then.
+    /// If the kernel has forgotten its question, it is made to ask again.
     ask_again: Option<Instant>,
     notifications: Netlink,
     timer: TimerFd,

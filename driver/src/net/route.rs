@@ -37,7 +37,7 @@ pub struct Route {
     pub interface_index: u32,
     /// Our address on the way.
     pub source: IpAddr,
-    /// Whom to hand the packet to: a gateway, or the host itself.
+    /// The next hop of the packet: a gateway, or the host itself.
     pub next_hop: IpAddr,
     /// MTU of the route, in bytes of an IP packet, if it has one. A path MTU that the kernel has
     /// learnt is in it, and IPv6's own MTU of the interface. The interface's MTU holds, too.

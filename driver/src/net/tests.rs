@@ -452,7 +452,7 @@ fn host_that_is_slow_to_appear_is_waited_for() {
     });
 }
 
-/// The kernel forgets whom it was asking for when the carrier goes, and says only that.
+/// The kernel forgets its question for a neighbour when the carrier goes, and reports only that.
 #[test]
 fn host_is_asked_for_anew_when_the_carrier_was_lost() {
     needs_root!();

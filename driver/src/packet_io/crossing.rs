@@ -61,8 +61,8 @@ impl HandoffQueue {
 }
 
 impl CrossQueueIo {
-    /// Puts an inlet between a queue and its owner, whom `bell` wakes. Its frames have room for
-    /// `capacity` bytes.
+    /// Puts a handoff queue between a queue and its owner, which `bell` wakes. Its frames have room
+    /// for `capacity` bytes.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// A descriptor that is readable from [`raise`](Self::raise) until [`clear`](Self::clear), whether
-/// or not anybody waits for it.
+/// or not a thread waits for it.
 ///
 /// It costs a system call each time: it is for what is rare. What comes often has a
 /// [`Doorbell`](crate::Doorbell).

@@ -1,5 +1,5 @@
 //! One pass over payload: vectors of it are loaded from region memory, stored in a frame, and added
-//! to CRC-32C and Internet checksum. Region memory is read once, since who owns it may change it
+//! to CRC-32C and Internet checksum. Region memory is read once, since its owner may change it
 //! meanwhile: both are of the bytes in the frame (decision record driver/0020).
 //!
 //! The loads and stores are in assembler, for the reasons that [`racy`](crate::memory::racy) has,

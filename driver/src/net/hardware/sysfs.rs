@@ -80,7 +80,7 @@ impl Directory {
     }
 }
 
-/// These interrupts, with who serves them. Those that have gone are left out.
+/// These interrupts, with the processors that serve them. Vanished ones are left out.
 pub(super) fn served(numbers: &[u32]) -> Vec<Interrupt> {
     (numbers.iter())
         .filter_map(|&number| {

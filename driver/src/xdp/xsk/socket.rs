@@ -50,11 +50,11 @@ impl UmemArea {
 pub(crate) struct TxMetadata {
     /// Bytes of it. With them, no piece of a frame may begin at the begin of a chunk.
     pub(crate) bytes: u32,
-    /// Who computes a checksum, if that is asked for.
+    /// What computes a requested checksum.
     pub(crate) computes: Computes,
 }
 
-/// Who computes checksums that are left to the kernel or the NIC.
+/// What computes checksums that are left to the kernel or the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Computes {
     /// The NIC.
