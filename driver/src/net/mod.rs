@@ -2,6 +2,7 @@
 //!
 //! Every function asks the kernel anew, in the network namespace of the calling thread.
 
+mod changes;
 mod ethtool;
 mod generic;
 mod hardware;

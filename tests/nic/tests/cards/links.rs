@@ -80,7 +80,7 @@ fn add_queues(guest: &Guest, server: &Running, client: &mut Running) {
         )
     };
     set(4);
-    let says = "4 receive queues now, no more of 2";
+    let says = "now has 4 receive queues instead of 2";
     // If the run is over, it begins anew.
     eventually(says, || {
         client.has_ended() || server.complained().contains(says)

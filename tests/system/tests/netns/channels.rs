@@ -149,8 +149,8 @@ fn change_of_the_queues_is_said_and_traffic_goes_on() {
         .start("ping 10.77.0.2 --count 1000000 --interval 5ms");
     let mut pinged = 0;
     for (channels, says) in [
-        (MOST, "eth1 has 4 receive queues now, no more of 2: "),
-        (SERVED, "eth1 has 2 receive queues now, no more of 4: "),
+        (MOST, "eth1 now has 4 receive queues instead of 2: "),
+        (SERVED, "eth1 now has 2 receive queues instead of 4: "),
     ] {
         hosts.b.set_channels(&format!("rx {channels}"));
         eventually(says, || server.complained().contains(says));

@@ -361,7 +361,7 @@ fn mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_no_h
     };
     let (server, client) = setup.begin(&case);
     link(&hosts.a, "mtu 600");
-    notices(&client, "eth1 has an MTU of 600 now, no more of 1500");
+    notices(&client, "eth1 now has an MTU of 600 instead of 1500");
     // From here on what the client sends is no larger. What was sent before is still on its way.
     let small = |(packets, bytes): (u64, u64)| bytes <= packets * (600 + 14);
     eventually("what was sent before is here", || {
@@ -376,7 +376,7 @@ fn mtu_that_is_lowered_in_a_transfer_is_kept_to_and_one_that_is_raised_does_no_h
     server.finish_within(END).succeeded();
     let (server, client) = setup.begin(&case);
     link(&hosts.a, "mtu 1500");
-    notices(&client, "eth1 has an MTU of 1500 now, no more of 600");
+    notices(&client, "eth1 now has an MTU of 1500 instead of 600");
     client.finish_within(3 * END).succeeded();
     server.finish_within(END).succeeded();
 }
@@ -394,7 +394,7 @@ fn new_ethernet_address_is_used_at_once() {
     link(&hosts.a, "address 02:11:22:33:44:55");
     notices(
         &client,
-        "eth1 has the Ethernet address 02:11:22:33:44:55 now",
+        "eth1 now has the Ethernet address 02:11:22:33:44:55",
     );
     client.finish_within(3 * END).succeeded();
     server.finish_within(END).succeeded();

@@ -131,7 +131,7 @@ fn rnic_on_a_vlan_interface_follows_the_interface_beneath() {
     for (change, says) in [
         ("set eth1 down", "eth1.10 is down"),
         ("set eth1 up", "eth1.10 is up again"),
-        ("set eth1 mtu 1280", "eth1.10 has an MTU of 1280 now"),
+        ("set eth1 mtu 1280", "eth1.10 now has an MTU of 1280"),
     ] {
         hosts.b.ip(&format!("link {change}"));
         eventually(says, || server.complained().contains(says));

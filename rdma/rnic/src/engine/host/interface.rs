@@ -11,7 +11,6 @@ use xwarp_driver::IoError;
 use xwarp_driver::net::{InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState};
 use xwarp_tcp::Instant;
 
-use super::changes::changes;
 use super::questions::{HostQuestion, Questions, WantedPort};
 use crate::engine::{Engine, EngineState};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host, HostError, LocalPort};
@@ -187,7 +186,7 @@ impl Engine {
             self.doubt_all_paths();
         }
         if let Some(was) = was.filter(|_| self.speaks()) {
-            for change in changes(self.interface.name(), &was, state) {
+            for change in state.changes_since(&was, self.interface.name()) {
                 log::warn!("{change}");
             }
         }

@@ -1,6 +1,5 @@
 //! The host under an engine: its interface, next hops and ports, and what the engine asks of it.
 
-mod changes;
 mod interface;
 mod next_hops;
 mod other_ports;
