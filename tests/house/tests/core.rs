@@ -51,6 +51,8 @@ fn offences(path: &Path, source: &str) -> Vec<&'static str> {
         .is_some_and(|folder| folder.ends_with("queues"));
     let more = if is_queue { &[] } else { &ONLY_IN_QUEUES[..] };
     let forbidden = FORBIDDEN.iter().chain(more);
+    // The core's own type has the driver's name in its own.
+    let code = code.replace("EngineDoorbell", "");
     let has = |word: &&&str| code.contains(**word);
     forbidden.filter(has).copied().collect()
 }
@@ -100,4 +102,6 @@ fn forbidden_word_is_found_in_code_alone() {
     for word in ONLY_IN_QUEUES {
         assert_eq!(offences(queues, word), [""; 0]);
     }
+    assert_eq!(offences(engine, "EngineDoorbell"), [""; 0]);
+    assert_eq!(offences(engine, "EngineDoorbell, Doorbell"), ["Doorbell"]);
 }

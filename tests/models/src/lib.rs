@@ -7,7 +7,7 @@
 //! | who wakes whom | file | verdict |
 //! |---|---|---|
 //! | doorbell of an engine, of a completion queue | `driver/src/wake/sleep_flag.rs`, used by `wake/mod.rs`, `wake/wait_set.rs` | model `sleeping` |
-//! | posting to a queue pair, also while it moves | `rdma/rnic/src/queues/ready_set.rs`, used by `door.rs` | model `ready_set` |
+//! | posting to a queue pair, also while it moves | `rdma/rnic/src/queues/ready_set.rs`, used by `engine_doorbell.rs` | model `ready_set` |
 //! | completion and armed queue | `rdma/rnic/src/queues/arming.rs`, used by `cq_shared.rs`, `completion_ring.rs` | model `arming` |
 //! | end of an RNIC; state of a queue pair | `rdma/rnic/src/queues/waiters.rs`, used by `ending.rs`, `qp_shared.rs` | model `waiters` |
 //! | frames for another engine; news of the interface | `driver/src/wake/hinted.rs`, used by `packet_io/crossing.rs`, `net/state.rs` | model `hinted` |

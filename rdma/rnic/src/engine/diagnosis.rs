@@ -34,7 +34,7 @@ impl Engine {
             self.device.turns(),
             self.sleep_timeout(now),
             self.next_deadline(),
-            self.door,
+            self.doorbell,
             self.moved,
         )
     }

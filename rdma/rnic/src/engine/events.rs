@@ -8,7 +8,7 @@ use crate::model::{EventContext, EventHandler};
 impl Engine {
     /// Whom events are told from now on. `None`: they wait for whoever polls.
     pub fn set_event_handler(&mut self, handler: Option<EventHandler>) {
-        let mut present = self.commons.event_handler().lock();
+        let mut present = self.shared_tables.event_handler().lock();
         self.device.events.set_handled(handler.is_some());
         *present = handler;
     }
@@ -23,7 +23,7 @@ impl Engine {
 
     #[cold]
     fn tell_handler(&self) {
-        let mut present = self.commons.event_handler().lock();
+        let mut present = self.shared_tables.event_handler().lock();
         while let (Some(event), Some(handler)) =
             (self.device.events.take_untold(), present.as_mut())
         {

@@ -24,11 +24,11 @@ use xwarp_tcp::{Event, Instant, Stack};
 
 use crate::model::{CqId, DestroyError, EngineCounters, MpaConfig, RnicCounters, ShownState};
 use crate::qp::{QpContext, RdmaDevice};
-use crate::queues::{Change, Door, InCommon};
+use crate::queues::{Change, EngineDoorbell, InCommon};
 use crate::stags::StagTable;
-use crate::tables::{Commons, CqTable, SrqTable};
+use crate::tables::{CqTable, SharedTables, SrqTable};
 
-pub use connect::{Clients, IncomingRequest, StreamOrder};
+pub use connect::{Clients, IncomingRequest, StartStream};
 pub use host::{DoubtfulPath, HostQuestion, IncomingPath, OtherPort, WantedPort};
 pub use moving::MovingQp;
 
@@ -60,36 +60,37 @@ pub struct Engine {
     qps: QpTable,
     connections: Connections,
     deadlines: Deadlines,
-    door: Arc<Door>,
+    doorbell: Arc<EngineDoorbell>,
     /// Which engine of its RNIC it is.
     index: usize,
-    commons: Arc<Commons>,
+    shared_tables: Arc<SharedTables>,
     /// Where queue pairs have gone that were here, by their slots.
     moved: FxHashMap<usize, usize>,
-    /// What the door was told that is for no queue pair here; empty between turns.
+    /// Slots from the doorbell that are no queue pair's here. Empty between turns.
     strays: Vec<usize>,
     state: EngineState,
     interface: Interface,
 }
 
 impl Engine {
-    /// An engine without any object, behind this `door`: number `index` of its RNIC.
+    /// Engine number `index` of its RNIC, without any object, with this `doorbell`.
     pub fn new(
         stack: Stack,
         mpa: MpaConfig,
         stags: InCommon<StagTable>,
-        commons: &Arc<Commons>,
-        (index, door): (usize, &Arc<Door>),
+        shared_tables: &Arc<SharedTables>,
+        index: usize,
+        doorbell: &Arc<EngineDoorbell>,
     ) -> Self {
         let first_fpdu_retry = mpa.first_fpdu_retry;
         Self {
-            device: RdmaDevice::new(stack, stags, (commons, index), first_fpdu_retry),
+            device: RdmaDevice::new(stack, stags, shared_tables, index, first_fpdu_retry),
             qps: QpTable::default(),
-            connections: Connections::new(index, commons.engines(), mpa),
+            connections: Connections::new(index, shared_tables.engines(), mpa),
             deadlines: Deadlines::default(),
-            door: Arc::clone(door),
+            doorbell: Arc::clone(doorbell),
             index,
-            commons: Arc::clone(commons),
+            shared_tables: Arc::clone(shared_tables),
             moved: FxHashMap::default(),
             strays: Vec::new(),
             state: EngineState::Running,
@@ -203,7 +204,7 @@ impl Engine {
     /// Gives every queue pair that has something to send one turn.
     #[inline]
     fn send_all(&mut self) -> usize {
-        if self.door.ready().is_empty() && self.device.turns() == 0 {
+        if self.doorbell.ready().is_empty() && self.device.turns() == 0 {
             return 0;
         }
         self.send_in_turn()
@@ -211,7 +212,7 @@ impl Engine {
 
     #[inline(never)]
     fn send_in_turn(&mut self) -> usize {
-        let (ready, device, qps) = (self.door.ready(), &mut self.device, &mut self.qps);
+        let (ready, device, qps) = (self.doorbell.ready(), &mut self.device, &mut self.qps);
         let strays = &mut self.strays;
         ready.drain(|key| match qps.get_mut(key) {
             Some(qp) => qp.activate(device),
@@ -248,7 +249,7 @@ impl Engine {
 
     /// True when nothing has been posted since the last turn and nobody waits for a further one.
     pub fn is_idle(&self) -> bool {
-        let has_work = !self.door.ready().is_empty() || self.device.turns() > 0;
+        let has_work = !self.doorbell.ready().is_empty() || self.device.turns() > 0;
         match self.state {
             EngineState::Running | EngineState::Ending => {
                 !has_work && !self.interface.has_news() && !self.device.stack.has_looped()
@@ -297,7 +298,7 @@ impl Engine {
 
     /// The shared receive queues.
     pub fn srqs(&self) -> &SrqTable {
-        self.commons.srqs()
+        self.shared_tables.srqs()
     }
 
     /// The `STag`s and protection domains, lent for a change.

@@ -53,7 +53,7 @@ impl Engine {
         self.with_qp(slot, |qp, device| qp.handle_entered(index, device));
     }
 
-    /// Sees to what the door was told besides queue pairs that are here.
+    /// Handles slots from the doorbell that are no queue pair's here.
     #[cold]
     pub(super) fn take_strays(&mut self) {
         for stray in std::mem::take(&mut self.strays) {
@@ -62,21 +62,21 @@ impl Engine {
     }
 
     fn on_stray(&mut self, told: usize) {
-        if self.door.is_failure(told) {
+        if self.doorbell.is_failure(told) {
             self.follow_failure();
         } else if let Some(to) = self.moved.get(&told)
-            && let Some(door) = self.commons.doors().get(*to)
+            && let Some(doorbell) = self.shared_tables.doorbells().get(*to)
         {
             // Whoever has posted did not know yet.
-            door.tell(told);
+            doorbell.notify(told);
         }
     }
 
     /// Tells the other engines that the RNIC has failed.
     pub(super) fn spread_failure(&self) {
-        for (index, door) in self.commons.doors().iter().enumerate() {
+        for (index, doorbell) in self.shared_tables.doorbells().iter().enumerate() {
             if index != self.index {
-                door.tell_failure();
+                doorbell.notify_failure();
             }
         }
     }

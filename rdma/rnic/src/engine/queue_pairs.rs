@@ -1,4 +1,4 @@
-//! Queue pairs in the engine: the one door to them, and the verbs that concern one.
+//! Queue pairs of an engine: the one way to act on them, and the verbs that concern one.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::model::{
     QpIdentity, QpInfo, QpState,
 };
 use crate::qp::{
-    ConnChange, ConnectOrder, NewQp, NewReceives, Outcome, QpContext, RdmaDevice, Receives,
+    ConnChange, NewQp, NewReceives, Outcome, QpContext, RdmaDevice, Receives, StartConnect,
 };
 use crate::queues::{Inbox, NewRings};
 
-/// The door.
+/// Events.
 impl Engine {
     /// Has a queue pair act, and does what it then wants of the engine. `None` if there is none with this key.
     pub(super) fn with_qp<R>(
@@ -98,7 +98,7 @@ impl Engine {
         new: NewQp,
         receives: NewReceives,
     ) -> Result<(QpId, QpIdentity), CreateError> {
-        let place = self.commons.qps().give()?;
+        let place = self.shared_tables.qps().allocate()?;
         let receives = self.join(&new, receives)?;
         let user = self.stags().join(new.pd, new.access);
         let qp = QpContext::new(place, user, new, receives);
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// Begins to connect a queue pair as MPA initiator. If the next hop is searched for, TCP begins when it is found.
-    pub fn connect(&mut self, order: ConnectOrder, next_hop: NextHop) {
+    pub fn connect(&mut self, order: StartConnect, next_hop: NextHop) {
         if let Err(error) = self.check_connect(order.qp) {
             order.refuse(error);
             return;

@@ -9,7 +9,7 @@ use xwarp_tcp::{Conn, ConnId, ConnMut, Instant, Stack};
 use crate::model::{AsyncEvent, AsyncEventKind, EngineCounters, EventResource, LocalPort};
 use crate::queues::{EventQueue, InCommon};
 use crate::stags::StagTable;
-use crate::tables::{Commons, CqTable, Searches};
+use crate::tables::{CqTable, Searches, SharedTables};
 
 /// What all queue pairs of an RNIC share. The engine owns it and lends it to the queue pair whose turn it is.
 pub(crate) struct RdmaDevice {
@@ -61,14 +61,15 @@ impl RdmaDevice {
     pub(crate) fn new(
         stack: Stack,
         stags: InCommon<StagTable>,
-        (commons, engine): (&Arc<Commons>, usize),
+        shared_tables: &Arc<SharedTables>,
+        engine: usize,
         first_fpdu_retry: Option<Duration>,
     ) -> Self {
-        let events = Arc::new(commons.events().of_engine(engine));
+        let events = Arc::new(shared_tables.events().of_engine(engine));
         Self {
             stack,
             stags,
-            cqs: CqTable::new(commons, Arc::clone(&events), engine),
+            cqs: CqTable::new(shared_tables, Arc::clone(&events), engine),
             events,
             counters: EngineCounters::default(),
             first_fpdu_retry,

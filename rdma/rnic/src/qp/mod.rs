@@ -18,8 +18,8 @@ mod work_queues;
 pub(crate) use new_qp::Receives;
 pub use new_qp::{NewQp, NewReceives};
 pub(crate) use source_port::SourcePort;
-pub use starting::ConnectOrder;
 pub(crate) use starting::Outcome;
+pub use starting::StartConnect;
 
 pub(crate) use context::QpContext;
 pub(crate) use device::{ConnChange, RdmaDevice};

@@ -29,11 +29,13 @@ pub(crate) struct SourcePort {
 }
 
 impl SourcePort {
-    /// A port that the host has chosen, for an attempt that has begun then and may take so long.
+    /// A port that the host has chosen, for an attempt that began at this time and may take until
+    /// `timeout`.
     pub(crate) fn new(
         port: LocalPort,
         shown: Option<Arc<AtomicU16>>,
-        (began, timeout): (Instant, Duration),
+        began: Instant,
+        timeout: Duration,
         device: &RdmaDevice,
     ) -> Self {
         Self {

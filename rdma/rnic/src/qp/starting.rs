@@ -19,7 +19,7 @@ use crate::tables::SearchId;
 pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
 
 /// A verb: connect this queue pair.
-pub struct ConnectOrder {
+pub struct StartConnect {
     /// The queue pair, in Idle.
     pub qp: QpId,
     /// The local port.
@@ -44,7 +44,7 @@ pub struct ConnectOrder {
     pub outcome: Arc<Inbox<Outcome>>,
 }
 
-impl ConnectOrder {
+impl StartConnect {
     /// The queue pair is not connected.
     pub(crate) fn refuse(&self, error: ConnectError) {
         // Whoever asked may no longer wait.
@@ -55,13 +55,13 @@ impl ConnectOrder {
 /// A connection of ours that waits for its next hop. The search ends by itself when its time is over.
 pub(super) struct Searching {
     search: SearchId,
-    order: ConnectOrder,
+    order: StartConnect,
     began: Instant,
 }
 
 impl Searching {
     /// The search has begun.
-    pub(super) fn new(search: SearchId, order: ConnectOrder, now: Instant) -> Self {
+    pub(super) fn new(search: SearchId, order: StartConnect, now: Instant) -> Self {
         Self {
             search,
             order,
@@ -114,7 +114,7 @@ pub(super) struct Starting {
 impl Starting {
     /// TCP connects, for an attempt that began then. `None` if it cannot, which the application is told.
     pub(super) fn begin(
-        order: ConnectOrder,
+        order: StartConnect,
         next_hop: [u8; 6],
         began: Instant,
         device: &mut RdmaDevice,
@@ -147,13 +147,13 @@ impl Starting {
 
     fn new(
         conn: ConnId,
-        order: ConnectOrder,
+        order: StartConnect,
         next_hop: [u8; 6],
         began: Instant,
         device: &mut RdmaDevice,
     ) -> Self {
         let shown = Some(order.shown_port);
-        let mut port = SourcePort::new(order.port, shown, (began, order.timeout), device);
+        let mut port = SourcePort::new(order.port, shown, began, order.timeout, device);
         if order.port_is_named {
             port.keep();
         }

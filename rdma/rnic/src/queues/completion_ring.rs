@@ -245,7 +245,7 @@ mod tests {
         let (producer, mut ring) = RingBuffer::new(64);
         let (sleeper, bell) = Sleeper::new().unwrap();
         let shared = Arc::new(CqShared::new());
-        let identity = Arc::new(Identities::new("queues", 1).give().unwrap());
+        let identity = Arc::new(Identities::new("queues", 1).allocate().unwrap());
         let mut sink = CqSink::new(
             identity,
             producer,

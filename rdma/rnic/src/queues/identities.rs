@@ -35,12 +35,12 @@ impl Identities {
         Arc::new(Self { given, what, max })
     }
 
-    /// Gives one out.
+    /// Allocates one.
     ///
     /// # Errors
     ///
     /// [`CapabilityError`]: there are as many objects as there may be.
-    pub fn give(self: &Arc<Self>) -> Result<Identity, CapabilityError> {
+    pub fn allocate(self: &Arc<Self>) -> Result<Identity, CapabilityError> {
         let mut given = self.given.lock();
         CapabilityError::check(self.what, given.slots.len() + 1, 1, self.max)?;
         let serial = given.next_serial;
@@ -81,12 +81,12 @@ mod tests {
     #[test]
     fn slot_is_given_again_and_serial_number_never() {
         let all = Identities::new("a number of objects of", 2);
-        let (first, second) = (all.give().unwrap(), all.give().unwrap());
+        let (first, second) = (all.allocate().unwrap(), all.allocate().unwrap());
         assert_ne!(first.slot(), second.slot());
-        assert!(all.give().is_err_and(|error| error.max == 2));
+        assert!(all.allocate().is_err_and(|error| error.max == 2));
         let gone = (first.slot(), first.serial);
         drop(first);
-        let third = all.give().unwrap();
+        let third = all.allocate().unwrap();
         assert_eq!(third.slot(), gone.0);
         assert!(third.serial != gone.1 && third.serial != second.serial);
     }

@@ -20,13 +20,13 @@ impl CurrentReceive {
 }
 
 /// Receive buffers that were posted, to a queue pair or to a shared queue.
-pub(crate) struct PostedBuffers {
+pub(crate) struct ReceiveRing {
     pub(crate) posted: PostedRequests<RecvRequest>,
     /// Where their slots are freed.
     pub(crate) slots: SlotKey,
 }
 
-impl PostedBuffers {
+impl ReceiveRing {
     pub(crate) fn new(ring: Consumer<RecvRequest>, slots: SlotKey) -> Self {
         let posted = PostedRequests::new(ring);
         Self { posted, slots }

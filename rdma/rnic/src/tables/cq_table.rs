@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rtrb::Producer;
 
-use super::commons::Commons;
+use super::shared_tables::SharedTables;
 use crate::model::{
     AsyncEvent, AsyncEventKind, CqId, Detail, EventResource, HandlerId, ResizeError,
 };
@@ -23,7 +23,7 @@ pub struct CqTable {
     unannounced: Vec<CqId>,
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
-    commons: Arc<Commons>,
+    shared_tables: Arc<SharedTables>,
     /// Whose table it is.
     engine: usize,
     /// Completions have the time at which the NIC received what raised them.
@@ -33,13 +33,17 @@ pub struct CqTable {
 }
 
 impl CqTable {
-    pub(crate) fn new(commons: &Arc<Commons>, events: Arc<EventQueue>, engine: usize) -> Self {
+    pub(crate) fn new(
+        shared_tables: &Arc<SharedTables>,
+        events: Arc<EventQueue>,
+        engine: usize,
+    ) -> Self {
         Self {
             sinks: Vec::new(),
             unannounced: Vec::new(),
-            slots: Arc::clone(commons.slots()),
+            slots: Arc::clone(shared_tables.slots()),
             events,
-            commons: Arc::clone(commons),
+            shared_tables: Arc::clone(shared_tables),
             engine,
             stamps: false,
             arrival: Detail::Nothing,
@@ -222,7 +226,7 @@ impl CqTable {
 
     /// Tells a handler. One that panics is a failure of the queue.
     fn call(&self, handler: HandlerId, id: CqId) {
-        if !self.commons.handlers().lock().call(handler, id) {
+        if !self.shared_tables.handlers().lock().call(handler, id) {
             self.report(id, AsyncEventKind::CqFailed);
         }
     }

@@ -10,34 +10,34 @@ use crate::model::{
     AsyncEvent, AsyncEventKind, CapabilityError, CreateError, EventResource, MAX_SRQS, OutOfMemory,
     PdId, RecvRequest, SrqId, total,
 };
-use crate::queues::{CurrentReceive, EventQueue, Guard, Locked, PostedBuffers, SlotKey, SlotTable};
+use crate::queues::{CurrentReceive, EventQueue, Guard, Locked, ReceiveRing, SlotKey, SlotTable};
 
 /// Lends posted buffers.
-pub(crate) enum Lent<'a> {
+pub(crate) enum BorrowedReceives<'a> {
     /// Those of one queue pair.
-    Own(&'a mut PostedBuffers),
+    Own(&'a mut ReceiveRing),
     /// Those of a shared queue, which no other engine takes from meanwhile.
-    Shared(Guard<'a, Stock>),
+    Shared(Guard<'a, SrqState>),
 }
 
-impl Deref for Lent<'_> {
-    type Target = PostedBuffers;
+impl Deref for BorrowedReceives<'_> {
+    type Target = ReceiveRing;
 
     #[inline]
-    fn deref(&self) -> &PostedBuffers {
+    fn deref(&self) -> &ReceiveRing {
         match self {
             Self::Own(buffers) => buffers,
-            Self::Shared(stock) => &stock.buffers,
+            Self::Shared(state) => &state.buffers,
         }
     }
 }
 
-impl DerefMut for Lent<'_> {
+impl DerefMut for BorrowedReceives<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut PostedBuffers {
+    fn deref_mut(&mut self) -> &mut ReceiveRing {
         match self {
             Self::Own(buffers) => buffers,
-            Self::Shared(stock) => &mut stock.buffers,
+            Self::Shared(state) => &mut state.buffers,
         }
     }
 }
@@ -46,12 +46,12 @@ impl DerefMut for Lent<'_> {
 pub(crate) struct Srq {
     id: SrqId,
     pd: PdId,
-    stock: Locked<Stock>,
+    state: Locked<SrqState>,
 }
 
 /// What is posted to a shared receive queue.
-pub(crate) struct Stock {
-    buffers: PostedBuffers,
+pub(crate) struct SrqState {
+    buffers: ReceiveRing,
     /// Below how many unused buffers that is told; 0 while nobody wants to know.
     armed: usize,
     /// What is in it cannot be made out.
@@ -75,21 +75,21 @@ impl Srq {
 
     /// Work requests that it holds.
     pub(crate) fn depth(&self) -> usize {
-        self.stock.lock().buffers.posted.depth()
+        self.state.lock().buffers.posted.depth()
     }
 
     /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival order, verbs draft §6.3.5), and tells
     /// if too few are left. A buffer that nobody can have posted fails the queue: what else it holds cannot be trusted.
     pub(crate) fn take(&self, events: &EventQueue) -> Result<Option<CurrentReceive>, SrqBroken> {
-        let mut stock = self.stock.lock();
-        if stock.failed {
+        let mut state = self.state.lock();
+        if state.failed {
             return Err(SrqBroken);
         }
-        let Some(receiving) = stock.buffers.take() else {
+        let Some(receiving) = state.buffers.take() else {
             return Ok(None);
         };
         if total(&receiving.request.sgl).is_none() {
-            stock.failed = true;
+            state.failed = true;
             log::error!(
                 "{:?} is broken: a buffer is longer than any that can be posted",
                 self.id
@@ -97,24 +97,24 @@ impl Srq {
             self.report(AsyncEventKind::SrqFailed, events);
             return Err(SrqBroken);
         }
-        if stock.armed > 0 && stock.buffers.posted.len() < stock.armed {
-            stock.armed = 0;
+        if state.armed > 0 && state.buffers.posted.len() < state.armed {
+            state.armed = 0;
             self.report(AsyncEventKind::SrqLimitReached, events);
         }
         Ok(Some(receiving))
     }
 
     /// Lends its buffers for messages that begin and end together, at most so many: those that [`take`](Self::take) tells nothing of.
-    pub(crate) fn lend(&self) -> Option<(Lent<'_>, usize)> {
-        let stock = self.stock.lock();
-        if stock.failed {
+    pub(crate) fn lend(&self) -> Option<(BorrowedReceives<'_>, usize)> {
+        let state = self.state.lock();
+        if state.failed {
             return None;
         }
-        let most = match stock.armed {
+        let most = match state.armed {
             0 => usize::MAX,
-            limit => stock.buffers.posted.len().saturating_sub(limit),
+            limit => state.buffers.posted.len().saturating_sub(limit),
         };
-        Some((Lent::Shared(stock), most))
+        Some((BorrowedReceives::Shared(state), most))
     }
 
     fn report(&self, kind: AsyncEventKind, events: &EventQueue) {
@@ -179,13 +179,13 @@ impl SrqTable {
         // `MAX_SRQS` bounds the slab's keys.
         let slots = self.slots.open_srq(u32::try_from(slot).unwrap_or(u32::MAX));
         let id = SrqId { slot, serial };
-        let stock = Locked::new(Stock {
-            buffers: PostedBuffers::new(posted, slots),
+        let state = Locked::new(SrqState {
+            buffers: ReceiveRing::new(posted, slots),
             armed: limit,
             failed: false,
         });
         entries.all.insert(Entry {
-            srq: Arc::new(Srq { id, pd, stock }),
+            srq: Arc::new(Srq { id, pd, state }),
             users: 0,
             orphaned: false,
         });
@@ -230,13 +230,13 @@ impl SrqTable {
     /// Tells below how many unused buffers there shall be an event, once; 0 for never.
     pub fn arm(&self, id: SrqId, limit: usize) {
         if let Some(srq) = self.get(id) {
-            srq.stock.lock().armed = limit;
+            srq.state.lock().armed = limit;
         }
     }
 
     /// The limit that an event is still to be told of.
     pub fn armed(&self, id: SrqId) -> usize {
-        self.get(id).map_or(0, |srq| srq.stock.lock().armed)
+        self.get(id).map_or(0, |srq| srq.state.lock().armed)
     }
 
     /// Goes on with another ring; what is in the former one comes first.
@@ -246,9 +246,9 @@ impl SrqTable {
     /// [`OutOfMemory`]: there is no memory for what is in the former one.
     pub fn resize(&self, id: SrqId, posted: Consumer<RecvRequest>) -> Result<(), OutOfMemory> {
         if let Some(srq) = self.get(id) {
-            let mut stock = srq.stock.lock();
-            stock.buffers.posted.reserve()?;
-            stock.buffers.posted.resize(posted);
+            let mut state = srq.state.lock();
+            state.buffers.posted.reserve()?;
+            state.buffers.posted.resize(posted);
         }
         Ok(())
     }
@@ -273,7 +273,7 @@ impl SrqTable {
         if let Some(srq) = self.get(id) {
             let sgl = crate::model::Sgl::from_iter([endless; 2]);
             let endless = RecvRequest::new(crate::model::WrId(0), sgl);
-            srq.stock.lock().buffers.posted.put_back(endless);
+            srq.state.lock().buffers.posted.put_back(endless);
         }
     }
 }

@@ -89,7 +89,7 @@ impl BoundPort {
         } = self;
         let mut listening = Listening::new(addresses, claims, inbox, &control);
         // Each engine holds the ports that it listens on.
-        let others = (1..control.commons().engines()).map(|_| control.share_ports(&ports));
+        let others = (1..control.shared_tables().engines()).map(|_| control.share_ports(&ports));
         let others = others.collect::<Result<Vec<_>, _>>()?;
         for (engine, ports) in [ports].into_iter().chain(others).enumerate() {
             let clients = clients.clone();

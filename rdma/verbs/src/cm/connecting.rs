@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use xwarp_driver::net::PortError;
 use xwarp_iwarp::mpa::{Initiator, StartupParams};
 use xwarp_rnic::model::{ConnectError, HostError, LocalPort, QpId};
-use xwarp_rnic::qp::ConnectOrder;
+use xwarp_rnic::qp::StartConnect;
 
 use super::attempt::{Attempt, no_descriptor};
 use super::private_data::PrivateData;
@@ -105,7 +105,7 @@ impl Connecting {
         let local = port.local();
         let port_number = Arc::new(AtomicU16::new(local.port()));
         let way = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
-        let order = ConnectOrder {
+        let order = StartConnect {
             qp,
             port,
             port_is_named: source.port != 0,

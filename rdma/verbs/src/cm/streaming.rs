@@ -15,7 +15,7 @@ use super::attempt::{Attempt, no_descriptor};
 use super::listening::Listening;
 use crate::error::{RnicEnded, WaitError};
 use crate::runtime::control::Control;
-use xwarp_rnic::engine::{Engine, StreamOrder};
+use xwarp_rnic::engine::{Engine, StartStream};
 use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::StreamId;
 use xwarp_rnic::model::StreamState;
@@ -282,7 +282,7 @@ impl ConnectingStream {
         let engine = control.engine_for_stream();
         let port = control.open_port(source, remote, engine)?;
         let way = control.host().next_hop(port.local(), remote, timeout)?;
-        let order = StreamOrder {
+        let order = StartStream {
             port,
             remote,
             metrics: way.metrics,

@@ -79,7 +79,7 @@ struct NewRings {
 impl NewRings {
     /// With room for so many entries. Any engine may fill all of it.
     fn new(control: &Control, entries: usize) -> Result<Self, OutOfMemory> {
-        let others = (1..control.commons().engines()).map(|_| ring(entries));
+        let others = (1..control.shared_tables().engines()).map(|_| ring(entries));
         Ok(Self {
             first: ring(entries)?,
             others: others.collect::<Result<_, _>>()?,
@@ -96,7 +96,7 @@ fn checked_handler(
     control.check_open()?;
     match target {
         EventTarget::Handler(handler) => {
-            control.commons().handlers().lock().check(*handler)?;
+            control.shared_tables().handlers().lock().check(*handler)?;
             Ok(Some(*handler))
         }
         EventTarget::Nobody | EventTarget::Channel(_) => Ok(None),
@@ -111,7 +111,7 @@ impl CompletionQueue {
     ) -> Result<Self, CreateError> {
         check_entries(entries)?;
         let handler = checked_handler(control, target)?;
-        let identity = Arc::new(control.commons().cqs().give()?);
+        let identity = Arc::new(control.shared_tables().cqs().allocate()?);
         let (sleeper, bell) = Sleeper::new()?;
         let shared = Arc::new(CqShared::new());
         let NewRings { first, others } = NewRings::new(control, entries)?;

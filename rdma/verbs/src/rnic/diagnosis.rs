@@ -33,13 +33,15 @@ impl Rnic {
 impl Diagnosed for Control {
     fn diagnosis_without_asking(self: Arc<Self>) -> Vec<String> {
         let mut lines = vec![who_runs(&self)];
-        let doors = self.commons().doors().iter().enumerate();
-        lines.extend(doors.map(|(engine, door)| format!("  engine {engine} has {door:?}")));
+        let doorbells = self.shared_tables().doorbells().iter().enumerate();
+        lines.extend(
+            doorbells.map(|(engine, doorbell)| format!("  engine {engine} has {doorbell:?}")),
+        );
         lines
     }
 
     fn diagnosis(self: Arc<Self>) -> Vec<String> {
-        let engines = 0..self.commons().engines();
+        let engines = 0..self.shared_tables().engines();
         let each = engines.flat_map(|engine| diagnosis_of(&self, engine));
         let lines = each.map(|line| format!("  {line}"));
         let name = format!("{:?}:", self.id());

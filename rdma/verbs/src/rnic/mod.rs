@@ -48,9 +48,9 @@ use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
     ListenError, MAX_QPS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
 };
-use xwarp_rnic::queues::{Door, Ending, EventTarget, InCommon};
+use xwarp_rnic::queues::{Ending, EngineDoorbell, EventTarget, InCommon};
 use xwarp_rnic::stags::StagTable;
-use xwarp_rnic::tables::{Commons, Handler};
+use xwarp_rnic::tables::{Handler, SharedTables};
 
 use async_events::AsyncEvents;
 use config::RnicConfig;
@@ -150,13 +150,13 @@ impl Rnic {
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let commons = commons(config, &wakings)?;
+        let shared_tables = shared_tables(config, &wakings)?;
         let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
         let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
         let stags = InCommon::of_engines(stags, stacks.len(), StagTable::share);
-        let engines = stacks.into_iter().zip(stags).zip(commons.doors());
-        let new = |(index, ((stack, stags), door))| {
-            Engine::new(stack, config.mpa, stags, &commons, (index, door))
+        let engines = stacks.into_iter().zip(stags).zip(shared_tables.doorbells());
+        let new = |(index, ((stack, stags), doorbell))| {
+            Engine::new(stack, config.mpa, stags, &shared_tables, index, doorbell)
         };
         let mut engines: Vec<Engine> = engines.enumerate().map(new).collect();
         if config.nic.timestamps {
@@ -164,7 +164,7 @@ impl Rnic {
         }
         attend(&mut engines, &wakings, &host, &ending);
         let parts = Parts {
-            commons,
+            shared_tables,
             host,
             ending,
             regions,
@@ -609,13 +609,13 @@ fn stacks(
 }
 
 /// What the engines that are woken by these have in common. A manual one never sleeps.
-fn commons(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<Commons>> {
+fn shared_tables(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<SharedTables>> {
     let sleeps = config.progress != Progress::Manual;
-    let door = |(_, bell): &Waking| Door::new(MAX_QPS, sleeps.then(|| bell.clone()));
-    let mut doors = wakings.iter().map(door).map(Arc::new);
-    let first = doors.next();
+    let doorbell = |(_, bell): &Waking| EngineDoorbell::new(MAX_QPS, sleeps.then(|| bell.clone()));
+    let mut doorbells = wakings.iter().map(doorbell).map(Arc::new);
+    let first = doorbells.next();
     let first = first.ok_or_else(|| refusal("an RNIC needs a queue: open it with one at least"))?;
-    Commons::new(first, doors, config.max_events)
+    SharedTables::new(first, doorbells, config.max_events)
 }
 
 fn refusal(why: &str) -> io::Error {

@@ -282,9 +282,9 @@ mod tests {
     use crate::runtime::hosted::HostedEngine;
     use crate::sim::{MemoryIo, RegionPool, StackConfig, Wire};
     use xwarp_rnic::model::{MpaConfig, PblMode};
-    use xwarp_rnic::queues::{Door, InCommon};
+    use xwarp_rnic::queues::{EngineDoorbell, InCommon};
     use xwarp_rnic::stags::StagTable;
-    use xwarp_rnic::tables::Commons;
+    use xwarp_rnic::tables::SharedTables;
     use xwarp_tcp::Stack;
 
     /// How long a test waits for what takes no time.
@@ -302,12 +302,20 @@ mod tests {
         let waking = Sleeper::new().unwrap();
         let (io, wire) = MemoryIo::new(64).unwrap();
         let stack = Stack::new(Box::new(io), StackConfig::default());
-        let door = Arc::new(Door::new(64, Some(waking.1.clone())));
-        let commons = Commons::new(Arc::clone(&door), std::iter::empty(), 64).unwrap();
+        let doorbell = Arc::new(EngineDoorbell::new(64, Some(waking.1.clone())));
+        let shared_tables =
+            SharedTables::new(Arc::clone(&doorbell), std::iter::empty(), 64).unwrap();
         let regions = RegionPool::anonymous(4096).unwrap();
         let stags = StagTable::new(regions.area(), PblMode::default(), || Some(1));
         let stags = InCommon::of_engines(stags, 1, StagTable::share).remove(0);
-        let engine = Engine::new(stack, MpaConfig::default(), stags, &commons, (0, &door));
+        let engine = Engine::new(
+            stack,
+            MpaConfig::default(),
+            stags,
+            &shared_tables,
+            0,
+            &doorbell,
+        );
         let runner = Runner::new(HostedEngine::new(engine).unwrap(), WaitMode::Blocking);
         let shared = Shared {
             inline: Inline::new(runner, &waking).unwrap(),

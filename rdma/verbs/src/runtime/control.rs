@@ -25,8 +25,10 @@ use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::{
     HandlerError, Host, HostError, LocalPort, MpaConfig, QpId, RnicUnavailable,
 };
-use xwarp_rnic::queues::{CompletionNotices, Door, Ending, EventQueue, Inbox, QpShared, SlotTable};
-use xwarp_rnic::tables::{Commons, Handlers};
+use xwarp_rnic::queues::{
+    CompletionNotices, Ending, EngineDoorbell, EventQueue, Inbox, QpShared, SlotTable,
+};
+use xwarp_rnic::tables::{Handlers, SharedTables};
 
 /// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it spins or there is much to do.
 const TURNS_WITHOUT_LOOK: u32 = 256;
@@ -39,9 +41,9 @@ pub(crate) struct Control {
     id: RnicId,
     mode: Mode,
     closed: AtomicBool,
-    commons: Arc<Commons>,
+    shared_tables: Arc<SharedTables>,
     /// That of the first engine, which most RNICs have alone.
-    first_door: Arc<Door>,
+    first_doorbell: Arc<EngineDoorbell>,
     slots: Arc<SlotTable>,
     /// Queue pairs and streams so far: each kind is spread over the engines.
     qps: AtomicUsize,
@@ -79,15 +81,15 @@ impl Mode {
 
 impl Control {
     pub(crate) fn new(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
-        let commons = parts.commons;
-        parts.ending.watch(commons.events().signal());
+        let shared_tables = parts.shared_tables;
+        parts.ending.watch(shared_tables.events().signal());
         let control = Arc::new(Self {
             id: RnicId::next(),
             mode,
             closed: AtomicBool::new(false),
-            first_door: Arc::clone(commons.first_door()),
-            slots: Arc::clone(commons.slots()),
-            commons,
+            first_doorbell: Arc::clone(shared_tables.first_doorbell()),
+            slots: Arc::clone(shared_tables.slots()),
+            shared_tables,
             qps: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
             host: parts.host,
@@ -152,7 +154,7 @@ impl Control {
             }
         }
         if !is_in_handler(self.id) {
-            self.commons.drop_handlers();
+            self.shared_tables.drop_handlers();
         }
         self.quiet.raise();
         Ok(())
@@ -236,12 +238,12 @@ impl Control {
     }
 
     pub(crate) fn events(&self) -> &EventQueue {
-        self.commons.events()
+        self.shared_tables.events()
     }
 
     /// What the engines have in common.
-    pub(crate) fn commons(&self) -> &Arc<Commons> {
-        &self.commons
+    pub(crate) fn shared_tables(&self) -> &Arc<SharedTables> {
+        &self.shared_tables
     }
 
     pub(crate) fn host(&self) -> &dyn Host {
@@ -307,12 +309,12 @@ impl Control {
 
     /// The engine of the next queue pair: each in turn.
     pub(crate) fn engine_for_qp(&self) -> usize {
-        self.qps.fetch_add(1, Ordering::Relaxed) % self.commons.engines()
+        self.qps.fetch_add(1, Ordering::Relaxed) % self.shared_tables.engines()
     }
 
     /// The engine of the next stream that begins here: each in turn.
     pub(crate) fn engine_for_stream(&self) -> usize {
-        self.streams.fetch_add(1, Ordering::Relaxed) % self.commons.engines()
+        self.streams.fetch_add(1, Ordering::Relaxed) % self.shared_tables.engines()
     }
 
     /// Has an engine's owner do something, and waits for the answer.
@@ -354,7 +356,7 @@ impl Control {
         &self,
         work: impl FnOnce(&mut Engine) -> R + Clone + Send + 'static,
     ) -> Result<Vec<R>, RnicUnavailable> {
-        let engines = 0..self.commons.engines();
+        let engines = 0..self.shared_tables.engines();
         engines
             .map(|engine| self.call_on(engine, work.clone()))
             .collect()
@@ -390,7 +392,7 @@ impl Control {
 
     /// Has the owners of all engines let go of something likewise.
     pub(crate) fn release_on_each(&self, work: impl FnOnce(&mut Engine) + Clone + Send + 'static) {
-        for engine in 0..self.commons.engines() {
+        for engine in 0..self.shared_tables.engines() {
             self.release_on(engine, work.clone());
         }
     }
@@ -402,7 +404,7 @@ impl Control {
     ) -> Result<R, HandlerError> {
         self.check_no_handler()?;
         self.check_open()?;
-        let changed = change(&mut self.commons.handlers().lock());
+        let changed = change(&mut self.shared_tables.handlers().lock());
         // A handler may have owned objects.
         self.do_released();
         changed
@@ -455,7 +457,7 @@ impl Control {
     #[inline]
     pub(crate) fn notify(&self, qp: QpId, engine: usize) {
         if engine == FIRST {
-            self.first_door.tell(qp.slot());
+            self.first_doorbell.notify(qp.slot());
         } else {
             self.notify_other(qp, engine);
         }
@@ -463,8 +465,8 @@ impl Control {
 
     #[inline(never)]
     fn notify_other(&self, qp: QpId, engine: usize) {
-        if let Some(door) = self.commons.doors().get(engine) {
-            door.tell(qp.slot());
+        if let Some(doorbell) = self.shared_tables.doorbells().get(engine) {
+            doorbell.notify(qp.slot());
         }
     }
 
@@ -674,7 +676,7 @@ impl Control {
 
 /// What an RNIC's handles need of it besides its engines.
 pub(crate) struct Parts {
-    pub(crate) commons: Arc<Commons>,
+    pub(crate) shared_tables: Arc<SharedTables>,
     pub(crate) host: Arc<Ports>,
     pub(crate) ending: Arc<Ending>,
     pub(crate) regions: RegionPool,

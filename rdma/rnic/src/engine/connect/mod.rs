@@ -29,7 +29,7 @@ use listeners::Listeners;
 use streams::Streams;
 
 pub use listeners::{Clients, IncomingRequest};
-pub use streams::StreamOrder;
+pub use streams::StartStream;
 
 pub(super) use deadlines::Last;
 

@@ -9,7 +9,7 @@ use xwarp_tcp::{ConnId, Event, Instant, ListenerId, Path};
 
 use super::deadlines::Last;
 use super::listeners::Clients;
-use super::streams::{Outcome, StreamOrder};
+use super::streams::{Outcome, StartStream};
 use super::{Connections, Owner};
 use crate::engine::host::Interface;
 use crate::model::{
@@ -23,7 +23,7 @@ impl Connections {
     /// Connects a stream. If the next hop is searched for, TCP begins when it is found.
     pub(in crate::engine) fn connect_stream(
         &mut self,
-        order: StreamOrder,
+        order: StartStream,
         next_hop: NextHop,
         device: &mut RdmaDevice,
     ) {
@@ -53,7 +53,7 @@ impl Connections {
     }
 
     /// TCP begins to connect.
-    fn begin_stream(&mut self, order: StreamOrder, next_hop: [u8; 6], device: &mut RdmaDevice) {
+    fn begin_stream(&mut self, order: StartStream, next_hop: [u8; 6], device: &mut RdmaDevice) {
         let path = Path {
             local: order.port.local(),
             remote: order.remote,
@@ -63,8 +63,7 @@ impl Connections {
         match device.stack.connect(path, device.now) {
             Err(error) => order.refuse(ConnectError::Resources(error.to_string())),
             Ok(conn) => {
-                let time = (device.now, Duration::MAX);
-                let port = SourcePort::new(order.port, None, time, device);
+                let port = SourcePort::new(order.port, None, device.now, Duration::MAX, device);
                 port.begun(conn, device);
                 let id = self.add_stream(conn, port, order.remote, StreamState::Connecting);
                 self.streams.watch(id, order.watcher);

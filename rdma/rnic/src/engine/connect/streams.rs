@@ -17,7 +17,7 @@ use crate::tables::SearchId;
 pub(in crate::engine) type Outcome = Result<StreamId, ConnectError>;
 
 /// A verb: connect a stream.
-pub struct StreamOrder {
+pub struct StartStream {
     /// The local port.
     pub port: LocalPort,
     /// The listener.
@@ -30,7 +30,7 @@ pub struct StreamOrder {
     pub outcome: Arc<Inbox<Outcome>>,
 }
 
-impl StreamOrder {
+impl StartStream {
     /// There is no stream.
     pub(in crate::engine) fn refuse(&self, error: ConnectError) {
         // Whoever asked may no longer wait.
@@ -78,7 +78,7 @@ impl Drop for Watcher {
 pub(in crate::engine) struct Streams {
     open: FxHashMap<ConnId, Streaming>,
     /// Orders whose next hop is searched for.
-    orders: FxHashMap<SearchId, StreamOrder>,
+    orders: FxHashMap<SearchId, StartStream>,
 }
 
 /// Connections.
@@ -174,18 +174,18 @@ impl Streams {
 /// Orders that wait for their next hop.
 impl Streams {
     /// An order waits for what a search finds.
-    pub(in crate::engine) fn await_next_hop(&mut self, search: SearchId, order: StreamOrder) {
+    pub(in crate::engine) fn await_next_hop(&mut self, search: SearchId, order: StartStream) {
         self.orders.insert(search, order);
     }
 
     /// The order that waits for this search.
-    pub(in crate::engine) fn take_order(&mut self, search: SearchId) -> Option<StreamOrder> {
+    pub(in crate::engine) fn take_order(&mut self, search: SearchId) -> Option<StartStream> {
         self.orders.remove(&search)
     }
 
     /// Gives the order up that has this outcome, if it waits; its search.
     pub(in crate::engine) fn cancel(&mut self, outcome: &Arc<Inbox<Outcome>>) -> Option<SearchId> {
-        let is_this = |_: &SearchId, order: &mut StreamOrder| Arc::ptr_eq(&order.outcome, outcome);
+        let is_this = |_: &SearchId, order: &mut StartStream| Arc::ptr_eq(&order.outcome, outcome);
         let cancelled = self.orders.extract_if(is_this).next();
         cancelled.map(|(search, _)| search)
     }
@@ -193,7 +193,7 @@ impl Streams {
     /// Takes all orders, with their searches.
     pub(in crate::engine) fn take_orders(
         &mut self,
-    ) -> impl Iterator<Item = (SearchId, StreamOrder)> + use<> {
+    ) -> impl Iterator<Item = (SearchId, StartStream)> + use<> {
         std::mem::take(&mut self.orders).into_iter()
     }
 }

@@ -7,7 +7,7 @@ use xwarp_driver::Signal;
 use xwarp_tcp::Event;
 
 use super::streams::Outcome;
-use super::{Clients, StreamOrder};
+use super::{Clients, StartStream};
 use crate::engine::Engine;
 use crate::model::{
     AcceptError, ConnectError, Handover, IncomingId, ListenError, ListenKey, LocalPort,
@@ -98,7 +98,7 @@ impl Engine {
 /// Streams.
 impl Engine {
     /// Connects a stream. If the next hop is searched for, TCP begins when it is found.
-    pub fn connect_stream(&mut self, order: StreamOrder, next_hop: NextHop) {
+    pub fn connect_stream(&mut self, order: StartStream, next_hop: NextHop) {
         match self.failure() {
             Some(reason) => order.refuse(ConnectError::Failed(reason)),
             None => self

@@ -12,7 +12,7 @@ const TRIES: usize = 4;
 impl Engine {
     /// Other ports are tried, as far as answers can come to another engine.
     pub(in crate::engine) fn try_other_ports(&mut self) {
-        let engines = self.commons.engines();
+        let engines = self.shared_tables.engines();
         self.device.other_ports = if engines > 1 { TRIES * engines } else { 0 };
     }
 

@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
-use crate::qp::starting::{ConnectOrder, Outcome, Searching, Starting};
+use crate::qp::starting::{Outcome, Searching, StartConnect, Starting};
 use crate::qp::stream::send_ulpdu;
 use crate::queues::Inbox;
 use crate::tables::Searcher;
@@ -88,7 +88,7 @@ impl QpContext {
     /// Begins to connect; waits for the next hop, if it is searched for.
     pub(crate) fn connect(
         &mut self,
-        order: ConnectOrder,
+        order: StartConnect,
         next_hop: NextHop,
         device: &mut RdmaDevice,
     ) {

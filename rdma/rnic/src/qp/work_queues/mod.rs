@@ -18,7 +18,7 @@ use crate::model::{
     CompletionStatus, CqId, Detail, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, Sge,
     WorkCompletion, WrId,
 };
-use crate::queues::{Cqe, NewRings, PostedBuffers, PostedRequests, SlotKey, SlotTable};
+use crate::queues::{Cqe, NewRings, PostedRequests, ReceiveRing, SlotKey, SlotTable};
 use crate::tables::{CqFull, CqTable};
 pub(super) use receive_buffers::ReceiveBuffers;
 use receive_buffers::Source;
@@ -136,7 +136,7 @@ impl WorkQueues {
             in_flight: VecDeque::new(),
             receive: match receives {
                 Receives::Own(ring) => {
-                    ReceiveBuffers::new(Source::Own(PostedBuffers::new(ring, recv_slots)), 0)
+                    ReceiveBuffers::new(Source::Own(ReceiveRing::new(ring, recv_slots)), 0)
                 }
                 Receives::Shared(srq, limit) => ReceiveBuffers::new(Source::Shared(srq), limit),
             },

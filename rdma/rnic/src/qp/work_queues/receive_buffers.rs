@@ -7,12 +7,12 @@ use rtrb::Consumer;
 
 use crate::model::{OutOfMemory, QpIdentity, RecvRequest, RqLimit, total};
 use crate::qp::fault::{Inconsistency, Unavailable};
-use crate::queues::{CurrentReceive, EventQueue, PostedBuffers};
-use crate::tables::{Lent, Srq};
+use crate::queues::{CurrentReceive, EventQueue, ReceiveRing};
+use crate::tables::{BorrowedReceives, Srq};
 
 /// Where buffers are posted.
 pub(in crate::qp) enum Source {
-    Own(PostedBuffers),
+    Own(ReceiveRing),
     Shared(Arc<Srq>),
 }
 
@@ -151,10 +151,10 @@ impl ReceiveBuffers {
 
     /// Lends what is posted for messages that begin and end together, at most so many: those of which nothing is told.
     #[inline]
-    pub(in crate::qp) fn lend(&mut self) -> Option<(Lent<'_>, usize)> {
+    pub(in crate::qp) fn lend(&mut self) -> Option<(BorrowedReceives<'_>, usize)> {
         let tells = self.limit.armed && self.limit.limit == 0;
         match &mut self.source {
-            Source::Own(own) => Some((Lent::Own(own), usize::MAX)),
+            Source::Own(own) => Some((BorrowedReceives::Own(own), usize::MAX)),
             Source::Shared(srq) => (!tells).then(|| srq.lend())?,
         }
     }

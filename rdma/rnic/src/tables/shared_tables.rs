@@ -1,4 +1,4 @@
-//! Commons: what the engines of an RNIC have in common, and its handles with them.
+//! Tables that the engines of an RNIC share with each other and with its handles.
 
 use std::io;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::handlers::Handlers;
 use super::srq_table::SrqTable;
 use crate::model::{EventHandler, MAX_CQS, MAX_QPS, MAX_SRQS};
-use crate::queues::{Door, EventQueue, Identities, Locked, SlotTable};
+use crate::queues::{EngineDoorbell, EventQueue, Identities, Locked, SlotTable};
 
 /// See the module. `STag`s and protection domains are in common, too; each engine has a hold of its own of their table.
-pub struct Commons {
-    first_door: Arc<Door>,
-    doors: Vec<Arc<Door>>,
+pub struct SharedTables {
+    first_doorbell: Arc<EngineDoorbell>,
+    doorbells: Vec<Arc<EngineDoorbell>>,
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
     handlers: Locked<Handlers>,
@@ -21,24 +21,24 @@ pub struct Commons {
     cqs: Arc<Identities>,
 }
 
-impl Commons {
-    /// Of an RNIC that has an engine behind `first_door`, and one behind each of `others`.
+impl SharedTables {
+    /// Of an RNIC that has an engine behind `first_doorbell`, and one behind each of `others`.
     ///
     /// # Errors
     ///
     /// [`io::Error`]: no memory or no file descriptor is left.
     pub fn new(
-        first_door: Arc<Door>,
-        others: impl Iterator<Item = Arc<Door>>,
+        first_doorbell: Arc<EngineDoorbell>,
+        others: impl Iterator<Item = Arc<EngineDoorbell>>,
         max_events: usize,
     ) -> io::Result<Arc<Self>> {
         let slots = SlotTable::new(MAX_QPS, MAX_SRQS)?;
         Ok(Arc::new(Self {
-            doors: [Arc::clone(&first_door)]
+            doorbells: [Arc::clone(&first_doorbell)]
                 .into_iter()
                 .chain(others)
                 .collect(),
-            first_door,
+            first_doorbell,
             srqs: SrqTable::new(Arc::clone(&slots)),
             slots,
             events: Arc::new(EventQueue::new(max_events)?),
@@ -51,18 +51,18 @@ impl Commons {
 
     /// How many engines there are.
     pub fn engines(&self) -> usize {
-        self.doors.len()
+        self.doorbells.len()
     }
 
-    /// The doors of the engines.
+    /// Doorbells of the engines.
     #[inline]
-    pub fn doors(&self) -> &[Arc<Door>] {
-        &self.doors
+    pub fn doorbells(&self) -> &[Arc<EngineDoorbell>] {
+        &self.doorbells
     }
 
     /// That of the first engine.
-    pub fn first_door(&self) -> &Arc<Door> {
-        &self.first_door
+    pub fn first_doorbell(&self) -> &Arc<EngineDoorbell> {
+        &self.first_doorbell
     }
 
     /// Lets go of the handlers, and of what these own: there is no engine any more that would call one.
