@@ -1,9 +1,13 @@
-//! RNIC core: everything between verbs and TCP, without a thread, a wait, a clock or a system call of its own.
+//! RNIC core: everything between verbs and TCP, without a thread, a wait, a clock or a system call
+//! of its own.
 //!
-//! [`queues`] has the two exceptions: it locks mutexes for what is rare, and makes and raises eventfds of the driver.
+//! [`queues`] has the two exceptions: it locks mutexes on rare paths, and makes and raises the
+//! driver's eventfds.
 //!
-//! Time and verbs go in; frames, completions and events come out. Whoever owns the [`engine::Engine`] calls [`engine::Engine::step`] with the
-//! time: a thread, an application's own loop, or a simulator. The crate `xwarp` (`rdma/verbs`) puts handles and a runtime on top.
+//! Time and verbs go in; frames, completions and events come out. The owner of the
+//! [`engine::Engine`] (a thread, an application's own loop or a simulator) calls
+//! [`engine::Engine::step`] with the time. The crate `xwarp` (`rdma/verbs`) adds handles and a
+//! runtime (decision record rnic/0025).
 //!
 //! | module | holds | uses |
 //! |---|---|---|

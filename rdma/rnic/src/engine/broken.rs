@@ -1,6 +1,6 @@
-//! Catastrophic errors (verbs draft §8.3.3, figures 24 and 25): the engine finds that something is not as it must be. Only a defect of this
-//! library can be the reason. The damage is kept to what is known to be broken. That is a work request's queue pair, a shared receive
-//! queue, or, after a panic, the RNIC.
+//! Catastrophic errors (verbs draft §8.3.3, figures 24 and 25): the engine finds a state that only
+//! a defect of this library can have caused. It ends only what is known to be broken: a queue pair,
+//! a shared receive queue, or, after a panic, the RNIC (decision record rnic/0022).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,8 @@ use crate::model::{AsyncEventKind, EventResource};
 use crate::qp::QpContext;
 
 impl Engine {
-    /// The engine has panicked, wherever that was: RNIC Catastrophic Failure. Peers are told, if that much still works.
+    /// RNIC Catastrophic Failure after a panic of the engine. Ends all connections, and sends their
+    /// Terminates if that still works.
     pub fn on_panic(&mut self) {
         let was = std::mem::replace(&mut self.state, EngineState::Ending);
         let reason = "the engine has panicked";
@@ -20,11 +21,11 @@ impl Engine {
             self.device
                 .report(EventResource::Rnic, AsyncEventKind::Failed { reason });
         }
-        let told = catch_unwind(AssertUnwindSafe(|| {
+        let result = catch_unwind(AssertUnwindSafe(|| {
             self.end_connections();
             self.cease(reason);
         }));
-        if was != EngineState::Running || told.is_err() {
+        if was != EngineState::Running || result.is_err() {
             log::error!("the engine has panicked again, and ends");
             self.state = EngineState::Failed;
             self.cease(reason);

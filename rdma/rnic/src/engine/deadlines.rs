@@ -1,4 +1,5 @@
-//! Deadlines of the engine: when it has to act although nothing happens. Queue pairs and connections without a deadline cost nothing here.
+//! Deadlines of the engine: when it has to act although nothing happens. Queue pairs and
+//! connections without a deadline cost nothing here.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,8 +11,9 @@ use super::Engine;
 /// Deadlines of queue pairs.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    /// Queue pairs, by their slab's keys. A deadline that is moved back, as every FPDU does during a close, keeps its entry. That finds at
-    /// its time that it came too early. A deadline that is called off leaves an entry that means nothing.
+    /// Queue pairs, by their slab's keys. A deadline that is moved back, as every FPDU does during
+    /// a close, keeps its entry. That finds at its time that it came too early. A deadline that is
+    /// called off leaves an entry that means nothing.
     qps: BinaryHeap<Reverse<(Instant, usize)>>,
 }
 
@@ -62,7 +64,8 @@ impl Engine {
         done.flatten().unwrap_or(0)
     }
 
-    /// Forgets the earliest entries for as long as they mean nothing, so that an idle engine has no deadline.
+    /// Forgets the earliest entries for as long as they mean nothing, so that an idle engine has no
+    /// deadline.
     #[inline]
     pub(super) fn trim_deadlines(&mut self) {
         if !self.deadlines.is_empty() {
@@ -82,7 +85,8 @@ impl Engine {
         }
     }
 
-    /// When there will be something to do even if nothing happens. There may turn out to be nothing.
+    /// When there will be something to do even if nothing happens. There may turn out to be
+    /// nothing.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.is_over() {
             return None;

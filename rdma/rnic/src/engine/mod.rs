@@ -1,7 +1,8 @@
 //! The engine: everything of one NIC queue, run to completion by [`Engine::step`].
 //!
-//! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by value. A thread, the
-//! application's own polling, or a simulator with virtual time call `step`; nothing in it blocks or asks for the time.
+//! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by
+//! value. A thread, the application's own polling or a simulator with virtual time calls `step`,
+//! which neither blocks nor asks for the time.
 
 mod broken;
 mod connect;
@@ -41,11 +42,12 @@ use qp_table::QpTable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EngineState {
     Running,
-    /// It has panicked: connections are ended, and no more.
+    /// The engine has panicked, and only ends connections.
     Ending,
-    /// The interface is lost: what is posted to a queue pair in Error is flushed, and nothing else is done.
+    /// The interface is lost: what is posted to a queue pair in Error is flushed, and nothing else
+    /// is done.
     Lost,
-    /// Nothing is done any more.
+    /// Every turn does nothing.
     Failed,
 }
 
@@ -54,7 +56,7 @@ const RX_BUDGET: usize = 64;
 /// The longest sleep while frames of ours are with the kernel.
 const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 
-/// See the module.
+/// See the module. One engine serves one NIC queue (decision record rnic/0001).
 pub struct Engine {
     device: RdmaDevice,
     qps: QpTable,
@@ -109,7 +111,8 @@ impl Engine {
         self.device.now = now;
     }
 
-    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means idle.
+    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means
+    /// idle.
     pub fn step(&mut self, now: Instant) -> usize {
         self.device.now = now;
         match self.state {
@@ -125,8 +128,9 @@ impl Engine {
         seen + done.unwrap_or_else(|error| self.on_refusal(&error))
     }
 
-    /// What was posted leaves first, then what the last turn left to do is done, and what has come in is placed last. So no bookkeeping
-    /// lies between a message and the answer to it.
+    /// Sends what was posted, then does what the last turn left to do, and places what has arrived
+    /// last. So no bookkeeping lies between a message and the answer to it (decision record
+    /// rnic/0002).
     fn turn(&mut self) -> Result<usize, IoError> {
         let now = self.device.now;
         let mut done = self.send_all();
@@ -171,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// An event of a connection that is new, or that nobody has any more.
+    /// Handles an event of a connection that is new or has no owner.
     fn on_unowned_event(&mut self, event: Event) {
         match event {
             Event::Incoming {
@@ -232,7 +236,7 @@ impl Engine {
         done
     }
 
-    /// Nothing comes and nothing leaves any more.
+    /// True if frames are neither received nor sent.
     fn is_over(&self) -> bool {
         matches!(self.state, EngineState::Lost | EngineState::Failed)
     }
@@ -247,7 +251,7 @@ impl Engine {
         [deadline, backlog].into_iter().flatten().min()
     }
 
-    /// True when nothing has been posted since the last turn and nobody waits for a further one.
+    /// True if nothing was posted since the last turn and no further turn is due.
     pub fn is_idle(&self) -> bool {
         let has_work = !self.doorbell.ready().is_empty() || self.device.turns() > 0;
         match self.state {
@@ -261,7 +265,7 @@ impl Engine {
 
     /// What becomes readable when a frame arrives.
     pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        // Frames that nobody takes would keep it readable.
+        // Frames that are not taken would keep it readable.
         let receives = !self.is_over();
         receives
             .then(|| self.device.stack.io().readiness())
@@ -330,7 +334,7 @@ impl Drop for Engine {
             self.device.stack.abort(conn, self.device.now);
         }
         if let Err(error) = self.device.stack.transmit(self.device.now) {
-            log::warn!("peers are not told that the RNIC closes: {error}");
+            log::warn!("no RST was sent to peers as the RNIC closes: {error}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Queue pairs that move from one engine of their RNIC to another. What an engine is told that is for no queue pair of its own.
+//! Queue pairs that move from one engine of their RNIC to another, and notifications for those that
+//! have moved.
 
 use super::Engine;
 use crate::model::{CqId, QpId};
@@ -9,7 +10,8 @@ use crate::queues::CqPlace;
 pub struct MovingQp {
     /// `None` once it is there.
     qp: Option<Box<QpContext>>,
-    /// How far its completion queues were filled where it comes from, if completions of its own may be among that.
+    /// How far its completion queues were filled where it comes from, if completions of its own may
+    /// be among that.
     left: Vec<(CqId, CqPlace)>,
 }
 
@@ -23,7 +25,8 @@ impl Drop for MovingQp {
 }
 
 impl Engine {
-    /// Takes out a queue pair that is Idle and not connecting, to be entered on engine number `to`. `None` if it is not that.
+    /// Takes out a queue pair that is Idle and not connecting, to be entered on engine number `to`.
+    /// `None` if it is not that.
     pub fn take_out(&mut self, id: QpId, to: usize) -> Option<MovingQp> {
         self.qp(id).filter(|qp| qp.is_unconnected())?;
         let mut qp = self.qps.remove(id.slot())?;
@@ -39,7 +42,8 @@ impl Engine {
         Some(MovingQp { qp, left })
     }
 
-    /// Enters a queue pair that was taken out of another engine. What was posted to it meanwhile is seen.
+    /// Enters a queue pair that was taken out of another engine. What was posted to it meanwhile is
+    /// seen.
     pub fn enter(&mut self, mut moving: MovingQp) {
         let Some(qp) = moving.qp.take() else {
             return;
@@ -61,18 +65,18 @@ impl Engine {
         }
     }
 
-    fn on_stray(&mut self, told: usize) {
-        if self.doorbell.is_failure(told) {
+    fn on_stray(&mut self, slot: usize) {
+        if self.doorbell.is_failure(slot) {
             self.follow_failure();
-        } else if let Some(to) = self.moved.get(&told)
+        } else if let Some(to) = self.moved.get(&slot)
             && let Some(doorbell) = self.shared_tables.doorbells().get(*to)
         {
-            // Whoever has posted did not know yet.
-            doorbell.notify(told);
+            // The poster did not know that the queue pair had moved.
+            doorbell.notify(slot);
         }
     }
 
-    /// Tells the other engines that the RNIC has failed.
+    /// Notifies the other engines that the RNIC has failed.
     pub(super) fn spread_failure(&self) {
         for (index, doorbell) in self.shared_tables.doorbells().iter().enumerate() {
             if index != self.index {

@@ -1,4 +1,5 @@
-//! Table of an engine's queue pairs, by their slots. A slot is the RNIC's, so that a queue pair keeps it when it moves to another engine.
+//! Table of an engine's queue pairs, by their slots. A slot is the RNIC's, so that a queue pair
+//! keeps it when it moves to another engine.
 
 use crate::qp::QpContext;
 

@@ -17,7 +17,8 @@ use crate::queues::{Inbox, NewRings};
 
 /// Events.
 impl Engine {
-    /// Has a queue pair act, and does what it then wants of the engine. `None` if there is none with this key.
+    /// Has a queue pair act, and does what it then wants of the engine. `None` if there is none
+    /// with this key.
     pub(super) fn with_qp<R>(
         &mut self,
         key: usize,
@@ -108,7 +109,8 @@ impl Engine {
         Ok((id, user))
     }
 
-    /// A queue pair is created, which concerns its completion queues, and the shared receive queue that it may take from.
+    /// A queue pair is created, which concerns its completion queues, and the shared receive queue
+    /// that it may take from.
     fn join(&mut self, new: &NewQp, receives: NewReceives) -> Result<Receives, CreateError> {
         let [send_cq, recv_cq] = [new.send_cq, new.recv_cq];
         let cqs = &mut self.device.cqs;
@@ -164,7 +166,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins to connect a queue pair as MPA initiator. If the next hop is searched for, TCP begins when it is found.
+    /// Begins to connect a queue pair as MPA initiator. If the next hop is searched for, TCP begins
+    /// when it is found.
     pub fn connect(&mut self, order: StartConnect, next_hop: NextHop) {
         if let Err(error) = self.check_connect(order.qp) {
             order.refuse(error);
@@ -175,7 +178,8 @@ impl Engine {
         });
     }
 
-    /// The application gives up the connection attempt that has this outcome. One that has ended is not concerned.
+    /// The application gives up the connection attempt that has this outcome. One that has ended is
+    /// not concerned.
     pub fn cancel_connect(&mut self, id: QpId, outcome: &Arc<Inbox<Outcome>>) {
         if self.has_qp(id) {
             self.with_qp(id.slot(), |qp, device| qp.give_up_start(outcome, device));
@@ -200,8 +204,8 @@ impl Engine {
         }
     }
 
-    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
-    /// (RFC 5041 §6.2.1); nothing can be posted any more.
+    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending
+    /// until its own FIN (RFC 5041 §6.2.1). The application can post nothing more.
     pub fn disconnect(&mut self, id: QpId) {
         if self.has_qp(id) {
             self.with_qp(id.slot(), QpContext::disconnect);

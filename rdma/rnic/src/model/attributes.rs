@@ -16,8 +16,8 @@ pub enum DequeuingModel {
     Arrival,
 }
 
-/// What an RNIC can do and have. Maxima are those of one kind of object while there are none of others: memory, file descriptors and ports
-/// may come to an end before.
+/// What an RNIC can do and have. A maximum holds for one kind of
+/// object alone: memory, file descriptors and ports may be used up before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -67,9 +67,9 @@ pub struct RnicAttributes {
     pub max_ord: usize,
     /// IRD can be changed after a queue pair was created, by `QueuePair::modify`.
     pub can_modify_ird: bool,
-    /// ORD can be raised after a queue pair was created, likewise.
+    /// ORD can be raised after a queue pair was created.
     pub can_increase_ord: bool,
-    /// A queue pair's send queue and receive queue can be resized, likewise.
+    /// A queue pair's send queue and receive queue can be resized after it was created.
     pub can_modify_depths: bool,
     /// What physical buffer lists are made of, as it was opened.
     pub pbl_mode: PblMode,

@@ -1,4 +1,10 @@
 //! Work completions (verbs draft §8.1.3, §9.5.2).
+//!
+//! With `NicConfig::timestamps` a receive or Read completes with the NIC's time of arrival of the
+//! frame that had the last of its bytes. There is none for bytes that were copied while they waited
+//! for others, for frames of several chunks, and for frames of another engine: no time is made up.
+//! The time shares its place with the original value of an Atomic Operation, so that a completion
+//! and its slot fit a cache line.
 
 use std::fmt;
 use std::time::Duration;
@@ -62,27 +68,32 @@ pub enum CompletionStatus {
     Success,
     /// Not done, because the connection ended before. `QueuePair::why_ended` says why it did.
     Flushed,
-    /// This side has lost track of what it did, by a defect of this library. The queue pair should be destroyed.
+    /// This side has lost track of what it did, by a defect of this library. The queue pair should
+    /// be destroyed.
     LocalCatastrophic,
-    /// The peer has ended the connection with a Terminate that returns a header of this work request's message;
-    /// `QueuePair::query` has it.
+    /// The peer has ended the connection with a Terminate that returns a header of this work
+    /// request's message; `QueuePair::query` has it.
     RemoteTermination,
-    /// A local `STag` names nothing that may be used for this. It names no region, one that is Invalid, or a window in a scatter/gather
-    /// list. Or a region to invalidate is shared or has windows. Or the peer asked to invalidate one that does not exist.
+    /// A local `STag` names nothing that may be used for this. It names no region, one that is
+    /// Invalid, or a window in a scatter/gather list. Or a region to invalidate is shared or has
+    /// windows. Or the peer asked to invalidate one that does not exist.
     InvalidStag,
     /// A local buffer or a window to bind leaves its region, or a receive buffer was too short.
     BaseBounds,
-    /// A local region lacks the right, for windows to be bound to it or for those that a window shall have. Or the queue pair may not bind
-    /// any.
+    /// A local region lacks the right, for windows to be bound to it or for those that a window
+    /// shall have. Or the queue pair may not bind any.
     AccessViolation,
-    /// A local region or window belongs to another protection domain, or to another queue pair alone.
+    /// A local region or window belongs to another protection domain, or to another queue pair
+    /// alone.
     InvalidPd,
-    /// A local Tagged Offset plus length passes 2^64, also of a Read's sink, a window to bind or a region to register.
+    /// A local Tagged Offset plus length passes 2^64, also of a Read's sink, a window to bind or a
+    /// region to register.
     Wrap,
-    /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD 0).
+    /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD
+    /// 0).
     ZeroReadResources,
-    /// The peer asked to invalidate what it may not. That is a region or window of others, or a region without remote rights. It is also a
-    /// region with windows, with shared memory, or for several queue pairs.
+    /// The peer asked to invalidate an `STag` that it may not: of another stream or domain, without
+    /// remote rights, with bound windows, of shared memory, or usable by several queue pairs.
     InvalidateRefused,
     /// A Fast-Register on a queue pair that is not privileged.
     NotPrivileged,
@@ -108,7 +119,8 @@ pub enum CompletionStatus {
     InvalidRights,
     /// A Fast-Register's Tagged Offsets do not fit its list.
     InvalidVirtualAddress,
-    /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0 has neither.
+    /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0
+    /// has neither.
     NotInVersion,
 }
 
@@ -175,7 +187,8 @@ impl fmt::Display for CompletionStatus {
     }
 }
 
-/// The end of one work request (verbs draft §9.3.2.1). Of an unsuccessful one only `wr_id`, `qp`, `opcode` and `status` mean something.
+/// The end of one work request (verbs draft §9.3.2.1). Of an unsuccessful one only `wr_id`, `qp`,
+/// `opcode` and `status` mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkCompletion {
@@ -187,7 +200,8 @@ pub struct WorkCompletion {
     pub opcode: Opcode,
     /// Whether it succeeded, and if not, why (verbs draft §9.5.2).
     pub status: CompletionStatus,
-    /// Bytes of the message: what was sent, read, or placed into the receive buffer. Immediate Data does not count.
+    /// Bytes of the message: what was sent, read, or placed into the receive buffer. Immediate Data
+    /// does not count.
     pub byte_len: u32,
     /// A region that the received Send invalidated here.
     pub invalidated: Option<Stag>,
@@ -198,7 +212,7 @@ pub struct WorkCompletion {
     pub(crate) detail: Detail,
 }
 
-/// What else a completion tells: one thing, as there is room for one in a cache line.
+/// Further information of a completion. There is at most one, as a cache line has room for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Detail {
     #[default]
@@ -217,7 +231,7 @@ impl Detail {
 }
 
 impl WorkCompletion {
-    /// A completion that says no more than this.
+    /// A completion without further information.
     pub(crate) fn new(
         wr_id: WrId,
         qp: QpId,
@@ -238,7 +252,8 @@ impl WorkCompletion {
         }
     }
 
-    /// A place for a completion in an array that is polled into. It is of no work request, and no success.
+    /// A place for a completion in an array that is polled into. It is of no work request, and no
+    /// success.
     pub fn empty() -> Self {
         let (opcode, status) = (Opcode::Send, CompletionStatus::Flushed);
         Self::new(WrId(0), QpId::new(0, 0), opcode, status, 0)
@@ -252,11 +267,12 @@ impl WorkCompletion {
         }
     }
 
-    /// When the NIC received the end of the message that completed this receive, or of the response that completed this Read, by its own
-    /// clock. That clock may be another than the host's.
+    /// When the NIC received the end of the message that completed this receive, or of the response
+    /// that completed this Read, by its own clock. It need not be the host's clock.
     ///
-    /// `None` unless times were asked for when the RNIC was opened (`NicConfig::timestamps`). Other work requests have none. Nor has a message
-    /// whose time the NIC has not told, or that was copied while it waited for bytes in front of it.
+    /// `None` unless times were asked for when the RNIC was opened (`NicConfig::timestamps`). Other
+    /// work requests have none. Nor has a message without a time from the NIC, or one that was
+    /// copied while it waited for earlier bytes.
     pub fn timestamp(&self) -> Option<Duration> {
         match self.detail {
             Detail::Arrival(time) => Some(time),

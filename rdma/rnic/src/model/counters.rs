@@ -43,7 +43,8 @@ pub struct EngineCounters {
     pub drop_startup: u64,
     /// Connections dropped because their start-up took too long.
     pub drop_startup_timeout: u64,
-    /// Connections dropped because too many waited at their listener: those without a Request first.
+    /// Connections dropped because too many waited at their listener: those without a Request
+    /// first.
     pub drop_startup_backlog: u64,
     /// FPDUs whose framing or CRC was wrong.
     pub drop_bad_fpdu: u64,
@@ -53,7 +54,7 @@ pub struct EngineCounters {
     pub drop_after_failure: u64,
     /// Completions lost because their queue was full.
     pub drop_cq_overflow: u64,
-    /// Asynchronous events lost because nobody took those before them.
+    /// Asynchronous events lost because earlier ones were not taken.
     pub drop_events: u64,
     /// Terminate messages sent.
     pub terminates_out: u64,

@@ -1,4 +1,5 @@
-//! Asynchronous events (verbs draft §8.3.3, §9.5.3): what happens without being the result of a work request.
+//! Asynchronous events (verbs draft §8.3.3, §9.5.3): what happens without being the result of a
+//! work request.
 
 use xwarp_iwarp::TermCode;
 
@@ -31,7 +32,8 @@ impl AsyncEvent {
     }
 }
 
-/// Resource Indicator and Resource Identifier of an event. What it names may be gone by now; its identity is nobody else's.
+/// Resource Indicator and Resource Identifier of an event. The object may be gone by now; no later
+/// object has its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventResource {
@@ -45,8 +47,8 @@ pub enum EventResource {
     Rnic,
 }
 
-/// What can happen. A failure that a completion tells of is no event. `QueuePair::query` has the Terminate
-/// that was sent or received.
+/// Kind of an event. A failure that a completion reports raises no event. `QueuePair::query`
+/// returns the Terminate that was sent or received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsyncEventKind {
@@ -54,12 +56,12 @@ pub enum AsyncEventKind {
     Closed,
     /// Terminate Message Received: the peer found an error and ended the stream.
     TerminateReceived(TermCode),
-    /// We found an error in what the peer sent, or in what it asked for, and ended the stream. It is one of the draft's integrity, remote
-    /// operation and protection errors.
+    /// We found an error in what the peer sent, or in what it asked for, and ended the stream. It
+    /// is one of the draft's integrity, remote operation and protection errors.
     Terminated {
         /// Which.
         error: InboundError,
-        /// What the peer was told.
+        /// Code of the Terminate that was sent to the peer.
         code: TermCode,
         /// What was wrong.
         reason: String,
@@ -70,7 +72,8 @@ pub enum AsyncEventKind {
     Ended,
     /// LLP Connection Reset: the peer has reset the connection.
     ConnectionReset,
-    /// LLP Connection Lost: the peer no longer answers, or did not close its side, or the connection broke during a close.
+    /// LLP Connection Lost: the peer no longer answers, or did not close its side, or the
+    /// connection broke during a close.
     ConnectionLost {
         /// What was seen.
         reason: &'static str,
@@ -80,44 +83,52 @@ pub enum AsyncEventKind {
         /// What was cut off.
         reason: &'static str,
     },
-    /// Bad LLP Close: the peer has closed its side while work was left that needs it. It is told 0/2/07.
+    /// Bad LLP Close: the peer has closed its side while work was left that needs it. It gets
+    /// Terminate 0/2/07.
     BadPeerClose {
         /// What was cut off.
         reason: &'static str,
     },
-    /// The completion queue of its send queue had no room: the completion and the queue pair are lost (CQ/SQ Error).
+    /// The completion queue of its send queue had no room: the completion and the queue pair are
+    /// lost (CQ/SQ Error).
     SendCqError,
-    /// The completion queue of its receive queue had no room: the completion and the queue pair are lost (CQ/RQ Error).
+    /// The completion queue of its receive queue had no room: the completion and the queue pair are
+    /// lost (CQ/RQ Error).
     RecvCqError,
-    /// S-RQ error on a QP: its shared receive queue has failed, and it needed a buffer. It is told 0/2/07.
+    /// S-RQ error on a QP: its shared receive queue has failed, and it needed a buffer. The peer
+    /// gets Terminate 0/2/07.
     SrqError,
-    /// Local QP Catastrophic Error: this side has lost track of the queue pair, by a defect of this library. No work request can tell of
-    /// it. It should be destroyed.
+    /// Local QP Catastrophic Error: the state of the queue pair is inconsistent, by a defect of
+    /// this library. No work request can report it. The application should destroy the queue pair.
     QpCatastrophic {
         /// What was found.
         reason: &'static str,
     },
-    /// CQ Operation Error: the completion queue's handler has panicked, and is cleared. Completions can be polled, but it is told of none.
+    /// CQ Operation Error: the completion queue's handler has panicked, and is cleared. Completions
+    /// can be polled, but raise no event.
     CqFailed,
-    /// Shared Receive Queue Catastrophic Failure: what is posted to it cannot be made out any more, by a defect of this library.
+    /// Shared Receive Queue Catastrophic Failure: what is posted to it is inconsistent, by a defect
+    /// of this library.
     SrqFailed,
     /// CQ Overflow Detected: a completion queue had no room, for the first time.
     CqOverflow,
-    /// A shared receive queue has fewer unused buffers than its limit. Told once, until that is armed again.
+    /// A shared receive queue has fewer unused buffers than its limit. Reported once, until the
+    /// limit is armed again.
     SrqLimitReached,
-    /// QP RQ Limit Reached: more messages of a queue pair that has a shared receive queue are in progress than its limit
-    /// ([`QpConfig::rq_limit`](crate::model::QpConfig::rq_limit)). Told once, until that is armed again.
+    /// QP RQ Limit Reached: more messages of a queue pair that has a shared receive queue are in
+    /// progress than its limit ([`QpConfig::rq_limit`](crate::model::QpConfig::rq_limit)). Reported
+    /// once, until the limit is armed again.
     RqLimitReached,
-    /// Events happened for which there was no room, as nobody took those before them (`RnicConfig::max_events`).
-    /// They would have come in this one's place. What became of each object can be asked: `QueuePair::query` tells
-    /// the state and the Terminate, `CompletionQueue::overflowed` and
-    /// `SharedReceiveQueue::query` the rest.
+    /// Events were lost in this place, as earlier ones were not taken (`RnicConfig::max_events`).
+    /// The state of each object can be queried: `QueuePair::query` returns state and Terminate,
+    /// `CompletionQueue::overflowed` and `SharedReceiveQueue::query` the rest.
     EventsLost {
         /// How many.
         count: u64,
     },
-    /// RNIC Catastrophic Failure: the interface is gone or stalled, its XDP program was detached or replaced, or this library has panicked.
-    /// A panic ends all connections with 0/2/08. All that is left to do is to close the RNIC, and to open it anew.
+    /// RNIC Catastrophic Failure: the interface is gone or stalled, its XDP program was detached or
+    /// replaced, or this library has panicked. A panic ends all connections with 0/2/08. All that
+    /// is left to do is to close the RNIC, and to open it anew.
     Failed {
         /// Why.
         reason: String,
@@ -139,7 +150,8 @@ impl<'a> EventContext<'a> {
         Self { query }
     }
 
-    /// Query QP (verbs draft §9.2.5.2): what the queue pair is like after what has happened; `None` if it was destroyed.
+    /// Query QP (verbs draft §9.2.5.2): what the queue pair is like after what has happened; `None`
+    /// if it was destroyed.
     pub fn query_qp(&self, qp: QpId) -> Option<QpInfo> {
         (self.query)(qp)
     }

@@ -9,7 +9,8 @@ use xwarp_driver::net::{InterfaceError, InterfaceMonitor, NeighbourError, PortEr
 use xwarp_driver::{StateBoard, SteeringError};
 use xwarp_tcp::RouteMetrics;
 
-/// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of fixed answers.
+/// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of
+/// fixed answers.
 pub trait Host: Send + Sync {
     /// The interface's name, for messages.
     fn name(&self) -> &str;
@@ -21,11 +22,13 @@ pub trait Host: Send + Sync {
     /// [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
-    /// The local address that packets to `remote` have as their source. To an address of the interface's own it is that address.
+    /// The local address that packets to `remote` have as their source. To an address of the
+    /// interface's own it is that address.
     ///
     /// # Errors
     ///
-    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
+    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over
+    ///   another interface.
     /// - [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     /// - [`HostError::Unknown`]: a host of fixed answers has none.
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError>;
@@ -36,7 +39,8 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     ///
-    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another interface.
+    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over
+    ///   another interface.
     /// - [`HostError::Neighbour`]: the next hop cannot be asked for, or was in vain already.
     /// - [`HostError::Unknown`]: a host of fixed answers has none.
     fn next_hop(
@@ -77,7 +81,7 @@ pub trait Host: Send + Sync {
         Ok(RouteMetrics::default())
     }
 
-    /// Takes a TCP port (0: any free one) away from everybody else and directs its traffic to the RNIC.
+    /// Reserves a TCP port (0: any free one) and steers its traffic to the RNIC.
     ///
     /// # Errors
     ///
@@ -85,7 +89,8 @@ pub trait Host: Send + Sync {
     /// - [`HostError::Steering`]: the XDP program takes no more ports.
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
 
-    /// A free port, likewise, to connect from. As far as the host knows, what comes from `remote` to that port comes to this engine.
+    /// Reserves a free port to connect from. As far as the host knows, frames from `remote` to that
+    /// port arrive at this engine.
     ///
     /// # Errors
     ///
@@ -97,7 +102,8 @@ pub trait Host: Send + Sync {
         engine: usize,
     ) -> Result<LocalPort, HostError>;
 
-    /// Tells what becomes of the interface, the state that it is in first. `None`, the default: nothing ever does.
+    /// Reports the interface's present state, then its changes. `None`, the default: it never
+    /// changes.
     fn monitor(&self) -> Option<InterfaceMonitor> {
         None
     }
@@ -145,14 +151,15 @@ pub enum NextHop {
     Searching(Box<dyn NextHopSearch>),
 }
 
-/// A search for a next hop. Its descriptor, which no other search has, is readable when [`poll`](Self::poll) may have something new to
-/// say. Dropping it gives the search up, and closes the descriptor.
+/// A search for a next hop. Its descriptor, which no other search has, is readable when
+/// [`poll`](Self::poll) may have something new to say. Dropping it gives the search up, and closes
+/// the descriptor.
 pub trait NextHopSearch: AsFd + Send + Sync {
     /// The Ethernet address, once it is known. Never waits.
     ///
     /// # Errors
     ///
-    /// [`HostError::Neighbour`]: nobody has answered in time, or cannot be asked any more.
+    /// [`HostError::Neighbour`]: the next hop has not answered in time, or can no longer be asked.
     fn poll(&mut self) -> Result<Option<[u8; 6]>, HostError>;
 }
 
@@ -194,16 +201,16 @@ pub enum HostError {
     /// The interface could not be looked up.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// Nobody answers for the next hop.
+    /// The next hop does not answer.
     #[error(transparent)]
     Neighbour(#[from] NeighbourError),
     /// The port could not be had.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The XDP program could not be told what to steer.
+    /// The XDP program could not be configured to steer the port.
     #[error(transparent)]
     Steering(#[from] SteeringError),
-    /// A `FixedHost` that was not told.
+    /// A `FixedHost` without an answer for this address.
     #[error("nothing is known of {0}")]
     Unknown(IpAddr),
     /// The RNIC was closed.

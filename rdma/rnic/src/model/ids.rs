@@ -1,4 +1,8 @@
 //! Identifiers of an RNIC's objects.
+//!
+//! A `QpId` has a serial number that no later queue pair has. [`QpId::number`] is 24 bits of it, as
+//! libibverbs needs, and never 0 or 1, which InfiniBand reserves. A number is used again only after
+//! all others, and never while another queue pair has it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +38,8 @@ pub struct HandlerId {
     pub(crate) serial: u64,
 }
 
-/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of the RNIC ever has it.
+/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of
+/// the RNIC ever has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId {
     pub(crate) engine: usize,
@@ -81,12 +86,13 @@ impl IncomingId {
     }
 }
 
-/// Somebody's wish to listen; never used twice.
+/// Identifies a listener; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenKey(pub(crate) u64);
 
-/// A queue pair's identity within its RNIC. No other queue pair of the RNIC ever has it, so that a completion which is read late
-/// names nobody else (verbs draft §6.1.4, verbs.md A38). They are in the order of creation.
+/// A queue pair's identity within its RNIC. No later queue pair of the RNIC has it, so that a
+/// completion which is read late cannot name another one (verbs draft §6.1.4, verbs.md A38).
+/// Identities are in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QpId(u64);
 
@@ -95,14 +101,16 @@ impl QpId {
     /// Queue pairs that there may be at once.
     pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
 
-    /// The `serial`-th queue pair of the RNIC, which is in this slot of its engine. 2^48 will not be created.
+    /// The `serial`-th queue pair of the RNIC, which is in this slot of its engine. 2^48 will not
+    /// be created.
     pub(crate) fn new(serial: u64, slot: usize) -> Self {
         debug_assert!(slot < Self::SLOTS);
         Self(serial << Self::SLOT_BITS | slot as u64)
     }
 
-    /// The queue pair's number of 24 bits, as `qp_num` of libibverbs has it: never 0 or 1, which InfiniBand reserves. No other queue
-    /// pair of the RNIC has it at the same time, and none gets it again before all other numbers were given out.
+    /// The queue pair's number of 24 bits, as `qp_num` of libibverbs has it: never 0 or 1, which
+    /// InfiniBand reserves. No other queue pair of the RNIC has it at the same time, and none gets
+    /// it again before all other numbers were given out.
     pub fn number(self) -> u32 {
         number_of(self.serial())
     }

@@ -1,4 +1,8 @@
 //! Errors in what a peer sends, by the names of the verbs draft's events (§9.5.3; verbs.md §12.3).
+//!
+//! A failure is reported once: a receive that fails has its completion, and no event beside it
+//! (verbs draft §8.3.3). If the close that follows a Terminate fails as well, that is a `BadClose`.
+//! Query QP keeps the Terminate in any case.
 
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::mpa::MpaError;
@@ -39,15 +43,18 @@ pub enum InboundError {
     QueueNumber,
     /// Remote Operation Error: a Read Request, and RDMA Read is not enabled on the queue pair.
     ReadNotEnabled,
-    /// Remote Operation Error: an RDMA Write or Read Response, and they are not enabled on the queue pair.
+    /// Remote Operation Error: an RDMA Write or Read Response, and they are not enabled on the
+    /// queue pair.
     WriteNotEnabled,
-    /// Remote Operation Error: a Read Request that is too small, too large, or whose offset is not 0.
+    /// Remote Operation Error: a Read Request that is too small, too large, or whose offset is not
+    /// 0.
     ReadRequestFormat,
     /// Remote Operation Error: no L bit when expected.
     NotLast,
     /// Protection Error of a tagged segment: RDMA Write or Read Response.
     Tagged(ProtectionError),
-    /// RQ Protection Error: MSN whose range is not valid. Also: there is no receive buffer (verbs.md A6).
+    /// RQ Protection Error: MSN whose range is not valid. Also: there is no receive buffer
+    /// (verbs.md A6).
     ReceiveRange,
     /// RQ Protection Error: gap in MSN.
     ReceiveGap,
@@ -59,8 +66,9 @@ pub enum InboundError {
     RequestRange,
     /// IRRQ Protection Error: of the source of a Read Request.
     Request(ProtectionError),
-    /// What the draft has no event for, since it is of a later RFC. It is a segment of a Send out of its place (RFC 5041 §7.1), Immediate
-    /// Data or an Atomic Operation that is malformed (RFC 7306).
+    /// What the draft has no event for, since it is of a later RFC. It is a segment of a Send out
+    /// of its place (RFC 5041 §7.1), Immediate Data or an Atomic Operation that is malformed
+    /// (RFC 7306).
     Other,
 }
 
@@ -121,7 +129,8 @@ impl InboundError {
         }
     }
 
-    /// A number that is ahead of the one that is due leaves a gap; any other is one that was used, or is far off.
+    /// A number that is ahead of the one that is due leaves a gap; any other is one that was used,
+    /// or is far off.
     fn of_number(qn: u32, msn: u32, expected: u32) -> Self {
         let is_ahead = msn.wrapping_sub(expected) < 1 << 31;
         match (Queue::from_qn(qn), is_ahead) {
@@ -133,7 +142,8 @@ impl InboundError {
         }
     }
 
-    /// Of an offset that is not due. The draft has an event for that on the queue of Read Requests only.
+    /// Of an offset that is not due. The draft has an event for that on the queue of Read Requests
+    /// only.
     fn of_offset(qn: u32) -> Self {
         if qn == Queue::Request.qn() {
             Self::ReadRequestFormat
@@ -142,8 +152,8 @@ impl InboundError {
         }
     }
 
-    /// A message that is shorter than its header, or longer than what is there for it. A Send tells of that in its completion
-    /// (verbs.md A7).
+    /// A message that is shorter than its header, or longer than its buffer. For a Send, the
+    /// completion reports it (verbs.md A7).
     fn of_size(opcode: Opcode) -> Self {
         if opcode == Opcode::ReadRequest {
             Self::ReadRequestFormat
@@ -162,7 +172,8 @@ impl InboundError {
         }
     }
 
-    /// Of the source of a Read that was fine when it was asked for, by the code of the Terminate (RFC 5040 §4.8).
+    /// Of the source of a Read that was fine when it was asked for, by the code of the Terminate
+    /// (RFC 5040 §4.8).
     pub(crate) fn of_source(code: TermCode) -> Self {
         Self::Request(match code.code() {
             0x00 => ProtectionError::InvalidStag,

@@ -27,7 +27,8 @@ pub struct ReadDepths {
     pub ird: u16,
 }
 
-/// A change of a queue pair: the state that it shall be in next, which may be the present one, and attributes. What is `None` stays as it is.
+/// A change of a queue pair: the state that it shall be in next, which may be the present one, and
+/// attributes. What is `None` stays as it is.
 #[derive(Clone, Debug)]
 pub struct ModifyQp {
     /// The state that it shall be in next.

@@ -1,4 +1,5 @@
-//! MPA start-up: the parameters that an application asks for, and what was negotiated (RFC 5044 §7.1, RFC 6581).
+//! MPA start-up: the parameters that an application asks for, and what was negotiated (RFC 5044
+//! §7.1, RFC 6581).
 
 use std::fmt;
 use std::time::Duration;
@@ -12,20 +13,24 @@ use xwarp_iwarp::mpa::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MpaConfig {
-    /// The highest revision. With [`Revision::Two`], the default, an initiator tells its IRD and ORD first. If the peer closes upon that,
-    /// it falls back to revision 1 on a new TCP connection (RFC 6581 §10). Revision 1 is always understood.
+    /// The highest revision. With [`Revision::Two`], the default, an initiator sends its IRD and
+    /// ORD. If the peer then closes the connection, the initiator falls back to revision 1 on a new
+    /// TCP connection (RFC 6581 §10). Revision 1 is always understood.
     pub max_revision: Revision,
-    /// CRCs are wanted. Without, they are off only if the peer does not want them either (RFC 5044 §7.1.1); TCP's checksum alone
-    /// then guards the data. See [`ConnectionInfo::crc`] for what came of it.
+    /// CRCs are wanted. Without, they are off only if the peer does not want them either (RFC 5044
+    /// §7.1.1); TCP's checksum alone then guards the data. See [`ConnectionInfo::crc`] for what
+    /// came of it.
     pub crc: bool,
-    /// The peer is asked to put markers into what it sends (RFC 5044 §4.3). What we send has them if the peer asks, whatever is
-    /// said here.
+    /// The peer is asked to put markers into what it sends (RFC 5044 §4.3). What we send has them
+    /// if the peer asks, whatever is said here.
     pub markers: bool,
-    /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are spoken with, too (RFC 5044, appendix C).
+    /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are spoken with, too
+    /// (RFC 5044, appendix C).
     pub allow_revision_0: bool,
-    /// As initiator: a peer that has sent nothing so long after our first message is woken by RDMA Writes of no bytes, four at most.
-    /// Linux siw needs that now and then, as it can overlook what follows its Reply at once; to others it means nothing. `None`:
-    /// nobody is woken.
+    /// As initiator: how long a peer may send nothing after the first message of this side. Then
+    /// RDMA Writes of no bytes wake it, four at most. Linux siw sometimes needs that, as it can
+    /// overlook what follows its Reply at once; other peers ignore them. `None` never wakes the
+    /// peer.
     pub first_fpdu_retry: Option<Duration>,
 }
 
@@ -78,13 +83,15 @@ impl MpaConfig {
     }
 }
 
-/// The peer-to-peer model (RFC 6581 §9.2): the initiator says by an RTR that it is Ready To Receive, so that the responder may send first.
-/// The RTR is no work of the application's.
+/// The peer-to-peer model (RFC 6581 §9.2): the initiator says by an RTR that it is Ready To
+/// Receive, so that the responder may send first. The RTR is no work of the application's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerToPeer {
-    /// The RTR types that this side can do; at least one. Of those in common a Write is preferred, then a Read, then a Send.
+    /// The RTR types that this side can do; at least one. Of those in common a Write is preferred,
+    /// then a Read, then a Send.
     pub rtr: RtrTypes,
-    /// A peer that knows no RTR is not connected with. Otherwise the connection becomes one of the client-server model.
+    /// A peer that knows no RTR is not connected with. Otherwise the connection becomes one of the
+    /// client-server model.
     pub required: bool,
 }
 
@@ -110,7 +117,8 @@ pub struct StartUpParameters {
 }
 
 impl StartUpParameters {
-    /// As initiator. Depths are no condition: a peer that does not negotiate them is good enough (wire.md D10).
+    /// As initiator. Depths are no condition: a peer that does not negotiate them is good enough
+    /// (wire.md D10).
     pub fn offer(self) -> Enhanced {
         let depths = Enhanced::with_depths(self.ird, self.ord);
         match self.peer_to_peer {
@@ -127,7 +135,8 @@ impl StartUpParameters {
         }
     }
 
-    /// As responder to `request`. Without Reads the IRD is raised only for an RTR that can be nothing else (R6581-9.1-4).
+    /// As responder to `request`. Without Reads the IRD is raised only for an RTR that can be
+    /// nothing else (R6581-9.1-4).
     pub(crate) fn answer(self, request: &Request) -> Enhanced {
         let rtr = self.peer_to_peer.map_or(RtrTypes::ALL, |p2p| p2p.rtr);
         let offered = request.enhanced.and_then(|enhanced| enhanced.rtr);
@@ -145,8 +154,8 @@ impl StartUpParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
-    /// MPA revision of the Reply: 1, 2, or 0 with a peer of the RDMA Consortium. Also 0 on a stream that the application has handed
-    /// over, where no MPA start-up was.
+    /// MPA revision of the Reply: 1, 2, or 0 with a peer of the RDMA Consortium. Also 0 on a stream
+    /// that the application has handed over, where no MPA start-up was.
     pub revision: u8,
     /// CRCs are generated and checked: one side's wish is enough.
     pub crc: bool,
@@ -158,7 +167,8 @@ pub struct ConnectionInfo {
     pub ird: u16,
     /// Reads that we may have outstanding.
     pub ord: u16,
-    /// What the peer's frame said of its depths and RTR types (RFC 6581 §9); `None` if that was not enhanced.
+    /// What the peer's frame said of its depths and RTR types (RFC 6581 §9); `None` if that was not
+    /// enhanced.
     pub peer: Option<EnhancedData>,
     /// The RTR that we send as initiator of the peer-to-peer model.
     pub rtr: Option<Rtr>,

@@ -23,44 +23,53 @@ pub struct QpConfig {
     pub recv_depth: usize,
     /// Elements that the list of a Send may have, [`MAX_SGE`] at most.
     pub send_sge: usize,
-    /// Elements that the list of an RDMA Write may have, likewise.
+    /// Elements that the list of an RDMA Write may have.
     pub write_sge: usize,
-    /// Elements that the list of a receive buffer may have, likewise. Not looked at where the receive queue is shared.
+    /// Elements that the list of a receive buffer may have. Ignored if the receive queue is shared.
     pub recv_sge: usize,
     /// Bytes of inline data that a work request may carry, [`MAX_INLINE`] at most.
     pub max_inline: usize,
-    /// Messages that may be in progress before [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told, once; 0 for never
-    /// (verbs draft §6.3.8). Such a message has taken a buffer and not completed. Only with a shared receive queue. Messages of a queue
-    /// pair come one after the other, so that only a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
+    /// Messages that may be in progress before
+    /// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) reports it, once; 0 for
+    /// never (verbs draft §6.3.8). Such a message has taken a buffer and not completed. Only with a
+    /// shared receive queue. Messages of a queue pair are placed one after the other, so that only
+    /// a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
     pub rq_limit: usize,
-    /// Reads and Atomic Operations that we may have outstanding (ORD). Further ones wait in the send queue. MPA revision 2 lowers it
-    /// to the peer's IRD; revision 1 does not tell the peer, so that it must not exceed that. With 0 a posted Read ends the connection.
+    /// Reads and Atomic Operations that this side may have outstanding (ORD). Further ones wait in
+    /// the send queue. MPA revision 2 lowers it to the peer's IRD. Revision 1 does not exchange it,
+    /// so that it must not exceed the peer's IRD. With 0 a posted Read ends the connection.
     pub ord: u16,
-    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the connection. Accepting by MPA revision
-    /// 2 lowers it to the peer's ORD.
+    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the
+    /// connection. Accepting by MPA revision 2 lowers it to the peer's ORD.
     pub ird: u16,
-    /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the client-server model. As responder only
-    /// the RTR types count, and `None` takes them all: the model is the initiator's choice.
+    /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the
+    /// client-server model. As responder only the RTR types count, and `None` takes them all: the
+    /// model is the initiator's choice.
     pub peer_to_peer: Option<PeerToPeer>,
-    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does not tell whether the peer knows
-    /// them; one that does not ends the connection when it meets them. Where this is false, so does this side.
+    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does
+    /// not say whether the peer supports them: a peer that does not ends the connection when it
+    /// receives one. If this is false, so does this side.
     pub rfc7306: bool,
-    /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs draft §6.1.3, figure 21). Without it
-    /// such a message ends the connection unless it is empty. Whether the peer may read is said by [`ird`](Self::ird).
+    /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs
+    /// draft §6.1.3, figure 21). Without it such a message ends the connection unless it is empty.
+    /// Whether the peer may read is said by [`ird`](Self::ird).
     pub inbound_write: bool,
-    /// Whether the sink of a Read needs the local right to write only. Then the Read itself lets the peer write, once, and just what it
-    /// asked for; neither the remote right nor [`inbound_write`](Self::inbound_write) is asked for. False by default, as the verbs draft has
-    /// it (§7.5). InfiniBand's programs register sinks with the local right.
+    /// Whether the sink of a Read needs the local right to write only. Then the Read itself lets
+    /// the peer write, once, and just what it asked for; neither the remote right nor
+    /// [`inbound_write`](Self::inbound_write) is asked for. False by default, as the verbs draft
+    /// has it (§7.5). InfiniBand's programs register sinks with the local right.
     pub local_read_sinks: bool,
     /// Whether it may bind memory windows (verbs draft §6.1.3).
     pub bind_windows: bool,
-    /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by physical addresses
-    /// (`Rnic::physical_address`), and whether it may Fast-Register (verbs draft §7.2.1, §7.5). It keeps its
-    /// `DataPath`, as a Non-Privileged Consumer may do neither.
+    /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by
+    /// physical addresses (`Rnic::physical_address`), and whether it may Fast-Register (verbs draft
+    /// §7.2.1, §7.5). It keeps its `DataPath`, as a Non-Privileged Consumer may do neither.
     pub privileged: bool,
-    /// Whether work that is posted in Terminate or Error is accepted, and completes as flushed, behind what was flushed before. So are buffers
-    /// that are posted in Closing. False by default: the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept such work. Their
-    /// programs post a last request to learn that all before it have completed, and may post a buffer while the peer closes.
+    /// Whether work that is posted in Terminate or Error is accepted, and completes as flushed,
+    /// behind what was flushed before. So are buffers that are posted in Closing. False by default:
+    /// the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept such work. Their
+    /// programs post a last request to learn that all before it have completed, and may post a
+    /// buffer while the peer closes.
     pub flush_late_posts: bool,
     /// Whether each end of a connection is reported: where no other event says it,
     /// [`Ended`](crate::model::AsyncEventKind::Ended) does. False by default, as the verbs draft

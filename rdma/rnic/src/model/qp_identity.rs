@@ -1,4 +1,9 @@
 //! Queue pairs as users of regions, and which of them a region is there for (RFC 5041 §8.2).
+//!
+//! A region that a protection domain registers belongs to the domain; one that a queue pair
+//! registers belongs to this queue pair alone, through all of its connections. A peer may
+//! invalidate a region of its queue pair. It may invalidate one of the domain only while the domain
+//! has no other queue pair (RFC 5040 §8.1.1), connected or not.
 
 use bitflags::bitflags;
 

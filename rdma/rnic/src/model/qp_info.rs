@@ -1,4 +1,4 @@
-//! Attributes of a queue pair, as Query QP tells them (verbs draft §9.2.5.2).
+//! Attributes of a queue pair, as Query QP returns them (verbs draft §9.2.5.2).
 
 use xwarp_iwarp::ddp::UNTAGGED_HEADER_BYTES;
 use xwarp_iwarp::{ReceivedTerminate, TermCode, Terminate};
@@ -36,13 +36,15 @@ pub struct QpInfo {
     pub send_sge: usize,
     /// Elements of an RDMA Write's.
     pub write_sge: usize,
-    /// Elements of a receive's; 0 where the receive queue is shared, which has a maximum of its own.
+    /// Elements of a receive's; 0 where the receive queue is shared, which has a maximum of its
+    /// own.
     pub recv_sge: usize,
     /// Bytes of inline data that a work request may carry.
     pub max_inline: usize,
-    /// Reads and Atomic Operations that this side may have outstanding: on its connection while it has one, else on the next.
+    /// Reads and Atomic Operations that this side may have outstanding: on its connection while it
+    /// has one, else on the next.
     pub ord: u16,
-    /// Those that the peer may have outstanding, likewise.
+    /// IRD: Reads and Atomic Operations that the peer may have outstanding.
     pub ird: u16,
     /// `STag` 0 and Fast-Register are allowed.
     pub privileged: bool,
@@ -52,20 +54,22 @@ pub struct QpInfo {
     pub inbound_write: bool,
     /// It may bind memory windows.
     pub bind_windows: bool,
-    /// The Terminate that was sent, or was to be sent, or was received; in Terminate and Error, if there was one.
+    /// The Terminate that was sent, or was to be sent, or was received; in Terminate and Error, if
+    /// there was one.
     pub terminate: Option<TerminateInfo>,
     /// What it is connected by; never in Idle, nor in Error.
     pub stream: Option<StreamId>,
 }
 
-/// How many messages may be in progress until [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is told
-/// (verbs draft §6.3.8).
+/// How many messages may be in progress until
+/// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) reports it (verbs draft
+/// §6.3.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RqLimit {
     /// Messages that have taken a buffer and not completed.
     pub limit: usize,
-    /// Whether more of them are still to be told.
+    /// Whether the event is still to be reported.
     pub armed: bool,
 }
 
@@ -78,7 +82,8 @@ pub enum TerminateOrigin {
     Peer,
 }
 
-/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it tells of the first (verbs.md A34).
+/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it reports the first (verbs.md
+/// A34).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminateInfo {
@@ -86,8 +91,8 @@ pub struct TerminateInfo {
     pub origin: TerminateOrigin,
     /// What the error is.
     pub code: TermCode,
-    /// The message from the Terminate Control field on: 4 bytes, and what it has of the segment that was at fault. It may not
-    /// have reached the peer.
+    /// The message from the Terminate Control field on: 4 bytes, and what it has of the segment
+    /// that was at fault. It may not have reached the peer.
     pub message: Vec<u8>,
 }
 

@@ -17,8 +17,9 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// Is there a way from this state to that one, asked for or not (verbs draft §6.2; verbs.md §4)? Into Error there is one from
-    /// everywhere: the RNIC is closed, or the queue pair destroyed.
+    /// Is there a way from this state to that one, asked for or not (verbs draft §6.2; verbs.md
+    /// §4)? Into Error there is one from everywhere: the RNIC is closed, or the queue pair
+    /// destroyed.
     pub(crate) const fn leads_to(self, to: Self) -> bool {
         match (self, to) {
             (Self::Idle, Self::Rts)
@@ -45,7 +46,8 @@ impl QpState {
 mod tests {
     use super::*;
 
-    /// Rows: from Idle, RTS, Closing, Terminate, Error. The draft's twelve edges, and what closing the RNIC does.
+    /// Rows: from Idle, RTS, Closing, Terminate, Error. The draft's twelve edges, and what closing
+    /// the RNIC does.
     #[test]
     fn states_follow_each_other_as_the_draft_has_it() {
         let states = [0, 1, 2, 3, 4].map(QpState::from_u8);

@@ -21,8 +21,9 @@ pub struct Sge {
     pub len: u32,
 }
 
-/// A scatter/gather list: pieces that follow each other in the message. A post refuses one of more elements than its queue was created
-/// for. Up to four elements need no memory besides the work request's.
+/// A scatter/gather list: pieces that follow each other in the message. A post refuses one of more
+/// elements than its queue was created for. Up to four elements need no memory besides the work
+/// request's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sgl(SmallVec<[Sge; FEW]>);
 

@@ -18,9 +18,9 @@ const GROUPS: [&[&str]; 4] = [
 pub struct ShownState;
 
 impl ShownState {
-    /// Stands for the names and their order: another version that has others has another key.
+    /// Key of the names and their order: a version with different names has a different key.
     pub const KEY: u64 = key(&GROUPS);
-    /// Names of levels, which rise and fall and come first. The others only rise.
+    /// Names of levels, which rise and fall and come first. All further values only rise.
     pub const LEVELS: usize = QueueLevels::NAMES.len();
 
     /// The name of each word.

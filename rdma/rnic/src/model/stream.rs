@@ -7,14 +7,15 @@ pub enum StreamState {
     Connecting,
     /// It can send and receive.
     Established,
-    /// The peer has closed its side. What it sent before can still be read, and it can be written to.
+    /// The peer has closed its side. What it sent before can still be read, and it can be written
+    /// to.
     PeerClosed,
     /// It has ended, or a queue pair has it.
     Gone,
 }
 
-/// How FPDUs are framed on a stream that is handed over. Both ends must say the same, which is up to the application: nothing is
-/// negotiated here (verbs.md §5).
+/// How FPDUs are framed on a stream that is handed over. Both ends must say the same, which is up
+/// to the application: nothing is negotiated here (verbs.md §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// CRCs are generated and checked (RFC 5044 §4.4).

@@ -1,4 +1,5 @@
-//! RDMA device: what lies under all queue pairs, TCP, memory, completion queues, events, counters and the time.
+//! RDMA device: what lies under all queue pairs, TCP, memory, completion queues, events, counters
+//! and the time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::queues::{EventQueue, InCommon};
 use crate::stags::StagTable;
 use crate::tables::{CqTable, Searches, SharedTables};
 
-/// What all queue pairs of an RNIC share. The engine owns it and lends it to the queue pair whose turn it is.
+/// What all queue pairs of an RNIC share. The engine owns it and lends it to the queue pair whose
+/// turn it is.
 pub(crate) struct RdmaDevice {
     pub(crate) stack: Stack,
     pub(crate) stags: InCommon<StagTable>,
@@ -24,7 +26,8 @@ pub(crate) struct RdmaDevice {
     pub(crate) now: Instant,
     /// Slots of queue pairs that may have something to send, in turn.
     turns: VecDeque<usize>,
-    /// What a queue pair has just done with its connections, for the engine, which keeps their owners.
+    /// What a queue pair has just done with its connections, for the engine, which keeps their
+    /// owners.
     conn_changes: Vec<ConnChange>,
     /// How many other ports a connection tries at most whose answers come to another engine.
     pub(crate) other_ports: usize,
@@ -52,7 +55,7 @@ pub(crate) enum ConnChange {
     Made(ConnId),
     /// It is done with this one. The port lingers, as TCP may still have to answer on it.
     Released(ConnId, Arc<LocalPort>),
-    /// Likewise, and nobody has closed it yet.
+    /// It is done with this one, which is not closed yet. The port lingers.
     Abandoned(ConnId, Arc<LocalPort>),
 }
 
@@ -104,7 +107,8 @@ impl RdmaDevice {
         self.conn_changes.push(change);
     }
 
-    /// True if a queue pair has done something with its connections that the engine has not taken note of.
+    /// True if a queue pair has done something with its connections that the engine has not taken
+    /// note of.
     #[inline]
     pub(crate) fn has_conn_changes(&self) -> bool {
         !self.conn_changes.is_empty()
@@ -115,7 +119,8 @@ impl RdmaDevice {
         std::mem::take(&mut self.conn_changes)
     }
 
-    /// Lends what the bytes of one connection are sent from and received into; `None` if it is gone.
+    /// Lends what the bytes of one connection are sent from and received into; `None` if it is
+    /// gone.
     pub(crate) fn lend(&mut self, conn: ConnId) -> Option<LentDevice<'_>> {
         let tables = Tables {
             stags: &mut self.stags,

@@ -56,7 +56,8 @@ pub(crate) enum ReceiveFault {
     /// A receive buffer of ours is not usable.
     Buffer(CompletionStatus),
     Terminated(ReceivedTerminate),
-    /// What should have been done with the response to a work request of ours could not be; its outcome says so.
+    /// What should have been done with the response to a work request of ours could not be; its
+    /// outcome says so.
     Sink {
         status: CompletionStatus,
         what: &'static str,

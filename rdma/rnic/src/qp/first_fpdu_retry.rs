@@ -1,8 +1,10 @@
-//! Waking a peer that has overlooked our first message.
+//! Waking a peer that has overlooked the first FPDU of an initiator.
 //!
-//! Linux siw, as responder, answers a Request before it looks at its socket: what comes between stays unread there until more comes,
-//! perhaps for ever. An RDMA Write of no bytes is more, and nothing besides. It names no memory, completes nothing at the peer and may be
-//! sent at any time (RFC 5041 §5.2, RFC 5040 §5.1).
+//! Linux siw, as responder, answers a Request before it looks at its socket: bytes that arrive in
+//! between stay unread until more arrive, perhaps for ever. An RDMA Write of no bytes wakes it.
+//! Such a Write names no memory, completes nothing at the peer and may be sent at any time (RFC
+//! 5041 §5.2, RFC 5040 §5.1). The initiator sends at most four, the first after 5 ms without an
+//! answer, and doubles the wait each time. `MpaConfig` sets the wait or turns this off.
 
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ pub(crate) struct FirstFpduRetry {
 }
 
 impl FirstFpduRetry {
-    /// For a stream that has sent nothing; `None` wakes nobody.
+    /// For a stream that has sent nothing. `None` never wakes the peer.
     pub(crate) fn new(interval: Option<Duration>) -> Self {
         Self {
             interval: interval.unwrap_or_default(),

@@ -1,4 +1,5 @@
-//! Full operation of a queue pair: its stream and its work queues, as sending and receiving use them together.
+//! Full operation of a queue pair: its stream and its work queues, as sending and receiving use
+//! them together.
 
 use xwarp_tcp::Instant;
 

@@ -14,7 +14,7 @@ use crate::tables::Srq;
 pub enum NewReceives {
     /// A ring of its own.
     Own(Consumer<RecvRequest>),
-    /// A shared receive queue, and how many messages may be in progress until that is told.
+    /// A shared receive queue, and how many messages may be in progress until an event reports it.
     Shared(SrqId, usize),
 }
 

@@ -1,4 +1,5 @@
-//! Pass over payload on its way into an FPDU: one for the copy, the CRC and TCP's checksum, or one for each.
+//! Pass over payload on its way into an FPDU: one for the copy, the CRC and TCP's checksum, or one
+//! for each.
 
 use xwarp_driver::{CopyError, Digest, PartialSum};
 use xwarp_iwarp::mpa::Framer;
@@ -8,13 +9,14 @@ use crate::stags::Bytes;
 /// Bytes of a ULPDU from which on one pass is faster than three.
 const WORTH_IT: usize = 384;
 
-/// True if one pass pays: the processor can, the CRC is that of the bytes as they are written, and these are not few.
+/// True if one pass pays: the processor can, the CRC is that of the bytes as they are written, and
+/// these are not few.
 #[inline]
 pub(super) fn one_pays(framer: &Framer, ulpdu_len: usize) -> bool {
     ulpdu_len >= WORTH_IT && framer.covers_in_order() && Digest::has_vectors()
 }
 
-/// What an FPDU is written by. It is told all bytes of the ULPDU, in their order.
+/// Writes an FPDU. It gets all bytes of the ULPDU, in their order.
 pub(super) trait PayloadPass {
     /// These bytes were written.
     fn add(&mut self, bytes: &[u8]);
@@ -83,7 +85,8 @@ mod tests {
     use crate::model::Addressing;
     use crate::stags::View;
 
-    /// Writes an FPDU of a header, and of payload in pieces of these lengths; its sum, if it is known.
+    /// Writes an FPDU of a header, and of payload in pieces of these lengths; its sum, if it is
+    /// known.
     fn write(
         mut pass: impl PayloadPass,
         fpdu: &mut [u8],

@@ -1,4 +1,5 @@
-//! Source port of a connection that is being made: another one is tried where answers come to another engine.
+//! Source port of a connection that is being made: another one is tried where answers come to
+//! another engine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use xwarp_tcp::{ConnId, Instant};
 use super::device::RdmaDevice;
 use crate::model::{HostError, LocalPort};
 
-/// How long other ports are tried: each takes a round trip, which nobody wants to wait for at a far peer.
+/// How long other ports are tried. Each takes a round trip, and to a far peer that would delay the
+/// connection too long.
 const TRYING: Duration = Duration::from_millis(500);
 /// The part of an attempt's time that is taken for it at most.
 const PART: u32 = 4;
@@ -20,7 +22,7 @@ pub(crate) struct SourcePort {
     port: Arc<LocalPort>,
     /// Kept until the connection is made or given up, so that the host gives none of them again.
     tried: Vec<Arc<LocalPort>>,
-    /// How many others may be tried.
+    /// How many further ports may be tried.
     left: usize,
     /// Until when.
     until: Instant,
@@ -71,7 +73,7 @@ impl SourcePort {
         self.port.local()
     }
 
-    /// TCP has sent a SYN: the answer is to come to this engine, while others may be tried.
+    /// TCP has sent a SYN. Other ports may be tried, so the answer has to arrive at this engine.
     pub(crate) fn begun(&self, conn: ConnId, device: &mut RdmaDevice) {
         if self.left > 0 && device.now < self.until {
             device.stack.refuse_stray_answer(conn);
@@ -86,8 +88,8 @@ impl SourcePort {
         std::mem::replace(&mut self.port, Arc::new(port))
     }
 
-    /// The answer had come to another engine, and was refused. The connection begins anew from the port that the host gives, or from its own, if
-    /// the host has none.
+    /// The answer had come to another engine, and was refused. The connection begins anew from the
+    /// port that the host gives, or from its own, if the host has none.
     pub(crate) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -110,7 +112,7 @@ impl SourcePort {
         self.begun(conn, device);
     }
 
-    /// The connection is made: the host has the other ports back.
+    /// The connection is made: the host gets the other ports back.
     pub(crate) fn settle(&mut self) {
         self.tried.clear();
     }

@@ -1,4 +1,9 @@
-//! Initiator's start-up of a connection (RFC 5044 §7.1.3): the next hop, TCP, MPA Request, MPA Reply.
+//! Initiator's start-up of a connection (RFC 5044 §7.1.3): the next hop, TCP, MPA Request, MPA
+//! Reply.
+//!
+//! If revision 1 may have to be tried on a second TCP connection, the application's thread reserves
+//! two ports beforehand, because reserving a port takes system calls, which the engine makes none
+//! of. The second port is freed when the Reply arrives.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +31,7 @@ pub struct StartConnect {
     pub port: LocalPort,
     /// The application has named the port, so the connection leaves from no other port.
     pub port_is_named: bool,
-    /// Where its number is told when it becomes another.
+    /// Where the application reads the port's number when it changes.
     pub shown_port: Arc<AtomicU16>,
     /// For a second TCP connection, should the peer know MPA revision 1 only.
     pub spare: Option<LocalPort>,
@@ -47,12 +52,13 @@ pub struct StartConnect {
 impl StartConnect {
     /// The queue pair is not connected.
     pub(crate) fn refuse(&self, error: ConnectError) {
-        // Whoever asked may no longer wait.
+        // The application may have cancelled the attempt.
         let _ = self.outcome.put(Err(error));
     }
 }
 
-/// A connection of ours that waits for its next hop. The search ends by itself when its time is over.
+/// A connection of ours that waits for its next hop. The search ends by itself when its time is
+/// over.
 pub(super) struct Searching {
     search: SearchId,
     order: StartConnect,
@@ -112,7 +118,8 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    /// TCP connects, for an attempt that began then. `None` if it cannot, which the application is told.
+    /// TCP begins to connect, for an attempt that began at this time. `None` if it cannot, which
+    /// the application gets as an error.
     pub(super) fn begin(
         order: StartConnect,
         next_hop: [u8; 6],
@@ -215,8 +222,8 @@ impl Starting {
         self.requested || self.retried
     }
 
-    /// TCP is established: sends the Request. Where the peer's window has no room for it, TCP's flow control waits; the deadline is
-    /// not moved by that.
+    /// TCP is established: sends the Request. Where the peer's window has no room for it, TCP's
+    /// flow control waits; the deadline is not moved by that.
     pub(super) fn send_request(&mut self, device: &mut RdmaDevice) -> Result<(), ConnectError> {
         self.requested = true;
         self.port.settle();
@@ -251,8 +258,9 @@ impl Starting {
         }
     }
 
-    /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once, and if what revision 2 has besides is
-    /// not required, revision 1 is tried on a new TCP connection (R6581-10-5). The deadline stays.
+    /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once,
+    /// and if what revision 2 has besides is not required, revision 1 is tried on a new TCP
+    /// connection (R6581-10-5). The deadline stays.
     pub(super) fn retry(&mut self, device: &mut RdmaDevice) -> bool {
         if self.answered {
             return false;
@@ -327,9 +335,9 @@ impl Starting {
         }
     }
 
-    /// Tells the application how start-up has ended.
-    pub(super) fn tell(&self, outcome: Outcome) {
-        // Whoever asked may no longer wait.
+    /// Hands the application the outcome of start-up.
+    pub(super) fn finish(&self, outcome: Outcome) {
+        // The application may have cancelled the attempt.
         let _ = self.outcome.put(outcome);
     }
 }

@@ -1,4 +1,5 @@
-//! The completion ring of one completion queue: the engine appends, the application polls (verbs draft §5.3, §8.2).
+//! The completion ring of one completion queue: the engine appends, the application polls (verbs
+//! draft §5.3, §8.2).
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,10 +32,11 @@ impl Cqe {
     }
 }
 
-/// Whom the event of an armed completion queue is told, besides whoever waits for the queue itself.
+/// Receiver of the event of an armed completion queue, besides threads that wait for the queue
+/// itself.
 #[derive(Clone)]
 pub enum EventTarget {
-    /// Nobody.
+    /// No receiver.
     Nobody,
     /// A completion event handler, which the engine calls.
     Handler(HandlerId),
@@ -45,7 +47,7 @@ pub enum EventTarget {
 /// What became of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It was appended, as others were that have not been announced yet.
+    /// Appended, after other completions that have not been announced yet.
     Joined,
     /// It was appended, the first one since completions were announced.
     Began,
@@ -65,12 +67,13 @@ pub struct CqSink {
     pub(crate) target: EventTarget,
     /// Completions that were ever put into the ring, or into those before it.
     pushed: u64,
-    /// Whether any of the completions that were not announced yet wakes those who wait for solicited ones; `None` if there is none.
+    /// Whether any of the completions that were not announced yet wakes those who wait for
+    /// solicited ones; `None` if there is none.
     unannounced: Option<bool>,
 }
 
 impl Drop for CqSink {
-    /// Whoever waits for a completion learns that the RNIC is closed.
+    /// Wakes threads that wait for a completion, as the RNIC is closed.
     fn drop(&mut self) {
         self.bell.ring();
     }
@@ -128,7 +131,7 @@ impl CqSink {
         self.ring.slots()
     }
 
-    /// Appends completions, at most so many, all by one store; there must be [`room`](Self::room).
+    /// Appends up to `most` completions, all by one store. There must be [`room`](Self::room).
     #[inline]
     pub(crate) fn push_run(&mut self, most: usize, entries: impl Iterator<Item = Cqe>) -> Pushed {
         let Ok(places) = self.ring.write_chunk_uninit(most) else {
@@ -158,7 +161,8 @@ impl CqSink {
         }
     }
 
-    /// Wakes whoever waits for completions like those appended since the last time; true if somebody did.
+    /// Wakes threads that wait for completions like those appended since the last time. True if one
+    /// did wait.
     #[inline]
     pub(crate) fn announce(&mut self) -> bool {
         let Some(wakes_solicited) = self.unannounced.take() else {
@@ -171,7 +175,8 @@ impl CqSink {
         wakes
     }
 
-    /// Goes on with another ring. If so many are `waiting` elsewhere, these and what is unread here must have room there.
+    /// Goes on with another ring. If `waiting` completions lie elsewhere, these and the unread ones
+    /// here must have room there.
     pub(crate) fn resize(
         &mut self,
         ring: Producer<Cqe>,
@@ -267,10 +272,10 @@ mod tests {
                 }
                 let armed = || shared.is_armed();
                 let (timeout, asleep) = (Duration::from_secs(20), Instant::now());
-                // An earlier ring that nobody waited for ends a sleep early.
+                // An earlier ring, before anything waits, ends a sleep early.
                 while armed() {
                     sleeper.sleep([None; 2], Some(timeout), armed).unwrap();
-                    assert!(asleep.elapsed() < timeout, "nobody rang");
+                    assert!(asleep.elapsed() < timeout, "the doorbell was not rung");
                 }
             }
         });

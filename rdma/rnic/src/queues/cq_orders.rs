@@ -1,14 +1,16 @@
-//! Orders of a completion queue that several engines fill: what must be polled from one engine's ring before what follows in another's.
+//! Orders of a completion queue that several engines fill: what must be polled from one engine's
+//! ring before what follows in another's.
 //!
-//! A queue pair may move from one engine to another. Its completions still come in order (verbs draft §8.2.3): those that it has left behind
-//! are polled before those that follow.
+//! A queue pair may move from one engine to another. Its completions still come in order (verbs
+//! draft §8.2.3): those that it has left behind are polled before those that follow.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::locked::Locked;
 
-/// A place in a completion queue: an engine's ring, and how many completions were ever put into it before.
+/// A place in a completion queue: an engine's ring, and how many completions were ever put into it
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqPlace {
     /// The engine.
@@ -17,7 +19,7 @@ pub struct CqPlace {
     pub count: u64,
 }
 
-/// What lies before the one place is polled before what lies behind the other.
+/// Completions before the one place are polled before those after the other.
 #[derive(Debug)]
 struct Order {
     first: CqPlace,
@@ -38,16 +40,18 @@ impl fmt::Debug for CqOrders {
 }
 
 impl CqOrders {
-    /// What lies before `first` is to be polled before what lies behind `then`, where nothing has been put yet.
+    /// What lies before `first` is to be polled before what lies behind `then`, where nothing has
+    /// been put yet.
     pub fn put(&self, first: CqPlace, then: CqPlace) {
         let mut pending = self.pending.lock();
         pending.push(Order { first, then });
-        // Before what lies behind `then` is put there: whoever finds that finds this.
+        // Before completions after `then` are put there, so that a poller which finds them finds
+        // this.
         self.any.store(true, Ordering::Release);
     }
 
-    /// How many of the `seen` completions at `next` may be polled now. Those that come meanwhile may have to wait, so the caller counts first.
-    /// `polled` tells how many were polled of an engine's ring.
+    /// How many of the `seen` completions at `next` may be polled now. Later ones may have to wait,
+    /// so the caller counts first. `polled` returns how many were polled of an engine's ring.
     pub fn allowed(&self, next: CqPlace, seen: usize, polled: impl Fn(usize) -> u64) -> usize {
         if !self.any.load(Ordering::Acquire) {
             return seen;

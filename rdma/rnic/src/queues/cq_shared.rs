@@ -1,4 +1,5 @@
-//! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft §8.2.5).
+//! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft
+//! §8.2.5).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,7 +31,7 @@ pub(super) enum Notice {
 }
 
 impl CqShared {
-    /// Of a queue that nobody waits for.
+    /// State of a queue that no thread waits for.
     #[allow(
         clippy::new_without_default,
         reason = "there is no default completion queue"
@@ -94,7 +95,8 @@ impl CqShared {
         self.users.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed. Of several engines one wakes it.
+    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed.
+    /// Of several engines one wakes it.
     #[inline]
     pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
         self.armed.disarm_for(wakes_solicited)

@@ -1,8 +1,10 @@
-//! Send and receive credits: how many more work requests a work queue accepts (verbs draft §8.1.3.1, §8.2.1).
+//! Send and receive credits: how many more work requests a work queue accepts (verbs draft
+//! §8.1.3.1, §8.2.1).
 //!
-//! A slot is taken by posting. It is free again when its completion has been polled. An unsignaled work request that was done has no
-//! completion, and frees its slot at once. Whoever polls holds another object than whoever posts, maybe in another thread. So they meet in
-//! a table of the RNIC, where a completion names its queue.
+//! A slot is taken by posting. It is free again when its completion has been polled. An unsignaled
+//! work request that was done has no completion, and frees its slot at once. Poller and poster hold
+//! different objects, maybe in different threads. So they meet in a table of the RNIC, where a
+//! completion names its queue.
 
 use std::io;
 use std::mem;
@@ -17,7 +19,7 @@ use super::resize::NewRing;
 use super::ring::ring;
 use crate::model::{OutOfMemory, PostError, QpId};
 
-/// Bits of a word that count; those above them tell one user of the word from the next.
+/// Bits of a word that count. The bits above them distinguish the word's users.
 const COUNT_BITS: u32 = u32::BITS;
 const COUNT_MASK: u64 = u32::MAX as u64;
 
@@ -28,7 +30,7 @@ pub struct SlotKey {
     generation: u32,
 }
 
-/// How many slots were freed of each queue, modulo 2^32.
+/// How many slots were freed of each queue, modulo 2^32 (decision record rnic/0017).
 pub struct SlotTable {
     words: Vec<AtomicU64>,
     /// Where shared receive queues begin.
@@ -44,7 +46,8 @@ fn word(generation: u32, count: u32) -> u64 {
     u64::from(generation) << COUNT_BITS | u64::from(count)
 }
 
-/// The places of a queue pair's send queue and receive queue. Those of the queue pair that was in its slot before it are the same.
+/// The places of a queue pair's send queue and receive queue. Those of the queue pair that was in
+/// its slot before it are the same.
 fn places(qp: QpId) -> [u32; 2] {
     // A slot has 16 bits.
     let first = u32::try_from(2 * qp.slot()).unwrap_or(u32::MAX - 1);
@@ -52,7 +55,8 @@ fn places(qp: QpId) -> [u32; 2] {
 }
 
 impl SlotTable {
-    /// For so many queue pairs and shared receive queues. A place that was never used takes no memory: nobody has written to it.
+    /// Table for this number of queue pairs and shared receive queues. A place that was never used
+    /// takes no memory, as it was never written.
     ///
     /// # Errors
     ///
@@ -83,7 +87,8 @@ impl SlotTable {
         self.words.get(usize::try_from(index).ok()?)
     }
 
-    /// Begins a new queue, of which nothing was freed. Completions of the one that had the place before free nothing any more.
+    /// Begins a new queue, of which nothing was freed. Completions of the queue that had the place
+    /// before free nothing from now on.
     fn open(&self, index: u32) -> SlotKey {
         let generation = self.at(index).map_or(0, |place| {
             let (last, _) = halves(place.load(Ordering::Relaxed));
@@ -107,7 +112,7 @@ impl SlotTable {
         self.free_many(key, 1);
     }
 
-    /// Frees so many slots of a queue by one locked instruction, likewise.
+    /// Frees `count` slots of a queue by one locked instruction.
     #[inline]
     pub fn free_many(&self, key: SlotKey, slots: u32) {
         let Some(place) = self.at(key.index) else {
@@ -132,7 +137,8 @@ impl SlotTable {
 /// Queues whose slots are freed together with those of another one.
 const OTHERS: usize = 3;
 
-/// Slots that completions free, counted by their queues until each queue's are freed by one locked instruction.
+/// Slots that completions free, counted by their queues until each queue's are freed by one locked
+/// instruction.
 pub struct FreedSlots {
     /// The queue of most of them. How many it has is the rest of all.
     first: SlotKey,
@@ -185,7 +191,8 @@ pub struct WorkQueue<T> {
 }
 
 impl<T> WorkQueue<T> {
-    /// A ring for so many work requests: what is posted to, and what the engine takes from.
+    /// Ring for `depth` work requests: the end that is posted to, and the end that the engine takes
+    /// from.
     pub fn rings(depth: usize) -> Result<(Producer<T>, Consumer<T>), OutOfMemory> {
         ring(depth)
     }
@@ -232,13 +239,14 @@ impl<T> WorkQueue<T> {
         self.ring = ring;
     }
 
-    /// Work requests that there is room for. The other thread's counter is only looked at when there seems to be none.
+    /// Number of free slots. Reads the counter of the other thread only if there seems to be none.
     #[inline]
     pub fn room(&mut self) -> usize {
         self.room_for(1)
     }
 
-    /// Work requests that there is room for. The other thread's counter is only looked at when there seems to be less than for `wanted`.
+    /// Number of free slots. Reads the counter of the other thread only if there seem to be fewer
+    /// than `wanted`.
     #[inline]
     pub fn room_for(&mut self, wanted: usize) -> usize {
         let free = self.depth.saturating_sub(self.in_use());
@@ -251,17 +259,19 @@ impl<T> WorkQueue<T> {
         usize::try_from(free).map_or(0, |free| free.min(self.ring.slots()))
     }
 
-    /// Puts work requests into the queue by one store, at most so many, for which there is [`room`](Self::room); how many.
+    /// Puts work requests into the queue by one store, up to the [`room`](Self::room). Returns how
+    /// many.
     #[inline]
     pub fn push_run(&mut self, most: usize, requests: impl Iterator<Item = T>) -> usize {
         let places = self.ring.write_chunk_uninit(most);
         let posted = places.map_or(0, |places| places.fill_from_iter(requests));
-        let taken = u32::try_from(posted).unwrap_or(u32::MAX); // no more than the depth
+        let taken = u32::try_from(posted).unwrap_or(u32::MAX); // at most the depth
         self.taken = self.taken.wrapping_add(taken);
         posted
     }
 
-    /// Puts a work request into the queue, if a slot is free. The other thread's counter is only looked at when none seems to be.
+    /// Puts a work request into the queue if a slot is free. Reads the counter of the other thread
+    /// only if none seems to be.
     pub fn push(&mut self, request: T) -> Result<(), PostError> {
         if !self.has_room() || self.ring.push(request).is_err() {
             return Err(self.full());
@@ -279,13 +289,13 @@ impl<T> WorkQueue<T> {
         Err(self.full())
     }
 
-    /// Puts a work request into the queue after [`check_room`](Self::check_room) has allowed it. A request that is made in the argument is
-    /// made in its place, not moved there.
+    /// Puts a work request into the queue after [`check_room`](Self::check_room) has allowed it. A
+    /// request that is made in the argument is made in its place, not moved there.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "else the request is moved")]
     pub fn put(&mut self, request: T) {
-        // A slot is freed after the engine has taken the request, so the ring has room and nothing is leaked. Dropping would need the request
-        // outside of the ring.
+        // A slot is freed after the engine has taken the request, so the ring has room and nothing
+        // is leaked. Dropping would need the request outside of the ring.
         let pushed = self.ring.push(request);
         debug_assert!(
             pushed.is_ok(),

@@ -1,4 +1,4 @@
-//! The end of an RNIC: why nothing more comes from it, and the signals of whoever waits all the same.
+//! The end of an RNIC: its reason, and the signals of threads that wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,13 +16,14 @@ pub struct Ending {
     failing: AtomicBool,
     /// It has panicked.
     panicked: AtomicBool,
-    /// Why the engine does nothing any more.
+    /// Why the engine has failed.
     failure: OnceLock<String>,
     waiters: Waiters<Weak<Signal>>,
 }
 
 impl Ending {
-    /// Registers `signal`, which is raised when the engine ends or fails. It is raised at once if that has happened already.
+    /// Registers `signal`, which is raised when the engine ends or fails. It is raised at once if
+    /// that has happened already.
     pub fn watch(&self, signal: &Arc<Signal>) {
         let gone = |waiter: &Weak<Signal>| waiter.strong_count() == 0;
         let has_happened = || self.is_over() || self.failure().is_some();
@@ -31,17 +32,17 @@ impl Ending {
         }
     }
 
-    /// Why the engine does nothing any more, if it has failed.
+    /// Why the engine has failed, if it has.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    /// True once there is no engine any more.
+    /// True once the engine is gone.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// An engine begins to fail. True if it is the first of its RNIC, which tells of it.
+    /// An engine begins to fail. True if it is the first of its RNIC, which reports the failure.
     pub(crate) fn begin_failure(&self) -> bool {
         !self.failing.swap(true, Ordering::Relaxed)
     }
@@ -63,14 +64,14 @@ impl Ending {
         }
     }
 
-    /// There is no engine any more.
+    /// The engine is gone.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.raise_all();
     }
 
     fn raise_all(&self) {
-        self.waiters.tell_each(|waiter| {
+        self.waiters.notify_each(|waiter| {
             if let Some(signal) = waiter.upgrade() {
                 signal.raise();
             }

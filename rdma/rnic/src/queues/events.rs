@@ -1,7 +1,9 @@
-//! Queue of asynchronous events. They wait for the handler until the engine's turn is over, or for whoever polls.
+//! Queue of asynchronous events. They wait for the handler until the engine's turn is over, or for
+//! a call that polls them.
 //!
-//! A peer can cause events, so those that nobody polls are bounded (RFC 5042 §2.2.7). What finds no room is counted in its place. Of each
-//! object the application can ask what became of it.
+//! A peer can cause events, so the number that may wait is bounded (RFC 5042 §2.2.7;
+//! `RnicConfig::max_events`). Events that find no room are counted in one `EventsLost` in their
+//! place. The failure of the RNIC is always kept. Query QP returns what became of a queue pair.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,12 +19,12 @@ struct Lists {
     /// There is a handler, which takes what happens from now on.
     handled: bool,
     /// For the handler, which takes all of an engine's when its turn is over; by engines.
-    untold: Vec<VecDeque<AsyncEvent>>,
-    /// For whoever polls.
+    unhandled: Vec<VecDeque<AsyncEvent>>,
+    /// Events for calls that poll.
     polled: VecDeque<AsyncEvent>,
 }
 
-/// What tells that events were lost: there is one until it is taken, however many they are.
+/// The event that reports `count` lost events. There is one until it is taken.
 fn lost(count: u64) -> AsyncEvent {
     AsyncEvent {
         resource: EventResource::Rnic,
@@ -30,27 +32,28 @@ fn lost(count: u64) -> AsyncEvent {
     }
 }
 
-/// See the module. Each engine of an RNIC has one, of which it tells the handler what has happened on it.
+/// See the module. Each engine of an RNIC has one, and passes its own events on to the handler.
 pub struct EventQueue {
     common: Arc<Common>,
     engine: usize,
     /// Something waits for the handler.
-    has_untold: AtomicBool,
+    has_unhandled: AtomicBool,
 }
 
 /// What the queues of the engines have in common.
 struct Common {
     lists: Mutex<Lists>,
-    /// Raised while there is something for whoever polls.
+    /// Raised while there is something to poll.
     signal: Arc<Signal>,
-    /// How many events may wait for whoever polls. Those of the RNIC itself come on top, and what tells that events were lost.
+    /// How many events may wait to be polled, besides those of the RNIC itself and the one that
+    /// reports lost events.
     bound: usize,
     /// Events that found no room.
     lost: AtomicU64,
 }
 
 impl EventQueue {
-    /// For at most `bound` events that nobody takes. It takes a file descriptor.
+    /// Queue for at most `bound` events that are not taken. It takes a file descriptor.
     pub fn new(bound: usize) -> io::Result<Self> {
         let common = Common {
             lists: Mutex::default(),
@@ -63,13 +66,13 @@ impl EventQueue {
 
     fn with(common: Arc<Common>, engine: usize) -> Self {
         let mut lists = common.lists();
-        let engines = lists.untold.len().max(engine + 1);
-        lists.untold.resize_with(engines, VecDeque::new);
+        let engines = lists.unhandled.len().max(engine + 1);
+        lists.unhandled.resize_with(engines, VecDeque::new);
         drop(lists);
         Self {
             common,
             engine,
-            has_untold: AtomicBool::new(false),
+            has_unhandled: AtomicBool::new(false),
         }
     }
 
@@ -78,7 +81,7 @@ impl EventQueue {
         Self::with(Arc::clone(&self.common), engine)
     }
 
-    /// How many events may wait for whoever polls.
+    /// How many events may wait to be polled.
     pub fn bound(&self) -> usize {
         self.common.bound
     }
@@ -90,7 +93,8 @@ impl EventQueue {
 }
 
 impl Common {
-    /// Keeps an event for whoever polls, or counts it where there is no room. The failure of the RNIC comes once, and no verb tells of it.
+    /// Keeps an event to be polled, or counts it if there is no room. The failure of the RNIC comes
+    /// once, and no verb reports it.
     fn keep(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
         if polled.len() < self.bound || event.resource == EventResource::Rnic {
             self.append(polled, event);
@@ -103,7 +107,7 @@ impl Common {
             return;
         }
         log::warn!(
-            "nobody takes asynchronous events: those after {} are lost",
+            "asynchronous events are not polled: those after {} are lost",
             self.bound
         );
         self.append(polled, lost(1));
@@ -127,8 +131,8 @@ impl EventQueue {
         self.common.lists()
     }
 
-    fn untold<'a>(&self, lists: &'a mut Lists) -> Option<&'a mut VecDeque<AsyncEvent>> {
-        lists.untold.get_mut(self.engine)
+    fn unhandled<'a>(&self, lists: &'a mut Lists) -> Option<&'a mut VecDeque<AsyncEvent>> {
+        lists.unhandled.get_mut(self.engine)
     }
 
     /// Something has happened.
@@ -136,15 +140,15 @@ impl EventQueue {
         self.report_before(event, || ());
     }
 
-    /// Something has happened, and then `next` happens: whoever has taken the event finds that done, and whoever finds it done can take the
-    /// event.
+    /// Reports an event and then does `next`. A thread that has taken the event finds `next` done,
+    /// and a thread that finds it done can take the event.
     pub(crate) fn report_before(&self, event: AsyncEvent, next: impl FnOnce()) {
         let mut lists = self.lists();
         let handled = lists.handled;
-        match self.untold(&mut lists).filter(|_| handled) {
-            Some(untold) => {
-                untold.push_back(event);
-                self.has_untold.store(true, Ordering::Relaxed);
+        match self.unhandled(&mut lists).filter(|_| handled) {
+            Some(unhandled) => {
+                unhandled.push_back(event);
+                self.has_unhandled.store(true, Ordering::Relaxed);
             }
             None => self.common.keep(&mut lists.polled, event),
         }
@@ -152,33 +156,33 @@ impl EventQueue {
     }
 
     /// For the engine, which alone reports.
-    pub(crate) fn has_untold(&self) -> bool {
-        self.has_untold.load(Ordering::Relaxed)
+    pub(crate) fn has_unhandled(&self) -> bool {
+        self.has_unhandled.load(Ordering::Relaxed)
     }
 
-    /// The oldest that the handler has not been told.
-    pub(crate) fn take_untold(&self) -> Option<AsyncEvent> {
-        let event = self.untold(&mut self.lists())?.pop_front();
+    /// The oldest event that the handler has not got.
+    pub(crate) fn take_unhandled(&self) -> Option<AsyncEvent> {
+        let event = self.unhandled(&mut self.lists())?.pop_front();
         if event.is_none() {
-            self.has_untold.store(false, Ordering::Relaxed);
+            self.has_unhandled.store(false, Ordering::Relaxed);
         }
         event
     }
 
-    /// The handler could not be told it after all.
-    pub(crate) fn untell(&self, event: AsyncEvent) {
-        if let Some(untold) = self.untold(&mut self.lists()) {
-            untold.push_front(event);
+    /// Puts an event back that the handler did not get.
+    pub(crate) fn put_back(&self, event: AsyncEvent) {
+        if let Some(unhandled) = self.unhandled(&mut self.lists()) {
+            unhandled.push_front(event);
         }
     }
 
-    /// Whether there is a handler from now on. What none has been told of goes to whoever polls.
+    /// Sets whether there is a handler. Events that no handler has got are kept to be polled.
     pub(crate) fn set_handled(&self, handled: bool) {
         let mut lists = self.lists();
         lists.handled = handled;
         if !handled {
             let lists = &mut *lists;
-            for event in lists.untold.iter_mut().flat_map(std::mem::take) {
+            for event in lists.unhandled.iter_mut().flat_map(std::mem::take) {
                 self.common.keep(&mut lists.polled, event);
             }
         }
@@ -238,11 +242,11 @@ mod tests {
         events.report_before(closed(1), || {
             assert!(
                 events.common.lists.try_lock().is_err(),
-                "nobody takes it yet"
+                "it cannot be taken yet"
             );
         });
         assert_eq!(events.take(), Some(closed(1)));
-        // What does not happen any more leaves the event all the same: it was there before.
+        // The event stays even if `next` does not happen: it was there before.
         let stopped = catch_unwind(AssertUnwindSafe(|| {
             events.report_before(closed(2), || resume_unwind(Box::new(())));
         }));
@@ -255,7 +259,7 @@ mod tests {
         let events = EventQueue::new(2).unwrap();
         (0..3).for_each(|qp| events.report(closed(qp)));
         assert_eq!(events.take(), Some(closed(0)));
-        events.report(closed(3)); // what tells of the gap has the place of an event
+        events.report(closed(3)); // the event that reports the gap has a place
         assert_eq!(events.take(), Some(closed(1)));
         events.report(closed(4));
         events.report(closed(5));
@@ -283,9 +287,9 @@ mod tests {
         let events = EventQueue::new(2).unwrap();
         events.set_handled(true);
         (0..3).for_each(|qp| events.report(closed(qp)));
-        let oldest = events.take_untold().unwrap();
-        events.untell(oldest);
-        let told = std::iter::from_fn(|| events.take_untold());
+        let oldest = events.take_unhandled().unwrap();
+        events.put_back(oldest);
+        let told = std::iter::from_fn(|| events.take_unhandled());
         assert!(told.eq((0..3).map(closed)));
     }
 
@@ -295,7 +299,7 @@ mod tests {
         events.set_handled(true);
         (0..9).for_each(|qp| events.report(closed(qp)));
         assert_eq!(events.lost(), 0, "the turn is not over");
-        assert_eq!(events.take_untold(), Some(closed(0)));
+        assert_eq!(events.take_unhandled(), Some(closed(0)));
         events.set_handled(false);
         assert_eq!(taken(&events), [closed(1), closed(2), lost(6)]);
         assert!(matches!(lost(6).kind, EventsLost { count: 6 }));

@@ -21,7 +21,8 @@ struct Given {
     next_serial: u64,
 }
 
-/// A slot, which nobody else has until this is dropped, and a serial number, which nobody else ever has.
+/// A slot, which is not allocated again before this is dropped, and a serial number, which is never
+/// allocated again.
 pub struct Identity {
     slot: usize,
     serial: u64,

@@ -1,14 +1,16 @@
-//! Values that the engines of an RNIC have in common: read on the data path, changed by verbs and by work requests that change memory.
+//! Values that the engines of an RNIC have in common: read on the data path, changed by verbs and
+//! by work requests that change memory.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 
-/// An engine's hold of a value that it may have in common with others.
+/// An engine's hold of a value that several engines may share.
 ///
-/// Where there is one engine, the value is its own, without a lock. Else a read takes the part of the lock that is its thread's. So engines
-/// that read write to no cache line of each other's. A change takes all parts: when it returns, it is in force on all engines.
+/// Where there is one engine, the value is its own, without a lock. Else a read takes the part of
+/// the lock that is its thread's. So engines that read write to no cache line of each other's. A
+/// change takes all parts: when it returns, it is in force on all engines.
 ///
 /// An engine has one hold, and a guard borrows it. So no engine waits for a guard of its own.
 pub struct InCommon<T>(Hold<T>);
@@ -35,7 +37,7 @@ pub enum Change<'a, T> {
 }
 
 impl<T> InCommon<T> {
-    /// The holds of so many engines. A value of several is prepared by `share`.
+    /// The holds of `engines` engines. A value of several is prepared by `share`.
     pub fn of_engines(mut value: T, engines: usize, share: impl FnOnce(&mut T)) -> Vec<Self> {
         if engines == 1 {
             return vec![Self(Hold::Own(value))];

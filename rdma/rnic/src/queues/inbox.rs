@@ -1,4 +1,5 @@
-//! Inbox: what the engine has for the application, in order, with a descriptor that is readable while there is something.
+//! Inbox: what the engine has for the application, in order, with a descriptor that is readable
+//! while there is something.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +15,7 @@ pub struct Inbox<T> {
 
 struct Letters<T> {
     waiting: VecDeque<T>,
-    /// Nobody takes any.
+    /// Values are no longer taken.
     closed: bool,
 }
 
@@ -30,7 +31,7 @@ impl<T> Inbox<T> {
         })
     }
 
-    /// Appends a value; gives it back if nobody takes any.
+    /// Appends a value. Returns it if the inbox is closed.
     pub(crate) fn put(&self, value: T) -> Result<(), T> {
         let mut letters = self.letters();
         if letters.closed {
@@ -59,7 +60,7 @@ impl<T> Inbox<T> {
         self.letters().waiting.len()
     }
 
-    /// Nobody takes any more: takes what is there. What comes is given back.
+    /// Closes the inbox and takes what is there. Later values are returned to their senders.
     pub fn close(&self) -> VecDeque<T> {
         let mut letters = self.letters();
         letters.closed = true;

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Lends a value that is behind a lock.
 pub type Guard<'a, T> = MutexGuard<'a, T>;
 
-/// A value behind a lock. What was being done to it when somebody panicked is as far as it came.
+/// A value behind a lock. After a panic of the thread that held the lock, the value is as it was
+/// left.
 #[derive(Default)]
 pub struct Locked<T>(Mutex<T>);
 

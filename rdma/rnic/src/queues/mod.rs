@@ -1,4 +1,5 @@
-//! Queues between the application's threads and the engine: rings, credits, ready queue pairs, inboxes, events.
+//! Queues between the application's threads and the engine: rings, credits, ready queue pairs,
+//! inboxes, events.
 
 mod arming;
 mod completion_ring;

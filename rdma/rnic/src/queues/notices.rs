@@ -1,4 +1,5 @@
-//! Completion channel, the engine's end: which armed completion queues have got the completion that was asked for.
+//! Completion channel, the engine's end: which armed completion queues have got the completion that
+//! was asked for.
 
 use std::io;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ impl CompletionNotices {
         }
     }
 
-    /// The queue that has waited longest. What it was told of is in it already. One that is destroyed is passed over.
+    /// The queue that has waited longest. Its completions are in it already. Skips destroyed
+    /// queues.
     pub fn take(&self) -> Option<CqId> {
         loop {
             let Notice { cq, shared } = self.inbox.take()?;

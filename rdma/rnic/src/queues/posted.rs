@@ -7,7 +7,8 @@ use rtrb::chunks::ReadChunk;
 
 use crate::model::OutOfMemory;
 
-/// See the module. A queue is resized by another ring, as the application posts to one end of it while the engine takes from the other.
+/// See the module. A queue is resized by another ring, as the application posts to one end of it
+/// while the engine takes from the other.
 pub(crate) struct PostedRequests<T> {
     ring: Consumer<T>,
     /// What was in former rings, older than what is in this one.
@@ -41,7 +42,7 @@ impl<T> PostedRequests<T> {
         self.backlog.front().or_else(|| self.ring.peek().ok())
     }
 
-    /// The oldest, at most so many, to be looked at where they are. `None` if some are in former rings.
+    /// Up to `most` of the oldest, to be read in place. `None` if some are in former rings.
     #[inline]
     pub(crate) fn oldest(&mut self, most: usize) -> Option<ReadChunk<'_, T>> {
         if !self.backlog.is_empty() {
@@ -51,7 +52,8 @@ impl<T> PostedRequests<T> {
         self.ring.read_chunk(there).ok()
     }
 
-    /// Takes the oldest as far as `take` does, at most so many: see [`TakenRun`]. `None` if some are in former rings.
+    /// Takes up to `most` of the oldest, as far as `take` does: see [`TakenRun`]. `None` if some
+    /// are in former rings.
     #[inline]
     pub(crate) fn take_run<R, F>(&mut self, most: usize, take: F) -> Option<TakenRun<'_, T, F>>
     where
@@ -79,7 +81,7 @@ impl<T> PostedRequests<T> {
         }
         let oldest = self.backlog.pop_front();
         if self.backlog.is_empty() {
-            // Its memory serves no more.
+            // Its memory is not needed again.
             self.backlog = VecDeque::new();
         }
         oldest
@@ -90,18 +92,21 @@ impl<T> PostedRequests<T> {
         Ok(self.backlog.try_reserve(self.ring.slots())?)
     }
 
-    /// Goes on with another ring, to which nothing is posted before this; what is in the former one comes first.
+    /// Goes on with another ring, to which nothing is posted before this; what is in the former one
+    /// comes first.
     pub(crate) fn resize(&mut self, ring: Consumer<T>) {
         let mut former = std::mem::replace(&mut self.ring, ring);
         (self.backlog).extend(std::iter::from_fn(|| former.pop().ok()));
     }
 }
 
-/// What is made of the oldest work requests, one after the other, while they lie in the ring. They are looked at until one is not taken, which is
-/// `None`; what is taken may come to nothing, `Some(None)`. Whoever takes one learns whether others follow.
+/// Iterator over the results of the oldest work requests, which are read in place. It ends with the
+/// first one that is not taken, `None`; one that is taken may have no result, `Some(None)`. `take`
+/// gets whether further ones follow.
 ///
-/// All that were taken leave the ring by one store, before this ends. It ends with the last one that it may take, or with the `None` behind
-/// the last. Whoever then makes public what has come of them does it when their places are free.
+/// All that were taken leave the ring by one store, before this ends: after the last one that may
+/// be taken, or after the first `None`. So a caller that publishes the results publishes them when
+/// the slots are free.
 pub(crate) struct TakenRun<'a, T, F> {
     /// Until they have left.
     chunk: Option<ReadChunk<'a, T>>,

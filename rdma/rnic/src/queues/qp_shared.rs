@@ -40,7 +40,7 @@ impl QpShared {
         }
     }
 
-    /// Has every further state raise `signal`, as long as somebody holds it.
+    /// Raises `signal` at every further state, as long as it is held elsewhere.
     pub fn watch(&self, signal: &Arc<Signal>) {
         let gone = |watcher: &Weak<Signal>| watcher.strong_count() == 0;
         // The watcher itself looks at the state.
@@ -53,18 +53,20 @@ impl QpShared {
         QpState::from_u8(self.state.load(Ordering::Acquire))
     }
 
-    /// Shows a new state. What the application posted before it can see the state is seen by whoever looks after this call.
+    /// Shows a new state. A thread that looks after this call sees what the application posted
+    /// before it could see the state.
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
         fence(Ordering::SeqCst);
-        self.watchers.tell_each(|watcher| {
+        self.watchers.notify_each(|watcher| {
             if let Some(signal) = watcher.upgrade() {
                 signal.raise();
             }
         });
     }
 
-    /// The engine that the queue pair is on, or was a moment ago. An engine that it has left hands on what it is told of it.
+    /// The engine that the queue pair is on, or was on a moment ago. An engine that it has left
+    /// passes notifications on.
     #[inline]
     pub fn engine(&self) -> usize {
         self.engine.load(Ordering::Relaxed)
@@ -75,12 +77,12 @@ impl QpShared {
         self.engine.store(engine, Ordering::Relaxed);
     }
 
-    /// There is no such queue pair any more, once its state is Error.
+    /// The queue pair is gone, once its state is Error.
     pub(crate) fn set_destroyed(&self) {
         self.destroyed.store(true, Ordering::Release);
     }
 
-    /// True once there is no such queue pair any more.
+    /// True once the queue pair is gone.
     pub fn is_destroyed(&self) -> bool {
         self.destroyed.load(Ordering::Acquire)
     }

@@ -1,4 +1,10 @@
-//! Ready set: the queue pairs that have been posted to. Posting tells the engine nothing else.
+//! Ready set: queue pairs with new work. Posting gives the engine no other information.
+//!
+//! A post to a queue pair whose bit is set, and still set after a full barrier, neither adds the
+//! queue pair nor rings the doorbell. The engine has a full barrier between emptying a word of the
+//! set and reading the rings. So either the poster finds the bit cleared, or the engine finds what
+//! was posted. The thread that has set the bit rings. The model checker (`tests/models`) finds a
+//! lost post if either barrier is missing.
 //!
 //! The includer provides `sync` (atomics of the standard library, or of the model checker).
 
@@ -6,7 +12,8 @@ use super::sync::{AtomicU64, Ordering, fence};
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of small numbers that any thread can add to and the engine empties. Looking at an empty one costs one load.
+/// A set of small numbers that any thread can add to and the engine empties. Looking at an empty
+/// one costs one load.
 pub struct ReadySet {
     words: Vec<AtomicU64>,
     /// A bit for each group of words of which one may have a bit.
@@ -26,11 +33,13 @@ impl ReadySet {
         }
     }
 
-    /// Adds `number`. What the caller did before is visible to whoever takes it out. False if it was in the set, so that nobody need be told.
+    /// Adds `number`. What the caller did before is visible to the thread that takes it out. False if it
+    /// was in the set already, so that no notification is needed.
     ///
-    /// Then it costs a barrier, but no locked instruction. The caller writes, then reads the bit; whoever takes it out clears the bit,
-    /// then reads what was written. Each has a full barrier between. So either the caller finds the bit cleared, or the other finds
-    /// what was written.
+    /// Then it costs a barrier, but no locked instruction. The caller writes, then reads
+    /// the bit; the taker clears the bit, then reads what was written. Each has a full barrier
+    /// between. So either the caller finds the bit cleared, or the taker finds what was
+    /// written.
     #[inline]
     pub fn add(&self, number: usize) -> bool {
         let (at, bit) = (number / BITS, 1 << (number % BITS));
@@ -50,7 +59,7 @@ impl ReadySet {
     #[inline(never)]
     fn set(&self, at: usize, word: &AtomicU64, bit: u64) -> bool {
         word.fetch_or(bit, Ordering::Release);
-        // After the word: whoever finds this bit finds that one.
+        // After the word: a thread that finds this bit finds that one.
         self.summary
             .fetch_or(1 << (at >> self.group_shift), Ordering::Release);
         true

@@ -1,4 +1,8 @@
 //! Rings that work queues go on with when they are resized (verbs draft §6.5).
+//!
+//! Copying into a larger ring would need both sides to stop. Instead the side that fills goes on
+//! with a new ring, and the side that empties takes what the former ring holds first. A work queue
+//! is not resized while another thread may be posting to it.
 
 use rtrb::Consumer;
 

@@ -1,4 +1,9 @@
-//! Rings between an application and the engine, whose memory may not be there.
+//! Rings between an application and the engine, allocated fallibly.
+//!
+//! A verb first allocates everything whose size its caller chooses: rings, the table of `STag`s,
+//! the backlog of a resize. If that fails it returns `OutOfMemory` and changes nothing
+//! (Insufficient Resources, verbs draft §9.5.1). Small allocations of fixed size abort the process,
+//! as usual in Rust.
 
 use std::hint::black_box;
 
@@ -6,11 +11,12 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::model::OutOfMemory;
 
-/// A ring for so many entries.
+/// Ring for this number of entries.
 pub fn ring<T>(entries: usize) -> Result<(Producer<T>, Consumer<T>), OutOfMemory> {
-    // `rtrb` ends the process where there is no memory. So as much is asked for here first, and given back.
+    // `rtrb` ends the process where there is no memory. So as much is asked for here first, and
+    // given back.
     let mut probe: Vec<T> = Vec::new();
     probe.try_reserve_exact(entries)?;
-    drop(black_box(probe)); // an allocation that nobody sees is none
+    drop(black_box(probe)); // the optimizer removes an allocation that is not used
     Ok(RingBuffer::new(entries))
 }

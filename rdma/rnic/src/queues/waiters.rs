@@ -36,9 +36,9 @@ impl<W> Waiters<W> {
         look()
     }
 
-    /// Calls `tell` for each waiter, after the state has changed.
-    pub(super) fn tell_each(&self, tell: impl FnMut(&W)) {
-        self.lock().iter().for_each(tell);
+    /// Calls `notify` for each waiter, after the state has changed.
+    pub(super) fn notify_each(&self, notify: impl FnMut(&W)) {
+        self.lock().iter().for_each(notify);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<W>> {

@@ -28,7 +28,7 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// Allocate PD. One that nobody can name any more counts for as long as objects are of it.
+    /// Allocate PD. A domain that the application has dropped counts for as long as it has objects.
     pub fn allocate(&mut self) -> Result<PdId, CreateError> {
         let wanted = self.all.len() + 1;
         CapabilityError::check("a number of protection domains of", wanted, 1, MAX_PDS)?;
@@ -53,7 +53,7 @@ impl Domains {
         }
     }
 
-    /// Nobody makes objects of it any more: it goes with the last one.
+    /// The application has dropped it: it goes with its last object.
     pub fn orphan(&mut self, id: PdId) {
         self.change(id, |domain| domain.open = false);
     }

@@ -1,5 +1,5 @@
-//! Regions and windows by their index. The one that was found last is found again without a search: segments of a peer often name the same
-//! one after the other.
+//! Regions and windows by their index. The last one found is found again without a search, since
+//! segments of a peer often name the same one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,10 +8,12 @@ use rustc_hash::FxHashMap;
 use super::entry::Entry;
 use crate::model::OutOfMemory;
 
-/// What was found last when nothing was: index 0, which no region or window has, at a place where nothing is.
+/// What was found last when nothing was: index 0, which no region or window has, at a place where
+/// nothing is.
 const NOTHING: u64 = u32::MAX as u64;
 
-/// What was found last, and where. Several engines do not remember that: each would write what the others read.
+/// The last entry found, and its place. Several engines do not use it: each would write the cache
+/// line that the others read.
 struct Last {
     /// The index in the upper half, its place in the lower.
     found: AtomicU64,
@@ -43,8 +45,8 @@ impl Last {
 
 /// See the module.
 pub(super) struct Entries {
-    /// Where the entry of an index is; `None` for one that rests. No peer chooses an index, and ours are random, so the cheapest hash is
-    /// as good as any.
+    /// Where the entry of an index is; `None` for one that rests. No peer chooses an index, and
+    /// ours are random, so the cheapest hash is as good as any.
     places: FxHashMap<u32, Option<usize>>,
     stored: Vec<Option<Entry>>,
     /// Places that no entry has; room for all of them.

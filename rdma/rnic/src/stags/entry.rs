@@ -1,4 +1,5 @@
-//! Entry of the `STag` table: a region or window, Invalid or Valid (verbs draft §7.2.2, §7.10.5). Only this file changes one.
+//! Entry of the `STag` table: a region or window, Invalid or Valid (verbs draft §7.2.2, §7.10.5).
+//! Only this file changes one.
 
 use xwarp_iwarp::{AccessError, Stag};
 
@@ -89,7 +90,8 @@ impl Entry {
         }
     }
 
-    /// Binds a window to the part `view` of a region, for `user` (verbs draft §7.10.2). From now on the domain no longer matters.
+    /// Binds a window to the part `view` of a region, for `user` (verbs draft §7.10.2). From now on
+    /// the domain no longer matters.
     pub(super) fn bind(&mut self, user: QpIdentity, bind: &Bind, view: View) {
         if let Kind::Window(window) = &mut self.kind {
             window.region = bind.region.index();
@@ -104,8 +106,9 @@ impl Entry {
         self.valid = None;
     }
 
-    /// A window becomes what it was when it was allocated (verbs draft §7.10.4). Returns the index of the region that it was bound
-    /// to, and the queue pair that had bound it; `None` if it was not bound.
+    /// A window becomes what it was when it was allocated (verbs draft §7.10.4). Returns the index
+    /// of the region that it was bound to, and the queue pair that had bound it; `None` if it was
+    /// not bound.
     pub(super) fn unbind(&mut self) -> Option<(u32, QpIdentity)> {
         let Kind::Window(window) = self.kind else {
             return None;
@@ -162,12 +165,14 @@ impl Entry {
         (*valid == stag).then_some(view)
     }
 
-    /// Is it Valid with another `STag`? While it is Invalid there is no key to be wrong (verbs draft §7.2).
+    /// Is it Valid with another `STag`? While it is Invalid there is no key to be wrong (verbs
+    /// draft §7.2).
     pub(super) fn has_other_key(&self, stag: Stag) -> bool {
         self.valid.as_ref().is_some_and(|(valid, _)| *valid != stag)
     }
 
-    /// Why `user` may not have these rights. A scatter/gather list cannot name a window at all (verbs draft §8.1.3.2).
+    /// Why `user` may not have these rights. A scatter/gather list cannot name a window at all
+    /// (verbs draft §8.1.3.2).
     #[cold]
     pub(super) fn refusal(&self, user: QpIdentity, rights: Access) -> AccessError {
         if self.window_home().is_some() && rights.intersects(Access::LOCAL) {

@@ -1,4 +1,15 @@
 //! Invalidation, by this side and by the peer (verbs draft §7.8, §7.10.4; RFC 5040 §5.3).
+//!
+//! The checks of an invalidation by the peer, in this order:
+//!
+//! | `STag` | Terminate |
+//! |---|---|
+//! | of another domain or queue pair, of a shared region, or of a region with windows | 0/1/09 |
+//! | Invalid already (RFC 5040 §7.2) | 0/1/00 |
+//! | without remote rights (verbs draft §7.4.2) | 0/1/02 |
+//!
+//! The verbs draft has 0/1/03 for an `STag` of another stream, but RFC 5040 §5.3 prevails. A queue
+//! pair without IRD and without `inbound_write` admits no invalidation at all.
 
 use xwarp_iwarp::{InvalidateError, Stag};
 
@@ -6,7 +17,7 @@ use super::entry::Entry;
 use super::table::StagTable;
 use crate::model::{Access, CompletionStatus, QpIdentity};
 
-/// Why an `STag` is not invalidated, whoever asks for it.
+/// Why an `STag` is not invalidated, for this side or the peer.
 enum Refusal {
     /// Unknown, or with another key.
     Unknown,
@@ -31,8 +42,9 @@ impl StagTable {
         Ok(())
     }
 
-    /// May `user`'s peer invalidate `stag` (RFC 5040 §5.3)? Not if others may use the region, too (R5040-8.1.1-7), nor what the peer
-    /// could not use anyway, by its rights or the queue pair's, nor again (RFC 5040 §7.2; the verbs draft's §7.8 would have it).
+    /// Checks whether `user`'s peer may invalidate `stag` (RFC 5040 §5.3). It may not if other
+    /// queue pairs may use the region, too (R5040-8.1.1-7), if the peer could not use it anyway, or
+    /// if it is Invalid already (RFC 5040 §7.2; the verbs draft's §7.8 would allow that).
     pub(crate) fn check_invalidate(
         &self,
         user: QpIdentity,
@@ -71,7 +83,8 @@ impl StagTable {
         Ok(entry)
     }
 
-    /// Valid to Invalid: from now on nobody reaches the memory by this `STag`. All else about it is kept (verbs draft §7.8).
+    /// Valid to Invalid: from now on the memory cannot be accessed by this `STag`. Everything else
+    /// about it is kept (verbs draft §7.8).
     pub(crate) fn invalidate(&mut self, stag: Stag) {
         // Another queue pair may have registered it anew since it was judged.
         if (self.get(stag.index())).is_none_or(|entry| entry.has_other_key(stag)) {
@@ -83,7 +96,8 @@ impl StagTable {
         }
     }
 
-    /// Takes away what a window is bound to, if it is one and bound: it is as it was allocated (verbs draft §7.10.4).
+    /// Takes away what a window is bound to, if it is one and bound: it is as it was allocated
+    /// (verbs draft §7.10.4).
     pub(super) fn unbind(&mut self, index: u32) {
         let bound = self.get_mut(index).and_then(Entry::unbind);
         if let Some((region, user)) = bound {

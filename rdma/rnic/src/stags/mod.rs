@@ -1,4 +1,5 @@
-//! `STag`s: the table that every access is checked against, and who may use what is in it (verbs draft §7).
+//! `STag`s: the table that every access is checked against, and who may use what is in it (verbs
+//! draft §7).
 
 mod bindings;
 mod domains;

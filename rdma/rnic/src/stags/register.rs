@@ -33,8 +33,8 @@ impl StagTable {
         Ok(stag)
     }
 
-    /// RI-Reregister Non-Shared Memory Region (verbs draft §7.3.2.3), under the same index. An error of the first kind leaves the
-    /// region as it was, any other deallocates it.
+    /// RI-Reregister Non-Shared Memory Region (verbs draft §7.3.2.3), under the same index. An
+    /// error of the first kind leaves the region as it was, any other deallocates it.
     pub fn reregister(
         &mut self,
         index: u32,
@@ -70,7 +70,8 @@ impl StagTable {
         Ok(stag)
     }
 
-    /// Another `STag` of the same index: with this key, or with a random one that it does not have now.
+    /// Another `STag` of the same index: with this key, or with a random one that it does not have
+    /// now.
     fn next_stag(&self, index: u32, key: Option<u8>) -> Result<Stag, RegisterError> {
         let plain = Stag(index << 8);
         let now = self.get(index).and_then(Entry::stag);
@@ -85,7 +86,8 @@ impl StagTable {
         }
     }
 
-    /// Register Shared Memory Region: a further `STag` for the memory of `existing` (verbs draft §7.3.2.4, verbs.md A12).
+    /// Register Shared Memory Region: a further `STag` for the memory of `existing` (verbs draft
+    /// §7.3.2.4, verbs.md A12).
     pub fn register_shared(
         &mut self,
         existing: Stag,
@@ -113,7 +115,8 @@ impl StagTable {
         Ok(stag)
     }
 
-    /// Allocate Non-Shared Memory Region `STag`: without memory, in state Invalid. Its key means nothing yet.
+    /// Allocate Non-Shared Memory Region `STag`: without memory, in state Invalid. Its key means
+    /// nothing yet.
     pub fn allocate(
         &mut self,
         scope: StagScope,

@@ -1,4 +1,9 @@
 //! Memory of a region in several pieces: the pages or blocks of a physical buffer list.
+//!
+//! A physical address (`STag` 0, buffer lists; verbs draft §7.2.1) is an offset in the region area
+//! of the process, where no frame lies. So a privileged queue pair reaches every region of its
+//! process and nothing else. Memory outside of the area cannot be named. Entries keep no memory
+//! alive.
 
 use std::sync::Arc;
 
@@ -70,7 +75,8 @@ impl Scattered {
         })
     }
 
-    /// Calls `each` for the pieces that bytes `at..at+len` are in, with their physical addresses and lengths.
+    /// Calls `each` for the pieces that bytes `at..at+len` are in, with their physical addresses
+    /// and lengths.
     fn pieces(
         &self,
         at: usize,

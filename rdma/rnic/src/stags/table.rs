@@ -19,9 +19,11 @@ use crate::model::{
 
 /// All `STag`s of an RNIC.
 ///
-/// All 32 bits of an `STag` are random, unless the application chooses the key. So none can be guessed from others, and they are spread
-/// over the whole range (RFC 5040 §8.1.1; RFC 5042 §6.1.1). The upper 24 bits are the index. It is never 0 (verbs draft §7.2.1), nor that
-/// of another region or window. Those that were deallocated last rest.
+/// All 32 bits of an `STag` are random, unless the application chooses the key. So none can be
+/// guessed from others, and they are spread over the whole range (RFC 5040 §8.1.1; RFC 5042
+/// §6.1.1). The upper 24 bits are the index. It is never 0 (verbs draft §7.2.1), nor that of
+/// another region or window. Those that were deallocated last rest. Regions and windows share it,
+/// so that an access costs one look-up (decision record rnic/0013).
 pub struct StagTable {
     entries: Entries,
     /// Indices that were deallocated, the longest ago first.
@@ -37,7 +39,8 @@ pub struct StagTable {
     mode: PblMode,
 }
 
-/// Where random bits come from, 32 at a time; `None` if there are none. The core itself asks no kernel.
+/// Where random bits come from, 32 at a time; `None` if there are none. The core itself asks no
+/// kernel.
 pub type RandomSource = fn() -> Option<u32>;
 
 /// `STag`s that are deallocated before an index is used again.
@@ -63,7 +66,7 @@ impl StagTable {
         self.entries.share();
     }
 
-    /// An `STag` that nobody has, with this key if one is given.
+    /// An unused `STag`, with this key if one is given.
     pub(super) fn vacant(&mut self, key: Option<u8>) -> Result<Stag, RegisterError> {
         if self.entries.len() - self.resting.len() >= MAX_STAGS {
             return Err(RegisterError::TooManyStags);
@@ -105,7 +108,8 @@ impl StagTable {
         self.entries.get_mut(index)
     }
 
-    /// Deallocate `STag` (verbs draft §7.9): when this returns, nothing can be placed into it or read from it any more.
+    /// Deallocate `STag` (verbs draft §7.9): after this call, nothing can be placed into it or read
+    /// from it.
     pub fn deallocate(&mut self, index: u32) -> Result<(), DeallocateError> {
         if self.get(index).is_none() {
             return Err(DeallocateError::InvalidStag);
@@ -144,7 +148,7 @@ impl StagTable {
         self.users.join(pd, access)
     }
 
-    /// A queue pair is destroyed: nobody can use the windows any more that it has bound.
+    /// A queue pair is destroyed: the windows that it has bound cannot be used from now on.
     pub(crate) fn leave(&mut self, user: QpIdentity) {
         for window in self.bindings.of_user(user) {
             self.unbind(window);
@@ -198,8 +202,8 @@ impl StagTable {
         Some((entry, entry.view(stag)?))
     }
 
-    /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those of RFC 5041 §7.1 (wire.md §5.2, T1
-    /// to T5). For no bytes there is nothing to check.
+    /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those
+    /// of RFC 5041 §7.1 (wire.md §5.2, T1 to T5). For no bytes there is nothing to check.
     #[inline]
     pub(crate) fn access(
         &self,
@@ -229,7 +233,8 @@ impl StagTable {
         Ok(view)
     }
 
-    /// What `STag` 0 stands for: all of the region area, for scatter/gather lists of privileged queue pairs (verbs draft §7.2.1).
+    /// What `STag` 0 stands for: all of the region area, for scatter/gather lists of privileged
+    /// queue pairs (verbs draft §7.2.1).
     #[cold]
     fn physical(&self, user: QpIdentity, stag: Stag, rights: Access) -> Result<&View, AccessError> {
         let allowed = user.has(QpAccess::PHYSICAL) && Access::LOCAL.contains(rights);
@@ -239,8 +244,8 @@ impl StagTable {
             .ok_or(AccessError::InvalidStag)
     }
 
-    /// Executes an Atomic Request of `user`'s peer, atomically with all others on the same memory
-    /// (R7306-5.3-1); what was there before.
+    /// Executes an Atomic Request of `user`'s peer, atomically with all other operations on the
+    /// same memory (R7306-5.3-1). Returns the original value.
     pub(crate) fn execute(
         &self,
         user: QpIdentity,

@@ -14,7 +14,8 @@ const RESERVED_NUMBERS: u32 = 2;
 #[derive(Default)]
 pub struct Users {
     next_serial: u64,
-    /// The numbers of queue pairs in use, of 24 bits each, with the serial numbers that they come from.
+    /// The numbers of queue pairs in use, of 24 bits each, with the serial numbers that they come
+    /// from.
     numbers: FxHashMap<u32, u64>,
     /// Where each domain's are counted.
     pub(super) domains: Domains,
@@ -28,7 +29,8 @@ impl Users {
         QpIdentity::new(pd, access, serial)
     }
 
-    /// The next serial number whose queue pair number is free. An RNIC has far fewer queue pairs than there are numbers.
+    /// The next serial number whose queue pair number is free. An RNIC has far fewer queue pairs
+    /// than there are numbers.
     fn take_serial(&mut self) -> u64 {
         loop {
             let serial = self.next_serial;

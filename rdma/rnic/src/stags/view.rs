@@ -29,20 +29,21 @@ pub(super) enum Memory {
 pub(crate) struct View {
     /// Tagged Offset of the first byte.
     base: u64,
-    /// Bytes. `base + len` is no more than 2^64 - 1.
+    /// Bytes. `base + len` is at most 2^64 - 1.
     len: u64,
     /// Where the first byte is in `memory`.
     skip: usize,
     memory: Memory,
-    /// What another base has to equal this one's offset in, 1 if it may be any: the size of pages or blocks.
+    /// What another base has to equal this one's offset in, 1 if it may be any: the size of pages
+    /// or blocks.
     granule: u64,
     /// That offset.
     first_byte_offset: u64,
 }
 
 impl View {
-    /// All of a piece of memory. The RNIC chooses the pages, so that any base will do; another base for the same pages has to
-    /// lie likewise within one (verbs draft §7.3.2.4).
+    /// All of a piece of memory. The RNIC chooses the pages, so that any base will do. A given base
+    /// for the same pages has to have the same offset within a page (verbs draft §7.3.2.4).
     pub(crate) fn whole(bytes: SharedBytes, addressing: Addressing) -> Result<Self, SpecError> {
         let len = bytes.len() as u64;
         let base = base_for(addressing, len)?;
@@ -116,7 +117,8 @@ impl View {
         self.base == 0
     }
 
-    /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (wire.md §5.2, T4 and T5).
+    /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (wire.md §5.2, T4
+    /// and T5).
     #[inline]
     fn locate(&self, to: u64, len: u64) -> Result<usize, AccessError> {
         let end = to.checked_add(len).ok_or(AccessError::Wrap)?;
@@ -167,7 +169,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Copies them likewise, and adds them to a digest.
+    /// Copies them, and adds them to a digest.
     pub(crate) fn read_digested(
         self,
         into: &mut [u8],
@@ -188,7 +190,8 @@ impl Bytes<'_> {
         }
     }
 
-    /// Can the first eight be changed atomically (R7306-5.1.1-1)? Not if they are not aligned, or in two blocks.
+    /// Can the first eight be changed atomically (R7306-5.1.1-1)? Not if they are not aligned, or
+    /// in two blocks.
     pub(crate) fn is_aligned(self) -> bool {
         self.operand()
             .is_some_and(|(bytes, at)| bytes.is_aligned(at))

@@ -1,4 +1,5 @@
-//! Views: the memory that a queue pair accesses piece by piece. What was looked up last is often accessed next.
+//! Views: the memory that a queue pair accesses piece by piece. What was looked up last is often
+//! accessed next.
 
 use xwarp_iwarp::Stag;
 

@@ -61,7 +61,7 @@ impl CqTable {
         self.stamps
     }
 
-    /// The bytes that are received next arrived then, as far as the NIC tells.
+    /// Sets the NIC's time of arrival of the bytes that are received next, if the NIC reports one.
     pub(crate) fn note_arrival(&mut self, time: Option<Duration>) {
         self.arrival = Detail::of_arrival(time);
     }
@@ -94,7 +94,8 @@ impl CqTable {
         (*serial == id.serial).then_some(sink)
     }
 
-    /// A queue of a queue pair is created that completes there. False if there is no such completion queue.
+    /// A queue of a queue pair is created that completes there. False if there is no such
+    /// completion queue.
     pub(crate) fn join(&mut self, id: CqId) -> bool {
         self.sink(id).map(|sink| sink.shared().join()).is_some()
     }
@@ -147,8 +148,9 @@ impl CqTable {
         }
     }
 
-    /// Appends a completion, which can be polled at once; [`announce`](Self::announce) wakes those who wait for it. A queue that
-    /// was dropped takes everything. What nobody will poll frees its slot at once.
+    /// Appends a completion, which can be polled at once; [`announce`](Self::announce) wakes
+    /// threads that wait for it. A dropped queue takes everything. A completion that cannot be
+    /// polled frees its slot at once.
     pub(crate) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
         let slots = entry.slots;
         let Some(sink) = self.sink(id) else {
@@ -176,7 +178,7 @@ impl CqTable {
         self.sink(id).map_or(0, |sink| sink.room())
     }
 
-    /// Appends completions, at most so many, by one store; the queue has [`room`](Self::room) for them.
+    /// Appends up to `most` completions by one store. The queue has [`room`](Self::room) for them.
     #[inline]
     pub(crate) fn push_run(
         &mut self,
@@ -194,7 +196,8 @@ impl CqTable {
         }
     }
 
-    /// Wakes those who wait for completions that were appended since the last time. A batch of them is announced once.
+    /// Wakes those who wait for completions that were appended since the last time. A batch of them
+    /// is announced once.
     #[inline]
     pub(crate) fn announce(&mut self) {
         if !self.unannounced.is_empty() {
@@ -224,7 +227,7 @@ impl CqTable {
         self.unannounced.clear();
     }
 
-    /// Tells a handler. One that panics is a failure of the queue.
+    /// Calls a handler. If it panics, the queue fails.
     fn call(&self, handler: HandlerId, id: CqId) {
         if !self.shared_tables.handlers().lock().call(handler, id) {
             self.report(id, AsyncEventKind::CqFailed);
@@ -236,7 +239,8 @@ impl CqTable {
         self.events.report(AsyncEvent { resource, kind });
     }
 
-    /// Appends a completion of a queue pair that has failed already; the queue remembers that it overflowed.
+    /// Appends a completion of a queue pair that has failed already; the queue remembers that it
+    /// overflowed.
     pub(crate) fn push_or_lose(&mut self, id: CqId, entry: Cqe) {
         let (wr_id, status) = (entry.completion.wr_id, entry.completion.status);
         if self.push(id, entry) == Err(CqFull) {
@@ -249,7 +253,7 @@ impl CqTable {
         self.slots.free(slots);
     }
 
-    /// Frees the slots of so many such work requests of one queue.
+    /// Frees `count` slots of one queue, of work requests without a completion.
     pub(crate) fn free_many(&self, slots: SlotKey, count: u32) {
         if count > 0 {
             self.slots.free_many(slots, count);

@@ -8,10 +8,11 @@ use slab::Slab;
 
 use crate::model::{CqId, HandlerError, HandlerId, MAX_HANDLERS};
 
-/// How many handlers were registered, with all RNICs of the process: that of one means nothing to another (verbs draft §5.1).
+/// How many handlers were registered, with all RNICs of the process: that of one means nothing to
+/// another (verbs draft §5.1).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
-/// What is called when a completion comes that was waited for. It is told which completion queue has it.
+/// Called when an awaited completion arrives, with the completion queue that has it.
 pub type Handler = Box<dyn FnMut(CqId) + Send>;
 
 /// All handlers of an RNIC.
@@ -51,7 +52,7 @@ impl Handlers {
         Ok(())
     }
 
-    /// Events of completion queues that have it are told nobody from now on.
+    /// Clears a handler. Its completion queues raise no event from now on.
     pub fn clear(&mut self, id: HandlerId) -> Result<(), HandlerError> {
         self.check(id)?;
         drop(self.all.remove(id.slot));

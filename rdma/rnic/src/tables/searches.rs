@@ -1,6 +1,7 @@
 //! Searches for next hops: what connections wait for before TCP begins.
 //!
-//! A search asks the host, which is a system call, so it is only kept here. Whoever turns the engine asks.
+//! A search asks the host, which is a system call. So it is only kept here, and the thread that
+//! runs the engine polls it.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::NextHopSearch;
 
-/// A search, as whoever turns the engine names it. None comes back.
+/// A search, as the thread that runs the engine names it. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SearchId(pub u64);
 
@@ -26,7 +27,7 @@ pub(crate) enum Searcher {
 pub(crate) struct Searches {
     running: FxHashMap<SearchId, (Box<dyn NextHopSearch>, Searcher)>,
     next: u64,
-    /// Those that nobody has been told of yet. Some may have ended.
+    /// Searches that the thread that runs the engine has not taken. Some may have ended.
     begun: VecDeque<SearchId>,
 }
 
@@ -45,7 +46,7 @@ impl Searches {
         self.running.remove(&id).map(|(_, searcher)| searcher)
     }
 
-    /// True if nobody searches.
+    /// True if no search is running.
     pub(crate) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }

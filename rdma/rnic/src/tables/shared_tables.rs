@@ -8,7 +8,8 @@ use super::srq_table::SrqTable;
 use crate::model::{EventHandler, MAX_CQS, MAX_QPS, MAX_SRQS};
 use crate::queues::{EngineDoorbell, EventQueue, Identities, Locked, SlotTable};
 
-/// See the module. `STag`s and protection domains are in common, too; each engine has a hold of its own of their table.
+/// See the module. `STag`s and protection domains are shared as well, by a hold of each engine.
+/// Engines share nothing else (decision record rnic/0034).
 pub struct SharedTables {
     first_doorbell: Arc<EngineDoorbell>,
     doorbells: Vec<Arc<EngineDoorbell>>,
@@ -22,7 +23,7 @@ pub struct SharedTables {
 }
 
 impl SharedTables {
-    /// Of an RNIC that has an engine behind `first_doorbell`, and one behind each of `others`.
+    /// Tables of an RNIC that has an engine with `first_doorbell`, and one with each of `others`.
     ///
     /// # Errors
     ///
@@ -65,7 +66,7 @@ impl SharedTables {
         &self.first_doorbell
     }
 
-    /// Lets go of the handlers, and of what these own: there is no engine any more that would call one.
+    /// Drops the handlers and what they own, as no engine is left to call them.
     pub fn drop_handlers(&self) {
         let handlers = std::mem::take(&mut *self.handlers.lock());
         let event_handler = self.event_handler.lock().take();
@@ -78,7 +79,7 @@ impl SharedTables {
         &self.slots
     }
 
-    /// The asynchronous events, for whoever polls them.
+    /// The asynchronous events, to be polled.
     pub fn events(&self) -> &Arc<EventQueue> {
         &self.events
     }
@@ -88,7 +89,7 @@ impl SharedTables {
         &self.handlers
     }
 
-    /// Whom asynchronous events are told.
+    /// Handler of asynchronous events.
     pub(crate) fn event_handler(&self) -> &Locked<Option<EventHandler>> {
         &self.event_handler
     }

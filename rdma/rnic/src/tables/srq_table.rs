@@ -1,4 +1,9 @@
 //! Shared receive queues as the engines hold them (verbs draft §6.3).
+//!
+//! The queue pair that gets a receive is decided when a message begins (arrival order). Messages of
+//! a queue pair are placed one at a time, so that at most one is in progress. Of the QP RQ Limits
+//! (verbs draft §6.3.8) only 0 can therefore be exceeded; Query QP returns larger ones as they were
+//! set.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -52,7 +57,7 @@ pub(crate) struct Srq {
 /// What is posted to a shared receive queue.
 pub(crate) struct SrqState {
     buffers: ReceiveRing,
-    /// Below how many unused buffers that is told; 0 while nobody wants to know.
+    /// Limit of unused buffers below which an event is reported; 0 for none.
     armed: usize,
     /// What is in it cannot be made out.
     failed: bool,
@@ -78,8 +83,9 @@ impl Srq {
         self.state.lock().buffers.posted.depth()
     }
 
-    /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival order, verbs draft §6.3.5), and tells
-    /// if too few are left. A buffer that nobody can have posted fails the queue: what else it holds cannot be trusted.
+    /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival
+    /// order, verbs draft §6.3.5). Reports an event if too few are left. A buffer that cannot have
+    /// been posted fails the queue, since its further contents cannot be trusted.
     pub(crate) fn take(&self, events: &EventQueue) -> Result<Option<CurrentReceive>, SrqBroken> {
         let mut state = self.state.lock();
         if state.failed {
@@ -104,7 +110,8 @@ impl Srq {
         Ok(Some(receiving))
     }
 
-    /// Lends its buffers for messages that begin and end together, at most so many: those that [`take`](Self::take) tells nothing of.
+    /// Lends its buffers for messages that begin and end together, and how many of them may be
+    /// taken before [`take`](Self::take) would report an event.
     pub(crate) fn lend(&self) -> Option<(BorrowedReceives<'_>, usize)> {
         let state = self.state.lock();
         if state.failed {
@@ -144,7 +151,7 @@ impl Entries {
         (entry.srq.id == id).then_some(entry)
     }
 
-    /// Removes one that nobody posts to and no queue pair takes from.
+    /// Removes a queue that the application has dropped and no queue pair takes from.
     fn remove_unused(&mut self, id: SrqId) -> Option<PdId> {
         let unused = self
             .find(id)
@@ -227,14 +234,14 @@ impl SrqTable {
         entries.find(id).is_some_and(|entry| entry.users > 0)
     }
 
-    /// Tells below how many unused buffers there shall be an event, once; 0 for never.
+    /// Sets the limit of unused buffers below which one event is reported; 0 for none.
     pub fn arm(&self, id: SrqId, limit: usize) {
         if let Some(srq) = self.get(id) {
             srq.state.lock().armed = limit;
         }
     }
 
-    /// The limit that an event is still to be told of.
+    /// The limit whose event is still to be reported.
     pub fn armed(&self, id: SrqId) -> usize {
         self.get(id).map_or(0, |srq| srq.state.lock().armed)
     }
@@ -253,7 +260,7 @@ impl SrqTable {
         Ok(())
     }
 
-    /// Nobody posts to it any more: it goes as soon as no queue pair takes from it.
+    /// The application has dropped it: it goes as soon as no queue pair takes from it.
     pub(crate) fn orphan(&self, id: SrqId) -> Option<PdId> {
         let mut entries = self.entries.lock();
         entries.find(id)?.orphaned = true;
@@ -263,7 +270,7 @@ impl SrqTable {
 
 #[cfg(feature = "fault-injection")]
 impl SrqTable {
-    /// The next buffer is one that nobody can have posted.
+    /// Makes the next buffer one that cannot have been posted.
     pub fn inject_fault(&self, id: SrqId) {
         let endless = crate::model::Sge {
             stag: xwarp_iwarp::Stag(0),

@@ -105,7 +105,7 @@ impl HostedEngine {
             ask_host(engine);
             watch_begun_searches(engine, searches);
         }
-        engine.tell_events();
+        engine.deliver_events();
         done
     }
 }

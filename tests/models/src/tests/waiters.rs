@@ -36,7 +36,7 @@ impl Watched {
     /// As an engine that ends does, or a queue pair that comes into another state.
     fn change(&self) {
         self.changed.store(1, Ordering::Release);
-        self.waiters.tell_each(|number| self.raise(*number));
+        self.waiters.notify_each(|number| self.raise(*number));
     }
 
     /// As a thread does that makes something which ends with the RNIC.

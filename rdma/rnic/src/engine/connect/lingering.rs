@@ -9,10 +9,12 @@ use xwarp_tcp::Instant;
 
 use crate::model::LocalPort;
 
-/// How long a port stays ours after its connection closed: TCP still answers a repeated FIN (TIME-WAIT).
+/// How long a port stays ours after its connection closed: TCP still answers a repeated FIN
+/// (TIME-WAIT).
 const LINGER: Duration = Duration::from_secs(10);
-/// Ports that the engines of an RNIC keep at most. Each is a descriptor of the process, which often has 1024. What is repeated, is so after milliseconds. A
-/// client needs 256 connections within these to lose an answer, and the kernel's RST is one as well.
+/// Ports that the engines of an RNIC keep at most. Each is a descriptor of the process, which often
+/// has 1024. What is repeated, is so after milliseconds. A client needs 256 connections within
+/// these to lose an answer, and the kernel's RST is one as well.
 const MAX_PORTS: usize = 256;
 
 /// The oldest first.
@@ -22,14 +24,14 @@ type Queue = VecDeque<(Instant, Arc<LocalPort>)>;
 pub(in crate::engine) struct Lingering {
     /// How many of our own are kept at most.
     most: usize,
-    /// Ports that nobody else has.
+    /// Ports that no listener shares.
     own: Queue,
     /// Ports that a listener had when their connections ended.
     shared: Queue,
 }
 
 impl Lingering {
-    /// Those of one of so many engines, none so far.
+    /// No ports yet, for one of `engines` engines.
     pub(in crate::engine) fn of_one_of(engines: usize) -> Self {
         Self {
             most: (MAX_PORTS / engines).max(1),

@@ -1,4 +1,7 @@
 //! The responder's start-up (RFC 5044 §7.1.2): listeners, requests, the application's answer.
+//!
+//! TCP takes a Reply whole (`Stack::send_all`), even if the peer's window has no room for it: what
+//! has no room waits in memory, not in TX frames. The peer has 10 s to take it.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -43,8 +46,8 @@ impl Incoming {
 }
 
 impl Connections {
-    /// Listens on all of `ports`, or on none. If the host does not have `address` yet, it listens as soon as the host gets it. An
-    /// unspecified address stands for all of its family.
+    /// Listens on all of `ports`, or on none. If the host does not have `address` yet, it listens
+    /// as soon as the host gets it. An unspecified address stands for all of its family.
     pub(in crate::engine) fn listen(
         &mut self,
         address: IpAddr,
@@ -65,7 +68,8 @@ impl Connections {
         Ok(key)
     }
 
-    /// Listens on one more port for whoever wants to; false if nobody does, or another listener has the port.
+    /// Listens on one more port for a registered listener. False if the listener has ended, or
+    /// another one has the port.
     pub(in crate::engine) fn listen_too(
         &mut self,
         key: ListenKey,
@@ -75,7 +79,7 @@ impl Connections {
         self.listeners.listen(key, port, &mut device.stack)
     }
 
-    /// Listens no more.
+    /// Ends a listener.
     pub(in crate::engine) fn unlisten(&mut self, key: ListenKey, device: &mut RdmaDevice) {
         self.listeners.unlisten(key, &mut device.stack);
     }
@@ -105,7 +109,7 @@ impl Connections {
         self.on_request_bytes(id.key, device);
     }
 
-    /// Enters a connection that waits for its Request; `None` if nobody listens any more.
+    /// Enters a connection that waits for its Request. `None` if the listener has ended.
     fn keep_incoming(
         &mut self,
         listener: ListenerId,
@@ -204,7 +208,7 @@ impl Connections {
         self.drop_incoming(key, device);
     }
 
-    /// Hands a whole Request to whoever listens.
+    /// Hands a whole Request to the listener's client.
     fn offer(&mut self, key: usize, request: Request, device: &mut RdmaDevice) {
         let Some(place) = self.place_for(key, device) else {
             self.drop_incoming(key, device);
@@ -230,7 +234,8 @@ impl Connections {
         }
     }
 
-    /// Takes a place in the queue of Requests for the application. `None` if the queue is full, or nobody listens any more.
+    /// Takes a place in the queue of Requests for the application. `None` if the queue is full or
+    /// the listener has ended.
     fn place_for(&self, key: usize, device: &mut RdmaDevice) -> Option<Place> {
         let listener = self.incoming.get(key)?.listener;
         let place = self.listeners.get(listener)?.take_place();
@@ -260,7 +265,8 @@ impl Connections {
         Ok((incoming.conn, incoming.port, negotiated))
     }
 
-    /// The application says no: a Reply that says so, and which `ord` would have been needed, then a graceful close.
+    /// The application says no: a Reply that says so, and which `ord` would have been needed, then
+    /// a graceful close.
     pub(in crate::engine) fn reject(
         &mut self,
         id: IncomingId,
@@ -286,8 +292,9 @@ impl Connections {
         }
     }
 
-    /// Room for one more connection among those of a listener that have no queue pair. For want of it the one goes that has been silent for
-    /// longest, so that silent ones cannot keep others out. False if all of them have sent their Request.
+    /// Makes room for one more connection among those of a listener that have no queue pair. If
+    /// there is none, it resets the connection that has sent nothing for longest, so that silent
+    /// peers cannot keep out other peers. False if all of them have sent their Request.
     fn make_room(&mut self, listener: ListenerId, device: &mut RdmaDevice) -> bool {
         let incoming = &self.incoming;
         let is_silent = |id: &IncomingId| {

@@ -1,4 +1,5 @@
-//! Listeners: who wants to listen where, which ports are listened on, and how many connections wait at each.
+//! Listeners: who wants to listen where, which ports are listened on, and how many connections wait
+//! at each.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -77,13 +78,15 @@ pub(in crate::engine) struct ListenerContext {
     id: ListenerId,
     port: Arc<LocalPort>,
     clients: Clients,
-    /// Connections that may wait for their Request, or for the application's answer to it; or to be taken as streams.
+    /// Connections that may wait for their Request, or for the application's answer to it; or to be
+    /// taken as streams.
     backlog: usize,
     /// How many wait for their Request, or for the answer to it.
     waiting: usize,
     /// What Requests hold that the application has not taken.
     place: Place,
-    /// Those that have begun to wait for their Request, the oldest first; some may have ended or sent it.
+    /// Those that have begun to wait for their Request, the oldest first; some may have ended or
+    /// sent it.
     silent: VecDeque<IncomingId>,
 }
 
@@ -96,14 +99,15 @@ impl ListenerContext {
         &self.clients
     }
 
-    /// True if so many wait as may.
+    /// True if `waiting` connections are as many as the backlog allows.
     pub(in crate::engine) fn is_full(&self, waiting: usize) -> bool {
         waiting >= self.backlog
     }
 
     /// Takes a place in the queue of Requests for the application. `None` if the queue is full.
     ///
-    /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue grow.
+    /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue
+    /// grow.
     pub(in crate::engine) fn take_place(&self) -> Option<Place> {
         (!self.is_full(self.place.taken())).then(|| self.place.clone())
     }
@@ -112,7 +116,8 @@ impl ListenerContext {
 /// Whether a listener has room for one more connection that has no queue pair.
 pub(in crate::engine) enum Room {
     Free,
-    /// The one that has been silent for longest is to go for it; `None`: all have sent their Request.
+    /// The one that has been silent for longest is to go for it; `None`: all have sent their
+    /// Request.
     Full(Option<IncomingId>),
 }
 
@@ -126,7 +131,8 @@ pub(in crate::engine) struct Listeners {
 }
 
 impl Listeners {
-    /// Notes who wants to listen at `address`, or at all addresses of its family if it is unspecified.
+    /// Notes who wants to listen at `address`, or at all addresses of its family if it is
+    /// unspecified.
     pub(in crate::engine) fn register(
         &mut self,
         address: IpAddr,
@@ -146,7 +152,8 @@ impl Listeners {
         key
     }
 
-    /// Listens on one more port for whoever wants to; false if nobody does, or another listener has the port.
+    /// Listens on one more port for a registered listener. False if the listener has ended, or
+    /// another one has the port.
     pub(in crate::engine) fn listen(
         &mut self,
         key: ListenKey,
@@ -172,7 +179,7 @@ impl Listeners {
         true
     }
 
-    /// Listens no more.
+    /// Ends a listener.
     pub(in crate::engine) fn unlisten(&mut self, key: ListenKey, stack: &mut Stack) {
         self.registrations.retain(|wish| wish.key != key);
         for context in self.contexts.extract_if(.., |context| context.key == key) {
@@ -180,7 +187,7 @@ impl Listeners {
         }
     }
 
-    /// Listens no more, and nobody wants to.
+    /// Ends all listeners.
     pub(in crate::engine) fn clear(&mut self, stack: &mut Stack) {
         self.registrations.clear();
         for context in self.contexts.drain(..) {
@@ -188,7 +195,7 @@ impl Listeners {
         }
     }
 
-    /// Listens at this address no more, until a port is given anew.
+    /// Stops listening at this address until the host opens a port there again.
     pub(in crate::engine) fn withdraw(&mut self, address: IpAddr, stack: &mut Stack) {
         let at = |context: &ListenerContext| context.port.local().ip() == address;
         for context in self.contexts.extract_if(.., |context| at(context)) {
@@ -234,7 +241,7 @@ impl Listeners {
         }
     }
 
-    /// Looks for room for one more connection; `None` if nobody listens. However many wait, this takes no longer.
+    /// Looks for room for one more connection, in constant time. `None` if the listener has ended.
     pub(in crate::engine) fn room(
         &mut self,
         listener: ListenerId,

@@ -1,8 +1,17 @@
 //! Connections of an engine: their owners, listeners, incoming connections that wait for their
 //! Request or its answer, streams, and ports of connections that have ended.
 //!
-//! [`Connections`] owns all of these. The engine lends it the [`RdmaDevice`] for each call, and acts
-//! on its queue pairs itself.
+//! [`Connections`] owns all of these. The engine lends it the [`RdmaDevice`] for each call, and
+//! acts on its queue pairs itself.
+//!
+//! Peers must not decide how much memory, or how many descriptors, a listener has left:
+//!
+//! - A Request holds a place in the listener's backlog until the application takes it, even if its
+//!   peer has gone. If the backlog is full, the connection is reset that has sent nothing for
+//!   longest.
+//! - A connection without an owner ends within 10 s.
+//! - At most 256 ports of ended connections linger. If no descriptor is left for a new port, they
+//!   are freed. A repeated FIN may then get the kernel's RST instead of an ACK.
 
 mod deadlines;
 mod lingering;
@@ -60,7 +69,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// No connections, on engine number `engine` of so many `engines`.
+    /// No connections, on engine number `engine` of `engines`.
     pub(super) fn new(engine: usize, engines: usize, mpa: MpaConfig) -> Self {
         Self {
             engine,

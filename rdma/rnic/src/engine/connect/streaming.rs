@@ -1,4 +1,9 @@
-//! Connections in streaming mode: raw bytes, until Modify QP takes them to a queue pair.
+//! Connections in streaming mode: raw bytes, until Modify QP hands them over to a queue pair.
+//!
+//! The verbs draft hands over a TCP connection of another interface (§6.2.1.2). Here it is one of
+//! the RNIC's own TCP, so that nothing is lost: unread bytes are the first FPDUs, and the last
+//! streaming message goes ahead of all FPDUs. A kernel socket would have to give away its sequence
+//! numbers and unread bytes while the kernel still receives on it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,13 +72,15 @@ impl Connections {
                 port.begun(conn, device);
                 let id = self.add_stream(conn, port, order.remote, StreamState::Connecting);
                 self.streams.watch(id, order.watcher);
-                // Whoever asked gives the order up by a verb, which takes the stream out again.
+                // If the application has cancelled the attempt, its verb takes the stream out
+                // again.
                 let _ = order.outcome.put(Ok(id));
             }
         }
     }
 
-    /// The application gives up the order that has this outcome. A stream that it has taken is not concerned.
+    /// The application gives up the order that has this outcome. A stream that it has taken is not
+    /// concerned.
     pub(in crate::engine) fn cancel_stream(
         &mut self,
         outcome: &Arc<Inbox<Outcome>>,
@@ -88,7 +95,7 @@ impl Connections {
         }
     }
 
-    /// Nobody connects any more: those who wait for their next hop are told why.
+    /// Refuses all attempts that wait for their next hop, for this `reason`.
     pub(super) fn end_stream_searches(&mut self, reason: &str, device: &mut RdmaDevice) {
         for (id, order) in self.streams.take_orders() {
             device.searches.end(id);
@@ -216,7 +223,8 @@ impl Connections {
         }
     }
 
-    /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands the stream over.
+    /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands
+    /// the stream over.
     pub(in crate::engine) fn on_stream_event(
         &mut self,
         event: Event,

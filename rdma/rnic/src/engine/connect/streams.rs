@@ -33,7 +33,7 @@ pub struct StartStream {
 impl StartStream {
     /// There is no stream.
     pub(in crate::engine) fn refuse(&self, error: ConnectError) {
-        // Whoever asked may no longer wait.
+        // The application may have cancelled the attempt.
         let _ = self.outcome.put(Err(error));
     }
 }
@@ -54,8 +54,8 @@ impl Streaming {
     }
 }
 
-/// Raised when there may be more to read, more room to write, or another state. Raised, too, when the stream has ended or a queue pair has
-/// it.
+/// Raised when there may be more to read, more room to write, or another state. Raised, too, when
+/// the stream has ended or a queue pair has it.
 #[derive(Default)]
 struct Watcher(Option<Arc<Signal>>);
 
@@ -115,7 +115,8 @@ impl Streams {
         self.set_state(conn, StreamState::Established);
     }
 
-    /// The answer to the SYN of a stream had come to another engine: what the host gives for another port.
+    /// The answer to the SYN of a stream had come to another engine: what the host gives for
+    /// another port.
     pub(in crate::engine) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -154,7 +155,7 @@ impl Streams {
         }
     }
 
-    /// A connection is in streaming mode no more: `to` says what it is. Its port.
+    /// Removes a stream; `to` says for the log what becomes of the connection. Returns its port.
     pub(in crate::engine) fn remove(
         &mut self,
         conn: ConnId,

@@ -18,8 +18,8 @@ use crate::queues::Inbox;
 
 /// Listeners.
 impl Engine {
-    /// Listens on all of `ports`, or on none. If the host does not have `address` yet, it listens as
-    /// soon as the host gets it. An unspecified address stands for all of its family.
+    /// Listens on all of `ports`, or on none. If the host does not have `address` yet, it listens
+    /// as soon as the host gets it. An unspecified address stands for all of its family.
     pub fn listen(
         &mut self,
         address: IpAddr,
@@ -66,8 +66,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Rejects a Request by a Reply that says so, and which `ord` would have been needed. A graceful
-    /// close follows.
+    /// Rejects a Request by a Reply that says so, and which `ord` would have been needed. A
+    /// graceful close follows.
     pub fn reject(
         &mut self,
         id: IncomingId,
@@ -166,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// Idle to RTS: the queue pair gets the stream and sends the last streaming message. It receives
-    /// what the peer has sent already.
+    /// Idle to RTS: the queue pair gets the stream and sends the last streaming message. It
+    /// receives what the peer has sent already.
     pub(in crate::engine) fn hand_over(&mut self, qp: QpId, handover: Handover) {
         let StreamId { conn, .. } = handover.stream;
         let Some(port) = self.connections.hand_over_stream(handover.stream, qp) else {

@@ -1,7 +1,8 @@
 //! The interface under the engine: what becomes of it, and what cannot live on then.
 //!
-//! An interface that is down costs time only: frames wait, and connections live until their user timeout. Connections end with their local
-//! address, and the RNIC with the interface or with its XDP program.
+//! An interface that is down costs time only: frames wait, and connections live until their user
+//! timeout. Connections end with their local address, and the RNIC with the interface or with its
+//! XDP program.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use crate::engine::{Engine, EngineState};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host, HostError, LocalPort};
 use crate::queues::Ending;
 
-/// How long an address may take to come back after the link. The kernel takes IPv6 addresses away from an interface that is set down. Later
-/// it checks for a second or two that they are unique (RFC 4862 §5.4). A DHCP client may take as long.
+/// How long an address may take to come back after the link. The kernel takes IPv6 addresses away
+/// from an interface that is set down. Later it checks for a second or two that they are unique
+/// (RFC 4862 §5.4). A DHCP client may take as long.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long whoever watches the interface may take to say why the kernel refuses it.
+/// How long the interface's monitor may take to report why the kernel refuses to transmit.
 const DOUBT: Duration = Duration::from_millis(500);
 
 /// See the module.
@@ -27,9 +29,9 @@ const DOUBT: Duration = Duration::from_millis(500);
 pub(in crate::engine) struct Interface {
     host: Option<Arc<dyn Host>>,
     monitor: Option<InterfaceMonitor>,
-    /// What other engines are told by.
+    /// Pass the reports on to other engines.
     relays: Vec<InterfaceReporter>,
-    /// As it was told last.
+    /// The last reported state.
     state: Option<InterfaceState>,
     /// The host's addresses, those that are awaited included.
     addresses: Vec<IpAddr>,
@@ -37,11 +39,12 @@ pub(in crate::engine) struct Interface {
     awaited: Vec<IpAddr>,
     /// When they are given up.
     timeout: Option<Instant>,
-    /// Ports that listeners want at addresses which the host has got, and next hops that are in doubt.
+    /// Ports that listeners want at addresses which the host has got, and next hops that are in
+    /// doubt.
     pub(in crate::engine) questions: Questions,
     /// What the kernel has refused, and when that is taken for the interface's end.
     doubt: Option<(Instant, String)>,
-    /// Where it is said why the engine does nothing any more.
+    /// Where the engine says why it has ended.
     ending: Arc<Ending>,
 }
 
@@ -57,7 +60,7 @@ impl Interface {
             .is_some_and(InterfaceMonitor::has_news)
     }
 
-    /// The latest news, once. Other engines are told, too.
+    /// The latest report, once. Passes it on to the other engines.
     fn take_news(&self) -> Option<InterfaceNews> {
         let news = self.monitor.as_ref()?.take()?;
         for relay in &self.relays {
@@ -118,8 +121,8 @@ impl Interface {
 }
 
 impl Engine {
-    /// Has the engine ask `host` for ports, and report to `ending` why it ends. `monitor` tells of changes of the interface; `relays` tell
-    /// the other engines.
+    /// Has the engine ask `host` for ports, and report to `ending` why it ends. `monitor` reports
+    /// changes of the interface, and `relays` pass them on to the other engines.
     pub fn attend(
         &mut self,
         host: Arc<dyn Host>,
@@ -197,7 +200,8 @@ impl Engine {
         self.index == 0
     }
 
-    /// The host has lost addresses: their connections end, and nobody listens there until they are back.
+    /// The host has lost addresses: connections from there end, and listeners wait until they are
+    /// back.
     fn withdraw(&mut self, lost: &[IpAddr]) {
         for &address in lost {
             if self.speaks() {
@@ -233,13 +237,14 @@ impl Engine {
     pub fn give_port(&mut self, wanted: WantedPort, answer: Result<LocalPort, HostError>) {
         let WantedPort { key, local } = wanted;
         match answer {
-            // False: it listens no more, or another listener does.
+            // False if the listener has ended, or another one has the port.
             Ok(port) => drop(self.connections.listen_too(key, port, &mut self.device)),
             Err(error) => log::warn!("cannot listen at {local}: {error}"),
         }
     }
 
-    /// The kernel has refused a transmission. If the interface is watched, its watcher knows a moment later what has happened.
+    /// The kernel has refused a transmission. If the interface is watched, its watcher knows a
+    /// moment later what has happened.
     pub(in crate::engine) fn on_refusal(&mut self, error: &IoError) -> usize {
         let refusal = error.to_string();
         let until = self.device.now + DOUBT;
@@ -258,7 +263,7 @@ impl Engine {
         if self.is_over() {
             return;
         }
-        // First of all, so that whoever finds what follows from it finds the reason, too.
+        // Comes first, so that the reason is there for every thread that sees a consequence.
         if self.interface.ending.begin_failure() {
             log::error!("the RNIC has failed: {reason}");
             let failed = AsyncEventKind::Failed {
@@ -279,25 +284,25 @@ impl Engine {
             });
         }
         self.cease(reason);
-        // Peers of an interface that still sends are told by a RST.
+        // If the interface still sends, its peers get a RST.
         if let Err(error) = self.device.stack.transmit(self.device.now) {
-            log::debug!("peers are not told: {error}");
+            log::debug!("no RST was sent to peers: {error}");
         }
         self.state = EngineState::Lost;
     }
 
-    /// Nobody connects any more, and all who wait for that are told why.
+    /// Ends all listeners, attempts, incoming connections and streams, for this `reason`.
     pub(in crate::engine) fn cease(&mut self, reason: &str) {
         self.interface.ending.fail(reason);
         self.connections.cease(reason, &mut self.device);
     }
 
-    /// Where it is said why the RNIC does nothing any more.
+    /// Where the engine says why it has ended.
     pub(in crate::engine) fn ending(&self) -> &Ending {
         &self.interface.ending
     }
 
-    /// Nothing comes any more: whoever waits is told.
+    /// Wakes all threads that wait, as nothing more will happen.
     pub(in crate::engine) fn end(&self) {
         self.interface.ending.end();
     }

@@ -1,4 +1,5 @@
-//! Next hops that connections wait for, or that are in doubt: whoever turns the engine asks the host for them, and gives the answers here.
+//! Next hops that connections wait for, or that are in doubt. The thread that runs the engine asks
+//! the host for them and hands in the answers here.
 
 use xwarp_driver::net::MacAddr;
 use xwarp_tcp::{ConnId, RouteMetrics};
@@ -41,7 +42,8 @@ impl Engine {
         }
     }
 
-    /// The host's answer for a path that was in doubt. Where the host knows none at the moment, the connection keeps its own.
+    /// The host's answer for a path that was in doubt. Where the host knows none at the moment, the
+    /// connection keeps its own.
     pub fn give_path(&mut self, path: &DoubtfulPath, answer: Result<PresentWay, HostError>) {
         let (now, remote) = (self.device.now, path.remote);
         let way = match answer {
@@ -95,8 +97,8 @@ impl Engine {
 
 /// Searches.
 impl Engine {
-    /// True while whoever turns the engine is to [ask its host](Self::take_question) or has not seen
-    /// [a search](Self::take_begun_search).
+    /// True if the thread that runs the engine has to [ask its host](Self::take_question) or has
+    /// not taken [a search](Self::take_begun_search) yet.
     #[inline]
     pub fn asks_host(&self) -> bool {
         self.interface.has_questions() || self.device.searches.has_begun()
@@ -113,7 +115,8 @@ impl Engine {
         self.device.searches.take_begun()
     }
 
-    /// A search, to be asked by whoever turns the engine. `None` if nobody waits for it any more.
+    /// A search, to be polled by the thread that runs the engine. `None` if no connection waits for
+    /// it.
     pub fn search(&mut self, id: SearchId) -> Option<&mut dyn NextHopSearch> {
         self.device.searches.get_mut(id)
     }

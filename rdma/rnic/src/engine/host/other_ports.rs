@@ -1,4 +1,5 @@
-//! Other ports: a connection whose answer has come to another engine begins anew from a port whose answers may come to this one.
+//! Other ports: a connection whose answer has come to another engine begins anew from a port whose
+//! answers may come to this one.
 
 use xwarp_tcp::ConnId;
 
@@ -6,7 +7,8 @@ use super::questions::{HostQuestion, OtherPort};
 use crate::engine::Engine;
 use crate::model::{HostError, LocalPort};
 
-/// Ports that are tried for each engine. If each leads to any engine alike, none of them leads to this one once in 55 times, as there are many.
+/// Ports that are tried for each engine. If each leads to any engine alike, none of them leads to
+/// this one once in 55 times, as there are many.
 const TRIES: usize = 4;
 
 impl Engine {

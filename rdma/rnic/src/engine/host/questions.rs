@@ -1,4 +1,4 @@
-//! Questions to the host: whoever turns the engine asks them, and gives the answers to the engine.
+//! Questions to the host. The thread that runs the engine asks them and hands in the answers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,7 +8,8 @@ use xwarp_tcp::{ConnId, Instant};
 
 use crate::model::ListenKey;
 
-/// The pause between two questions for next hops. The kernel takes a tenth of that for each, and routers may have news without end.
+/// The pause between two questions for next hops. The kernel takes a tenth of that for each, and
+/// routers may have news without end.
 const PATH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A port that a listener wants.
@@ -45,7 +46,7 @@ impl OtherPort {
     }
 }
 
-/// What the engine wants to know of its host. Whoever turns the engine asks.
+/// A question of the engine to its host, asked by the thread that runs the engine.
 #[derive(Clone, Copy, Debug)]
 pub enum HostQuestion {
     /// A port.
@@ -155,13 +156,14 @@ impl Questions {
         Some(question)
     }
 
-    /// All paths are in doubt. True if it is time to put a question for each. While some wait, that comes later, so that all have their turn.
+    /// All paths are in doubt. True if it is time to put a question for each. While some wait, that
+    /// comes later, so that all have their turn.
     pub(in crate::engine) fn begin_round(&mut self) -> bool {
         self.again = self.paths > 0;
         !self.again
     }
 
-    /// True if all paths were in doubt again, and no question for any waits any more.
+    /// True once if all paths were in doubt again and no question about any of them is left.
     pub(in crate::engine) fn owe_round(&self) -> bool {
         self.again && self.paths == 0
     }

@@ -22,7 +22,8 @@ pub enum ConnectError {
     /// The queue pair has a connection already, or has failed.
     #[error("the queue pair is in state {0:?}; only an Idle one can be connected")]
     InvalidState(QpState),
-    /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581 §6).
+    /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581
+    /// §6).
     #[error("private data of {len} bytes is too long: at most {limit} fit into this MPA Request")]
     PrivateDataTooLong {
         /// Bytes that were given.
@@ -30,7 +31,7 @@ pub enum ConnectError {
         /// Bytes that fit.
         limit: usize,
     },
-    /// Nobody listens there: the peer's TCP has answered by a reset.
+    /// No program listens there: the peer's TCP has answered by a reset.
     #[error("connection refused: no program listens at {0}")]
     Refused(SocketAddr),
     /// The peer did not answer in time.
@@ -63,10 +64,11 @@ pub enum ConnectError {
         peer: SocketAddr,
         /// What it said along with it.
         private_data: Vec<u8>,
-        /// Its depths, if it speaks revision 2: its ORD may be the one that it would have needed (RFC 6581 §9.1).
+        /// Its depths, if it speaks revision 2: its ORD may be the one that it would have needed
+        /// (RFC 6581 §9.1).
         enhanced: Option<EnhancedData>,
     },
-    /// The peer accepted on terms that cannot be met; a Terminate has told it so (RFC 6581 §8).
+    /// The peer accepted on terms that cannot be met, and got a Terminate (RFC 6581 §8).
     #[error("{peer} accepted the connection, but its terms cannot be met")]
     Unacceptable {
         /// Whom.
@@ -153,7 +155,8 @@ pub enum AcceptError {
     /// The queue pair is one of another RNIC.
     #[error("the queue pair belongs to another RNIC than the listener")]
     OtherRnic,
-    /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581 §6).
+    /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581
+    /// §6).
     #[error("private data of {len} bytes is too long: at most {limit} fit into this MPA Reply")]
     PrivateDataTooLong {
         /// Bytes that were given.

@@ -53,7 +53,7 @@ pub enum DeallocateError {
     WindowsBound,
 }
 
-/// Why nothing is told of a region or window.
+/// Why a region or window cannot be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {

@@ -19,12 +19,14 @@ pub enum RnicUnavailable {
     /// It has been closed or has failed.
     #[error("the RNIC is closed")]
     Closed,
-    /// The caller is a handler that the RNIC's engine runs: the verb would wait for the engine, and the engine for the handler.
-    #[error("a handler of the RNIC cannot call its verbs; it can tell another thread")]
+    /// The caller is a handler that the RNIC's engine runs: the verb would wait for the engine, and
+    /// the engine for the handler.
+    #[error("a handler of the RNIC cannot call its verbs; let another thread do that")]
     InHandler,
 }
 
-/// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it was.
+/// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it
+/// was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no memory for it")]
 #[non_exhaustive]

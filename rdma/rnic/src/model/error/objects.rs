@@ -1,9 +1,11 @@
-//! Errors of the verbs that create, change and destroy queues and queue pairs (verbs draft §9.2.2 to §9.2.5).
+//! Errors of the verbs that create, change and destroy queues and queue pairs (verbs draft §9.2.2
+//! to §9.2.5).
 
 use super::{CapabilityError, OutOfMemory, RnicUnavailable};
 use crate::model::qp_state::QpState;
 
-/// Why a protection domain, completion queue, shared receive queue or queue pair could not be created.
+/// Why a protection domain, completion queue, shared receive queue or queue pair could not be
+/// created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -105,7 +107,8 @@ pub enum DestroyError {
     /// Queue pairs use it.
     #[error("queue pairs still use it")]
     InUse,
-    /// So many queue pairs, shared receive queues, regions and windows are of a protection domain.
+    /// The protection domain still has queue pairs, shared receive queues, regions or windows, in
+    /// these numbers.
     #[error(
         "{0} queue pairs, shared receive queues, regions and windows are still of the protection domain"
     )]
@@ -119,7 +122,8 @@ pub enum ModifyError {
     /// No RNIC, or a call from its handler.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// There is no such transition, or the queue pair is in Closing or Terminate, where none can be asked for.
+    /// There is no such transition, or the queue pair is in Closing or Terminate, where none can be
+    /// asked for.
     #[error("a queue pair cannot be taken from {from:?} to {to:?}")]
     InvalidStateChange {
         /// The state that it is in.
@@ -167,7 +171,8 @@ pub enum ModifyError {
     /// Another handle posts to the work queues that are to be resized.
     #[error("the queue pair's data path was taken: its queues can be resized when it is back")]
     DataPathTaken,
-    /// The stream is one of another RNIC, or belongs to a queue pair, or is not able to send and to receive.
+    /// The stream is one of another RNIC, or belongs to a queue pair, or is not able to send and to
+    /// receive.
     #[error("the stream is not established, belongs to a queue pair already, or to another RNIC")]
     InvalidStream,
     /// A connection is being made for it by the connection manager.

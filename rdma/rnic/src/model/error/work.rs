@@ -24,7 +24,8 @@ pub enum PostError {
     /// A message of 4 GiB or more.
     #[error("the message is longer than 2^32 - 1 bytes (RFC 5041 §5.2)")]
     TooLong,
-    /// A list of more elements than the queue was created for (verbs draft §9.5.1, Invalid Scatter/Gather list length).
+    /// A list of more elements than the queue was created for (verbs draft §9.5.1, Invalid
+    /// Scatter/Gather list length).
     #[error("the list has {elements} elements, the queue was created for {max} at most")]
     TooManyElements {
         /// Those of the list.

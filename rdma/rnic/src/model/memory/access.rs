@@ -3,7 +3,8 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// What may be done with a region (verbs draft §7.4, figure 18). A remote right needs the local one of its kind.
+    /// What may be done with a region (verbs draft §7.4, figure 18). A remote right needs the local
+    /// one of its kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
         /// Sends and Writes may take their bytes from it.
@@ -14,10 +15,11 @@ bitflags! {
         const REMOTE_READ = 4;
         /// The peer may write it, Read Responses that we asked for included.
         const REMOTE_WRITE = 8;
-        /// The peer may execute Atomic Operations on it (RFC 7306 §5), which read and write: it needs both local rights, but
-        /// neither needs nor implies a remote one.
+        /// The peer may execute Atomic Operations on it (RFC 7306 §5), which read and write: it
+        /// needs both local rights, but neither needs nor implies a remote one.
         const REMOTE_ATOMIC = 16;
-        /// Memory windows may be bound to it (verbs draft §7.3.2). It needs and implies no remote right.
+        /// Memory windows may be bound to it (verbs draft §7.3.2). It needs and implies no remote
+        /// right.
         const BIND_WINDOWS = 32;
     }
 }
@@ -35,13 +37,15 @@ impl Access {
         self.contains(Self::LOCAL_WRITE)
     }
 
-    /// Figure 18: at least one local right, and the local right of each remote one; both of them for atomics.
+    /// Figure 18: at least one local right, and the local right of each remote one; both of them
+    /// for atomics.
     pub(crate) fn suits_region(self) -> bool {
         self.intersects(Self::LOCAL) && self.contains(self.local_needed())
     }
 
-    /// Figure 20: may a window with these rights be bound to a region with `region`'s? It has one or both of the remote rights that
-    /// the draft knows, whatever remote rights the region itself has.
+    /// Figure 20: may a window with these rights be bound to a region with `region`'s? It has one
+    /// or both of the remote rights that the draft knows, whatever remote rights the region itself
+    /// has.
     pub(crate) fn suits_window_on(self, region: Self) -> bool {
         let window = Self::REMOTE_READ | Self::REMOTE_WRITE;
         !self.is_empty() && window.contains(self) && region.contains(self.local_needed())

@@ -1,9 +1,10 @@
-//! Attributes of regions and windows, as their queries return them (verbs draft §9.2.6.3, §9.2.6.8).
+//! Attributes of regions and windows, as their queries return them (verbs draft §9.2.6.3,
+//! §9.2.6.8).
 
 use super::access::Access;
 use crate::model::ids::PdId;
 
-/// What Query Memory Region tells (verbs draft §9.2.6.3).
+/// Output of Query Memory Region (verbs draft §9.2.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegionInfo {
@@ -21,7 +22,7 @@ pub struct RegionInfo {
     pub access: Access,
 }
 
-/// What Query Memory Window tells (verbs draft §9.2.6.8).
+/// Output of Query Memory Window (verbs draft §9.2.6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowInfo {

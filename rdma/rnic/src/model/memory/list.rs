@@ -32,10 +32,12 @@ impl EntrySizes {
     }
 }
 
-/// A region's memory as a list of pages or blocks of one size, in the order of the region's bytes (verbs draft §7.6.2).
+/// A region's memory as a list of pages or blocks of one size, in the order of the region's bytes
+/// (verbs draft §7.6.2).
 ///
-/// Addresses are physical ones: offsets in the RNIC's region area, as `Rnic::physical_address` tells
-/// them. Like any physical address they keep nothing alive: the application holds the memory for as long as the list is registered.
+/// Addresses are physical ones: offsets in the RNIC's region area, as `Rnic::physical_address`
+/// returns them. Like any physical address they keep nothing alive: the application holds the
+/// memory for as long as the list is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhysicalList {
     /// Bytes of each entry.

@@ -1,4 +1,5 @@
-//! Regions and windows as values: rights, what is registered, and the work requests that change them (verbs draft §7).
+//! Regions and windows as values: rights, what is registered, and the work requests that change
+//! them (verbs draft §7).
 
 mod access;
 mod info;

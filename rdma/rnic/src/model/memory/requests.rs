@@ -7,8 +7,9 @@ use super::list::PhysicalList;
 use super::spec::{Addressing, RegionSpec};
 use crate::model::sge::RemoteAddress;
 
-/// Binds a memory window: the peer of the queue pair that it is posted to, and nobody else, may use a part of a region (verbs draft
-/// §7.10.2). Nothing is sent; work that is posted behind it begins when it has taken effect.
+/// Binds a memory window: only the peer of the queue pair that it is posted to may then use a part
+/// of a region (verbs draft §7.10.2). Nothing is sent. Work that is posted after it begins when the
+/// Bind has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
     /// The window's index, and the key that it will have.
@@ -19,9 +20,11 @@ pub struct Bind {
     pub to: u64,
     /// Bytes of the region that the window covers.
     pub len: u64,
-    /// Whether the window's first byte has Tagged Offset 0 rather than the one that it has in the region.
+    /// Whether the window's first byte has Tagged Offset 0 rather than the one that it has in the
+    /// region.
     pub zero_based: bool,
-    /// [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] or both. The region needs the local right of each, but no remote one.
+    /// [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] or both. The region needs the local right
+    /// of each, but no remote one.
     pub access: Access,
 }
 
@@ -47,8 +50,8 @@ impl Bind {
     }
 }
 
-/// Registers memory with an Invalid `STag` of a region (verbs draft §7.3.2.5), on a privileged queue pair. Nothing is sent; work that
-/// is posted behind it begins when it has taken effect.
+/// Registers memory with an Invalid `STag` of a region (verbs draft §7.3.2.5), on a privileged
+/// queue pair. Nothing is sent; work that is posted behind it begins when it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastRegister {
     /// The region's index, and the key that it will have.
@@ -73,8 +76,9 @@ impl FastRegister {
     }
 }
 
-/// A change of a region or window, in its turn with the other work of a send queue. Work that is posted behind it begins when it has taken
-/// effect (verbs draft §8.1.2.3, §8.2.2.1). One that cannot be made ends the connection.
+/// A change of a region or window, in its turn with the other work of a send queue. Work that is
+/// posted after it begins when it has taken effect (verbs draft §8.1.2.3, §8.2.2.1). A change that
+/// is refused ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryOperation {
@@ -82,12 +86,13 @@ pub enum MemoryOperation {
     Bind(Bind),
     /// Registers memory with an Invalid `STag`.
     FastRegister(Box<FastRegister>),
-    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window. One that is Invalid already stays so.
+    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window.
+    /// One that is Invalid already stays so.
     Invalidate {
         /// Which.
         stag: Stag,
-        /// Waits until all earlier work of this queue pair has completed (Local Fence, verbs draft §8.2.2.2). Otherwise earlier Reads
-        /// into that memory may be under way, and then fail.
+        /// Waits until all earlier work of this queue pair has completed (Local Fence, verbs draft
+        /// §8.2.2.2). Otherwise earlier Reads into that memory may be under way, and then fail.
         local_fence: bool,
     },
 }

@@ -9,15 +9,17 @@ pub enum Addressing {
     /// The first byte has Tagged Offset 0. No window can be bound to such a region.
     #[default]
     ZeroBased,
-    /// The first byte has this Tagged Offset, which is not 0: the address that the application knows it by, or any other number.
-    /// Of a list it has to have the First Byte Offset.
+    /// The first byte has this Tagged Offset, which is not 0: the address that the application
+    /// knows it by, or any other number. Of a list it has to have the First Byte Offset.
     VaBased(u64),
 }
 
-/// What the entries of physical buffer lists are, for all lists of an RNIC (verbs draft §7.6.2, §9.2.1.1).
+/// What the entries of physical buffer lists are, for all lists of an RNIC (verbs draft §7.6.2,
+/// §9.2.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PblMode {
-    /// Pages: their size is a power of two from 4 KiB to 1 GiB, and each begins at a multiple of it.
+    /// Pages: their size is a power of two from 4 KiB to 1 GiB, and each begins at a multiple of
+    /// it.
     #[default]
     Page,
     /// Blocks of 1 byte to 1 GiB that begin anywhere.
@@ -32,9 +34,10 @@ pub struct RegionSpec {
     pub access: Access,
     /// Where its Tagged Offsets begin.
     pub addressing: Addressing,
-    /// The low byte of its `STag`; `None` for a random one, as the others are.
+    /// The low byte of its `STag`; `None` for a random one.
     pub key: Option<u8>,
-    /// The Remote Access Flag: without it no remote right can be given to the region, now or by a Fast-Register (verbs draft §7.4).
+    /// The Remote Access Flag: without it no remote right can be given to the region, now or by a
+    /// Fast-Register (verbs draft §7.4).
     pub remote_access: bool,
 }
 

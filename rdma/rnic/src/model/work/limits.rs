@@ -1,4 +1,5 @@
-//! Limits of a work request's payload: elements of scatter/gather lists (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1) and inline bytes.
+//! Limits of a work request's payload: elements of scatter/gather lists (verbs draft §8.1.3.2,
+//! §9.2.4.1, §9.2.5.1) and inline bytes.
 
 use super::operation::Operation;
 use super::payload::{MAX_INLINE, Payload};
@@ -44,7 +45,8 @@ impl PayloadLimits {
         CapabilityError::check("a number of inline bytes of", self.inline, 0, MAX_INLINE)
     }
 
-    /// Checks a work request for the send queue, also for its length (RFC 5041 §5.2). What has no list needs no elements.
+    /// Checks a work request for the send queue, also for its length (RFC 5041 §5.2). What has no
+    /// list needs no elements.
     #[inline]
     pub fn check_send(&self, operation: &Operation) -> Result<(), PostError> {
         match operation {
@@ -83,7 +85,7 @@ impl PayloadLimits {
         Ok(())
     }
 
-    /// Checks one for the receive queue, likewise.
+    /// Checks a request for the receive queue against the limits of its queue pair.
     #[inline]
     pub fn check_recv(&self, sgl: &Sgl) -> Result<(), PostError> {
         check_buffers(sgl, self.recv)

@@ -36,12 +36,14 @@ pub enum Operation {
     },
     /// Reads from the peer's memory (RFC 5040 §5.2).
     Read {
-        /// Where to; the region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the peer writes it,
-        /// unless [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks) is set.
+        /// Where to; the region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE),
+        /// as the peer writes it, unless
+        /// [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks) is set.
         sink: Sge,
         /// What to read.
         remote: RemoteAddress,
-        /// Whether the sink's `STag` is invalidated when all is there, before the completion (verbs draft §8.1.2.2).
+        /// Whether the sink's `STag` is invalidated when all is there, before the completion (verbs
+        /// draft §8.1.2.2).
         invalidate_sink: bool,
     },
     /// Sends eight bytes that end a receive of the peer's and come in its completion (RFC 7306 §6).
@@ -51,8 +53,8 @@ pub enum Operation {
         /// Asks for an event at the peer when they are received.
         solicited: bool,
     },
-    /// Writes into the peer's memory, then sends Immediate Data, which the peer receives when the Write is placed (RFC 7306
-    /// §6): two messages, one completion.
+    /// Writes into the peer's memory, then sends Immediate Data, which the peer receives when the
+    /// Write is placed (RFC 7306 §6): two messages, one completion.
     WriteImmediate {
         /// What to write.
         payload: Payload,
@@ -63,16 +65,17 @@ pub enum Operation {
         /// Asks for an event at the peer when all is there.
         solicited: bool,
     },
-    /// Changes eight bytes of the peer's memory atomically with all other such operations of its RNIC (RFC 7306 §5). What they
-    /// held before comes in the completion.
+    /// Changes eight bytes of the peer's memory atomically with all other such operations of its
+    /// RNIC (RFC 7306 §5). What they held before comes in the completion.
     Atomic {
         /// The change. It is made to a number in the order of bytes of the peer's memory.
         operation: AtomicOperation,
         /// Which bytes: 8-aligned in the peer's memory, in a region with
         /// [`Access::REMOTE_ATOMIC`](crate::model::Access::REMOTE_ATOMIC).
         remote: RemoteAddress,
-        /// Eight bytes of a region with [`Access::LOCAL_WRITE`](crate::model::Access::LOCAL_WRITE) that also get what was there before,
-        /// in this host's order of bytes. They need no alignment.
+        /// Eight bytes of a region with [`Access::LOCAL_WRITE`](crate::model::Access::LOCAL_WRITE)
+        /// that also get what was there before, in this host's order of bytes. They need no
+        /// alignment.
         sink: Option<Sge>,
     },
     /// Changes a region or window of this side. Nothing is sent.
@@ -172,7 +175,8 @@ impl Operation {
         !matches!(self, Self::Memory(_))
     }
 
-    /// True for what a Read Fence can hold back (verbs draft figure 27, and what RFC 7306 adds): Reads are answered in their order anyway.
+    /// True for what a Read Fence can hold back (verbs draft figure 27, and what RFC 7306 adds):
+    /// Reads are answered in their order anyway.
     pub(crate) fn has_read_fence(&self) -> bool {
         match self {
             Self::Send { .. }
@@ -195,7 +199,8 @@ impl Operation {
         matches!(self, Self::Memory(work) if work.names_index_zero())
     }
 
-    /// Where this side places what the peer returns in no tagged message: what an Atomic Operation has found.
+    /// Where this side places what the peer returns in no tagged message: what an Atomic Operation
+    /// has found.
     pub(crate) fn result_sink(&self) -> Option<Sge> {
         match self {
             Self::Atomic { sink, .. } => *sink,
@@ -216,8 +221,8 @@ impl Operation {
         sink.to.checked_add(sink.len.into()).is_none()
     }
 
-    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs draft §7.10.6). With no bytes
-    /// nothing is accessed.
+    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs
+    /// draft §7.10.6). With no bytes nothing is accessed.
     pub(crate) fn names_stag_zero(&self) -> bool {
         let zero = Stag(0);
         self.byte_len() != Some(0)

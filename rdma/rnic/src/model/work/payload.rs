@@ -1,4 +1,8 @@
 //! Payload of a Send or RDMA Write: registered memory, or bytes in the work request itself.
+//!
+//! A work request moves through a ring by value, so every message pays for its size. It has room
+//! for four elements or 64 inline bytes. Longer lists and inline data, up to the limits of the
+//! queue pair, are allocated.
 
 use smallvec::SmallVec;
 
@@ -13,14 +17,16 @@ const FEW: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Payload {
-    /// Registered memory. The engine reads it when it sends, and again when it has to; the completion says that it may be changed.
+    /// Registered memory. The engine reads it when it sends, and again when it has to; the
+    /// completion says that it may be changed.
     Gather(Sgl),
     /// Bytes that the work request brings along.
     Inline(InlineData),
 }
 
-/// Bytes that were copied into a work request. The memory that they came from needs no registration, and may be changed at once.
-/// Up to 64 bytes need no memory besides the work request's.
+/// Bytes that were copied into a work request. The memory that they came from needs no
+/// registration, and may be changed at once. Up to 64 bytes need no memory besides the work
+/// request's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineData(SmallVec<[u8; FEW]>);
 
@@ -34,7 +40,8 @@ impl InlineData {
 }
 
 impl Payload {
-    /// Copies the bytes. A post refuses more than the queue pair was created for (`QpConfig::max_inline`).
+    /// Copies the bytes. A post refuses more than the queue pair was created for
+    /// (`QpConfig::max_inline`).
     #[inline]
     pub fn inline(bytes: &[u8]) -> Self {
         Self::Inline(InlineData(SmallVec::from_slice(bytes)))

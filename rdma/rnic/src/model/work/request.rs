@@ -18,8 +18,8 @@ pub struct SendRequest {
     pub operation: Operation,
     /// Whether success is reported by a completion; failure always is.
     pub signaled: bool,
-    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs draft §8.2.2.2).
-    /// Means nothing to Reads, nor to work on memory of this side.
+    /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs
+    /// draft §8.2.2.2). Means nothing to Reads, nor to work on memory of this side.
     pub read_fence: bool,
 }
 
@@ -77,13 +77,15 @@ impl SendRequest {
         Self::new(wr_id, Operation::Memory(MemoryOperation::Bind(bind)))
     }
 
-    /// Fast-Register: a registration of memory with an `STag` that is there already (verbs draft §8.1.2.3.2).
+    /// Fast-Register: a registration of memory with an `STag` that is there already (verbs draft
+    /// §8.1.2.3.2).
     pub fn fast_register(wr_id: WrId, request: FastRegister) -> Self {
         let work = MemoryOperation::FastRegister(Box::new(request));
         Self::new(wr_id, Operation::Memory(work))
     }
 
-    /// Invalidate Local: the invalidation of an `STag` of this side, without a Local Fence (verbs draft §8.1.2.3.3).
+    /// Invalidate Local: the invalidation of an `STag` of this side, without a Local Fence (verbs
+    /// draft §8.1.2.3.3).
     pub fn invalidate(wr_id: WrId, stag: Stag) -> Self {
         let local_fence = false;
         let work = MemoryOperation::Invalidate { stag, local_fence };
@@ -112,8 +114,8 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An Atomic Operation (RFC 7306 §5): an addition without overflow from one masked field into the next, or a masked comparison and
-    /// exchange.
+    /// An Atomic Operation (RFC 7306 §5): an addition without overflow from one masked field into
+    /// the next, or a masked comparison and exchange.
     pub fn atomic(wr_id: WrId, operation: AtomicOperation, remote: RemoteAddress) -> Self {
         let operation = Operation::Atomic {
             operation,
@@ -150,7 +152,8 @@ impl SendRequest {
         Self::atomic(wr_id, operation, remote)
     }
 
-    /// Has what an Atomic Operation returns placed into `place`, too. Means nothing to other operations.
+    /// Has what an Atomic Operation returns placed into `place`, too. Means nothing to other
+    /// operations.
     #[must_use]
     pub fn result_into(mut self, place: Sge) -> Self {
         if let Operation::Atomic { sink, .. } = &mut self.operation {
@@ -159,8 +162,8 @@ impl SendRequest {
         self
     }
 
-    /// Solicited Event (RFC 5040 §5.3): asks for an event at the peer when it has received the message. Means nothing
-    /// to operations that the peer's application does not learn of.
+    /// Solicited Event (RFC 5040 §5.3): asks for an event at the peer when it has received the
+    /// message. Means nothing to operations that the peer's application does not learn of.
     #[must_use]
     pub fn solicited(mut self) -> Self {
         match &mut self.operation {
@@ -182,16 +185,16 @@ impl SendRequest {
         self
     }
 
-    /// Read Fence (verbs draft §8.2.2.2): lets it wait for earlier Reads and Atomic Operations. Means nothing to Reads,
-    /// nor to work on memory of this side.
+    /// Read Fence (verbs draft §8.2.2.2): lets it wait for earlier Reads and Atomic Operations.
+    /// Means nothing to Reads, nor to work on memory of this side.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;
         self
     }
 
-    /// Local Fence (verbs draft §8.2.2.2): lets it wait for all earlier work. Means nothing to operations other than the invalidation of an
-    /// `STag` of this side.
+    /// Local Fence (verbs draft §8.2.2.2): lets it wait for all earlier work. Means nothing to
+    /// operations other than the invalidation of an `STag` of this side.
     #[must_use]
     pub fn locally_fenced(mut self) -> Self {
         if let Operation::Memory(MemoryOperation::Invalidate { local_fence, .. }) =
@@ -202,7 +205,8 @@ impl SendRequest {
         self
     }
 
-    /// Has the sink's `STag` invalidated when a Read is complete. Means nothing to other operations.
+    /// Has the sink's `STag` invalidated when a Read is complete. Means nothing to other
+    /// operations.
     #[must_use]
     pub fn invalidating_sink(mut self) -> Self {
         if let Operation::Read {
@@ -215,8 +219,8 @@ impl SendRequest {
     }
 }
 
-/// A work request for the receive queue: a buffer for one message. What is placed is checked, byte by byte; where a
-/// message does not reach, nobody looks.
+/// A work request for the receive queue: a buffer for one message. Memory is checked where bytes
+/// are placed; the part of a buffer that no message reaches is not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecvRequest {

@@ -1,4 +1,5 @@
-//! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): which changes there are, what each does, and what can be asked.
+//! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): which changes there are, what each
+//! does, and what can be asked.
 
 use super::{ConnStage, QpContext, RdmaDevice};
 use crate::model::{
@@ -18,7 +19,8 @@ pub(crate) struct Change {
 
 /// Modify QP.
 impl QpContext {
-    /// Can this change be made now?
+    /// Checks whether this change can be made now. All checks come before the first change
+    /// (decision record rnic/0009).
     pub(crate) fn check_change(&self, change: &ModifyQp) -> Result<Change, ModifyError> {
         let (from, to) = (self.state(), change.next);
         check_transition(from, change)?;
@@ -71,7 +73,8 @@ impl QpContext {
         Ok(ReadDepths { ord, ird })
     }
 
-    /// The limit of messages in progress after the change; `None` if there is none, as the receive queue is not shared.
+    /// The limit of messages in progress after the change; `None` if there is none, as the receive
+    /// queue is not shared.
     fn wanted_limit(&self, change: &ModifyQp) -> Result<Option<RqLimit>, ModifyError> {
         let (from, to) = (self.state(), change.next);
         let invalid = |what| Err(ModifyError::InvalidModifier { what, from, to });
@@ -119,7 +122,8 @@ impl QpContext {
 
 /// Query QP.
 impl QpContext {
-    /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on the next one.
+    /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on
+    /// the next one.
     fn reads(&self) -> ReadDepths {
         match &self.stage {
             ConnStage::Connected(connection, _) => connection.reads(),

@@ -1,4 +1,5 @@
-//! Ways out of RTS: graceful close, Terminate, faults and resets (verbs draft §6.2; verbs.md §12.4).
+//! Ways out of RTS: graceful close, Terminate, faults and resets (verbs draft §6.2; verbs.md
+//! §12.4).
 //!
 //! What the peer sends meets the queue pair in one of these phases:
 //!
@@ -8,6 +9,13 @@
 //! | Closing, this side has sent its FIN | is acted upon, requests apart | leads to Error | flushes the receives |
 //! | Closing by Modify QP | leads to Error | leads to Error, and is kept | is awaited |
 //! | Terminate | is dropped | is dropped | is awaited |
+//!
+//! `disconnect` is the close of RFC 5041 §6.2.1: posted work is sent, then the FIN, and messages of
+//! the peer are placed until its own FIN. Only a Read Request, which could no longer be answered,
+//! resets the connection. The queue pair is in Closing from the beginning. A failure while it still
+//! sends leads to Terminate, a transition that the verbs draft does not have. The draft's own close
+//! (§6.2.5) is Modify QP to Closing: it resets the connection at any byte of the peer or unfinished
+//! work.
 
 use xwarp_iwarp::{
     InvalidateError, ReceivedTerminate, TermCode, Terminate, Violation, ViolationCause,
@@ -85,8 +93,8 @@ impl QpContext {
 
 /// Graceful close.
 impl QpContext {
-    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending until its own FIN
-    /// (RFC 5041 §6.2.1); nothing can be posted any more.
+    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending
+    /// until its own FIN (RFC 5041 §6.2.1). The application can post nothing more.
     pub(crate) fn disconnect(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         if self.state() != QpState::Rts {
@@ -105,7 +113,8 @@ impl QpContext {
         self.activate(device);
     }
 
-    /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its response.
+    /// Sends the FIN of a graceful close once nothing is left to send and no Read waits for its
+    /// response.
     pub(super) fn close_if_drained(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, Phase::Draining { .. }) = &mut self.stage else {
             return;
@@ -123,7 +132,8 @@ impl QpContext {
         }
     }
 
-    /// RTS to Closing: TCP closes. Work that is not done makes it a bad close; else the receive queue is flushed.
+    /// RTS to Closing: TCP closes. Work that is not done makes it a bad close; else the receive
+    /// queue is flushed.
     pub(super) fn seal(&mut self, device: &mut RdmaDevice) {
         let progress = device.now;
         self.enter_phase(Phase::Sealed { progress });
@@ -143,8 +153,9 @@ impl QpContext {
         self.work.flush_receives(&mut device.cqs);
     }
 
-    /// Something was posted while the queue pair came into Closing: a receive is flushed, anything else is an error (verbs draft
-    /// §6.2.5). While the peer of a disconnect may still send, its receives are needed, and what could not be sent before is no error.
+    /// Something was posted while the queue pair came into Closing: a receive is flushed, anything
+    /// else is an error (verbs draft §6.2.5). While the peer of a disconnect may still send, its
+    /// receives are needed, and what could not be sent before is no error.
     pub(super) fn check_closing(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, phase) = &self.stage else {
             return;
@@ -162,8 +173,8 @@ impl QpContext {
         }
     }
 
-    /// Both sides have closed. What was posted to the send queue just before it could not be any more makes it a bad close
-    /// (verbs draft §6.2.5).
+    /// Both sides have closed. Work that was posted too late to be sent makes it a bad close (verbs
+    /// draft §6.2.5).
     fn finish_close(&mut self, device: &mut RdmaDevice) {
         if self.work.has_posted() {
             self.fail_close(POSTED_IN_CLOSING, device);
@@ -212,8 +223,9 @@ impl QpContext {
 
 /// Terminate and Error.
 impl QpContext {
-    /// To Terminate, from RTS or from a disconnect that still sends. Nothing more is received or begun. The Terminate, if one is to be
-    /// sent, goes out next. Everything is flushed, and TCP closes.
+    /// To Terminate, from RTS or from a disconnect that still sends. Nothing more is received or
+    /// begun. The Terminate, if one is to be sent, goes out next. Everything is flushed, and TCP
+    /// closes.
     fn enter_terminate(
         &mut self,
         terminate: Option<Terminate>,
@@ -224,7 +236,7 @@ impl QpContext {
             self.keep_terminate(|| TerminateInfo::sent(terminate));
         }
         if self.state() == QpState::Closing && !self.begins_work() {
-            // This side has sent its FIN: nobody can be told any more (verbs draft §6.2.5).
+            // This side has sent its FIN, so that no Terminate can follow (verbs draft §6.2.5).
             self.work.flush(&mut device.cqs, culprit);
             self.reset(device);
             return;
@@ -238,7 +250,8 @@ impl QpContext {
         }
     }
 
-    /// Keeps a Terminate unless there was one before: the first failure is the one that counts (verbs.md A34).
+    /// Keeps a Terminate unless there was one before: the first failure is the one that counts
+    /// (verbs.md A34).
     pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
         self.terminate.get_or_insert_with(|| Box::new(terminate()));
     }
@@ -283,7 +296,8 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    /// Resets the connection and fails, as no graceful close is possible; then says so (verbs draft §6.2.5).
+    /// Resets the connection and fails, as no graceful close is possible; then says so (verbs draft
+    /// §6.2.5).
     pub(crate) fn fail_close(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         let kind = AsyncEventKind::BadClose { reason };
         self.note_end(&kind);
@@ -299,8 +313,8 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    /// The connection fails while it is closed after a Terminate. Where no event has said why the queue pair fails, this one says
-    /// that its end was no orderly one (verbs draft §6.2.3).
+    /// The connection fails while it is closed after a Terminate. Where no event has said why the
+    /// queue pair fails, this one says that its end was no orderly one (verbs draft §6.2.3).
     fn fail_terminating(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         if self.unreported {
             self.fail_close(reason, device);
@@ -321,8 +335,9 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    /// The queue pair fails, and no event says so. A completion does (verbs draft §8.3.2), or the application has asked for it. If there is
-    /// a `culprit`, the newest send in flight completes with it.
+    /// The queue pair fails, and no event says so. A completion does (verbs draft §8.3.2), or the
+    /// application has asked for it. If there is a `culprit`, the newest send in flight completes
+    /// with it.
     fn fail_unreported(
         &mut self,
         terminate: Terminate,
@@ -337,20 +352,22 @@ impl QpContext {
         self.report_end(device);
     }
 
-    /// RTS to Terminate as the application asks: the peer is told no more than that (verbs draft §6.2.2.3, figure 12).
+    /// RTS to Terminate at the application's request. The Terminate has no other cause (verbs draft
+    /// §6.2.2.3, figure 12).
     pub(super) fn terminate_for_ulp(&mut self, device: &mut RdmaDevice) {
         self.shared.set_end(ConnectionEnd::Application);
         self.fail_unreported(Terminate::local(), None, device);
     }
 
-    /// Error to Idle. Everything was flushed when the queue pair came into Error, but what was posted at the same time.
+    /// Error to Idle. Everything was flushed when the queue pair came into Error, but what was
+    /// posted at the same time.
     pub(super) fn revive(&mut self, device: &mut RdmaDevice) {
         self.work.flush(&mut device.cqs, None);
         self.terminate = None;
         self.enter(ConnStage::None);
     }
 
-    /// The RNIC fails as a whole, and tells the peer if it may.
+    /// Ends the queue pair because the RNIC has failed, by a Terminate if it may be sent.
     pub(crate) fn end_with_rnic(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         if !matches!(self.state(), QpState::Rts | QpState::Closing) {
@@ -376,7 +393,7 @@ impl QpContext {
         self.enter(ConnStage::Failed).release(device);
     }
 
-    /// The engine is gone: whoever has the data path sees Error.
+    /// The engine is gone: the state of the queue pair's handles becomes Error.
     pub(crate) fn show_engine_gone(&mut self) {
         self.enter(ConnStage::Failed);
     }
@@ -404,7 +421,8 @@ impl QpContext {
         }
     }
 
-    /// Local QP Catastrophic Error while the newest work request in flight was processed, whose completion tells.
+    /// Local QP Catastrophic Error while the newest work request in flight was processed. Its
+    /// completion reports it.
     fn fail_broken_send(&mut self, Inconsistency(reason): Inconsistency, device: &mut RdmaDevice) {
         log::error!("queue pair {} is broken: {reason}", self.id);
         if self.work.has_in_flight() {
@@ -486,7 +504,7 @@ impl QpContext {
             self.fail_inbound(terminate, error, cause.to_string(), device);
             return;
         };
-        // The completion of the receive tells of it, and no event.
+        // The completion of the receive reports it; no event does.
         self.complete_receive(status, device);
         if self.may_send() {
             self.fail_unreported(terminate, None, device);
@@ -513,7 +531,8 @@ impl QpContext {
         if self.may_send() {
             self.enter_terminate(Some(terminate), None, device);
         } else {
-            // The connection just ends: no FPDU may be sent before one was received (wire.md D1), nor after the FIN.
+            // The connection just ends: no FPDU may be sent before one was received (wire.md D1),
+            // nor after the FIN.
             self.reset(device);
         }
         self.report(kind, device);
@@ -529,7 +548,8 @@ impl QpContext {
         }
     }
 
-    /// Local QP Catastrophic Error while something was received: the completion of the receive tells, if there is one.
+    /// Local QP Catastrophic Error while something was received. The completion of the receive
+    /// reports it, if there is one.
     fn fail_broken_receive(
         &mut self,
         Inconsistency(reason): Inconsistency,
@@ -581,8 +601,9 @@ fn describe(reason: CloseReason) -> &'static str {
     }
 }
 
-/// A Send that is refused ends the receive it has taken: too long for it (verbs.md A7), or asking for an invalidation that is not
-/// allowed (verbs.md A9). Any other violation is no fault of the receive that is being filled.
+/// A Send that is refused ends the receive it has taken: too long for it (verbs.md A7), or asking
+/// for an invalidation that is not allowed (verbs.md A9). Any other violation is no fault of the
+/// receive that is being filled.
 fn receive_status(cause: ViolationCause) -> Option<CompletionStatus> {
     if let ViolationCause::MessageTooLong { opcode, .. } = cause {
         return opcode.is_send().then_some(CompletionStatus::BaseBounds);

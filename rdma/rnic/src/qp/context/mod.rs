@@ -35,8 +35,8 @@ use crate::model::{
 use crate::queues::{Identity, QpShared};
 use crate::tables::Srq;
 
-/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While bytes are unacknowledged TCP's
-/// user timeout is the bound.
+/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While
+/// bytes are unacknowledged TCP's user timeout is the bound.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a Terminate and the close after it may take before the connection is reset.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -84,11 +84,13 @@ enum Phase {
         /// Until when the peer's window must have room for a responder's Reply, if it had none.
         reply_due: Option<Instant>,
     },
-    /// TCP closes once everything posted is sent. What the peer still sends is taken (RFC 5041 §6.2.1).
+    /// TCP closes once everything posted is sent. What the peer still sends is taken (RFC 5041
+    /// §6.2.1).
     Draining {
         /// When there was progress last.
         progress: Instant,
-        /// Closing: the application posts no more. Else the peer has closed its side, and this is RTS.
+        /// Closing: the application has closed and posts nothing more. Otherwise the peer has
+        /// closed its side, and this is RTS.
         disconnected: bool,
     },
     /// Closing, after that.
@@ -141,7 +143,7 @@ impl Phase {
     }
 }
 
-/// What the application and the log are told of a queue pair.
+/// State of a queue pair that the application and the log are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shown {
     state: QpState,
@@ -151,8 +153,8 @@ struct Shown {
 }
 
 impl Shown {
-    /// The verbs draft has a way from this state to that one. A disconnect is in Closing while it still sends, and may come into
-    /// Terminate as from RTS (decision 0006).
+    /// Whether this state may follow: a transition of the verbs draft, or the one from a disconnect
+    /// that still sends to Terminate (see `ending.rs`).
     fn leads_to(self, to: Self) -> bool {
         let disconnect_fails = self.begins_work && to.state == QpState::Terminate;
         self.state == to.state || self.state.leads_to(to.state) || disconnect_fails
@@ -176,7 +178,8 @@ enum Ends {
     Each,
 }
 
-/// A queue pair. Events, verbs and deadlines go in by its methods. What it wants of the engine, it leaves in the [`RdmaDevice`].
+/// A queue pair. Events, verbs and deadlines go in by its methods. What it wants of the engine, it
+/// leaves in the [`RdmaDevice`]. It alone writes its state (decision record rnic/0027).
 pub(crate) struct QpContext {
     id: QpId,
     /// The slot of its identity.
@@ -195,7 +198,8 @@ pub(crate) struct QpContext {
     armed: Option<Instant>,
     /// The first Terminate that was sent or received, until Idle.
     terminate: Option<Box<TerminateInfo>>,
-    /// It is in Terminate, and no event has said why: a completion has, or the application has asked for it.
+    /// It is in Terminate, and no event has said why: a completion has, or the application has
+    /// asked for it.
     unreported: bool,
     ends: Ends,
     past: Past,
@@ -281,7 +285,7 @@ impl QpContext {
         self.past == Past::Active
     }
 
-    /// It leaves its engine, which has no turn and no deadline for it any more.
+    /// Prepares the queue pair to leave its engine, which then has no turn and no deadline for it.
     pub(crate) fn handle_left(&mut self) {
         self.active = false;
         self.armed = None;
@@ -393,7 +397,8 @@ impl QpContext {
         both.into_iter().flatten().min()
     }
 
-    /// When the engine has to call [`handle_timeout`](Self::handle_timeout), if no time that it was given before is as early.
+    /// When the engine has to call [`handle_timeout`](Self::handle_timeout), if no time that it was
+    /// given before is as early.
     pub(crate) fn poll_deadline(&mut self) -> Option<Instant> {
         let due = self.due()?;
         if self.armed.is_some_and(|armed| armed <= due) {
@@ -408,7 +413,7 @@ impl QpContext {
         self.armed == Some(at)
     }
 
-    /// Nothing is to be done at that time any more. False if there is.
+    /// Removes the deadline if nothing is to be done at that time. False if something is.
     pub(crate) fn disarm(&mut self) -> bool {
         let is_idle = self.due().is_none();
         if is_idle {
@@ -417,7 +422,8 @@ impl QpContext {
         is_idle
     }
 
-    /// The time has come that [`poll_deadline`](Self::poll_deadline) has given, perhaps too early; how much was done.
+    /// The time has come that [`poll_deadline`](Self::poll_deadline) has given, perhaps too early;
+    /// how much was done.
     pub(crate) fn handle_timeout(&mut self, device: &mut RdmaDevice) -> usize {
         self.armed = None;
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= device.now);

@@ -40,8 +40,8 @@ impl QpContext {
         }
     }
 
-    /// After bytes were received: responses may have to be sent, stalled work may go on, and the stream may have opened. False if a turn
-    /// would find nothing to do.
+    /// After bytes were received: responses may have to be sent, stalled work may go on, and the
+    /// stream may have opened. False if a turn would find nothing to do.
     fn may_have_to_send(&self) -> bool {
         let ConnStage::Connected(connection, Phase::Open { .. }) = &self.stage else {
             return true;

@@ -1,4 +1,5 @@
-//! Ways into RTS: start-up as initiator, as responder, and the handover of a stream (verbs draft §6.2.1; RFC 5044 §7.1).
+//! Ways into RTS: start-up as initiator, as responder, and the handover of a stream (verbs draft
+//! §6.2.1; RFC 5044 §7.1).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -55,7 +56,8 @@ impl QpContext {
         self.activate(device);
     }
 
-    /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer has sent already is received.
+    /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer
+    /// has sent already is received.
     pub(crate) fn hand_over(
         &mut self,
         conn: ConnId,
@@ -123,7 +125,8 @@ impl QpContext {
         }
     }
 
-    /// The answer to the SYN of this connection had come to another engine: what the host gives for another port.
+    /// The answer to the SYN of this connection had come to another engine: what the host gives for
+    /// another port.
     pub(crate) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -179,7 +182,8 @@ impl QpContext {
                 enhanced,
                 ..
             }) => {
-                // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends gracefully.
+                // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends
+                // gracefully.
                 let rejected = ConnectError::Rejected {
                     peer,
                     private_data: private_data.to_vec(),
@@ -216,14 +220,15 @@ impl QpContext {
         let phase = Phase::Open { reply_due: None };
         let former = self.enter_rts(connection, phase);
         if let ConnStage::Starting(starting) = former {
-            starting.tell(Ok(private_data.to_vec()));
+            starting.finish(Ok(private_data.to_vec()));
         }
-        // The first FPDUs may have come along with the Reply, and work may have been posted in Idle.
+        // The first FPDUs may have come along with the Reply, and work may have been posted in
+        // Idle.
         self.receive_fpdus(device);
     }
 
-    /// The Reply said yes, on terms that cannot be met: full operation for no more than a Terminate (RFC 6581 §8). The queue pair
-    /// stays Idle.
+    /// The Reply accepts, on terms that cannot be met: full operation begins only for a Terminate
+    /// (RFC 6581 §8). The queue pair stays Idle.
     fn decline(&mut self, negotiated: &Negotiated, source: StartupError, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &self.stage else {
             return;
@@ -327,7 +332,7 @@ impl QpContext {
         if let ConnStage::Starting(starting) = self.enter(ConnStage::None) {
             let change = release(starting.conn(), Arc::clone(starting.port()));
             device.note(change);
-            starting.tell(Err(error));
+            starting.finish(Err(error));
         }
     }
 }

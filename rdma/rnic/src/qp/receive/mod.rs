@@ -1,4 +1,9 @@
-//! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into regions.
+//! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into
+//! regions.
+//!
+//! A receive list is judged element by element when bytes are placed there, never as a whole (verbs
+//! draft §7.4.1, §8.1.3.2): each element is looked up once, and a flaw in a part of the list that
+//! no message reaches fails nothing.
 
 mod ordinary_read;
 mod run;
@@ -165,7 +170,8 @@ impl FullOperation<'_> {
             }
         };
         if taken > 0 {
-            // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses (wire.md §3.2).
+            // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses
+            // (wire.md §3.2).
             self.stream.note_received();
         }
         Slice { taken, end }
@@ -184,7 +190,7 @@ impl FullOperation<'_> {
             return (0, Ok(()));
         }
         if tables.cqs.stamps() {
-            return (0, Ok(())); // runs tell no times
+            return (0, Ok(())); // a run has no time of arrival
         }
         if deframer.has_markers() {
             self.place_run::<true>(deframer, bytes, tables)
@@ -232,7 +238,7 @@ impl FullOperation<'_> {
             Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(atomic)),
             Inbound::AtomicResponse { original } => self.end_atomic(&stags, tables.cqs, original),
             Inbound::Terminate(terminate) => Err(ReceiveFault::Terminated(terminate)),
-            // An RTR has opened the stream, and concerns nobody else (R6581-9.2-11).
+            // An RTR has opened the stream, and has no other effect (R6581-9.2-11).
             Inbound::RtrSend | Inbound::Dropped => Ok(()),
         }
     }
@@ -292,7 +298,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// Copies the payload of a tagged segment that passed all checks to its place. Memory that is gone is out of bounds.
+    /// Copies the payload of a tagged segment that passed all checks to its place. Memory that is
+    /// gone is out of bounds.
     fn place(
         &mut self,
         placement: &Placement<'_, Bytes<'_>>,
@@ -320,7 +327,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// The oldest Read that waits for its response has it: it is done when its sink is invalidated, where it asks for that.
+    /// The oldest Read that waits for its response has it: it is done when its sink is invalidated,
+    /// where it asks for that.
     fn finish_read(&mut self, tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         let user = self.user;
         if self.stream.take_rtr_response() {
@@ -342,7 +350,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has it, too.
+    /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has
+    /// it, too.
     fn end_atomic(
         &mut self,
         stags: &StagTable,
@@ -393,7 +402,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040 §5.3).
+    /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040
+    /// §5.3).
     fn finish_send(
         &mut self,
         tables: &mut Tables<'_>,

@@ -1,5 +1,5 @@
-//! Ordinary segments of Reads: a Read Request is queued, a segment of a Read Response placed, without
-//! the checks that all others pass.
+//! Ordinary segments of Reads: a Read Request is queued, a segment of a Read Response placed,
+//! without the checks of the general path.
 
 use xwarp_iwarp::{AccessKind, FastReadSegment, ReadRequest, Stag};
 
@@ -11,7 +11,7 @@ use crate::qp::stream::Response;
 use crate::stags::StagTable;
 
 impl FullOperation<'_> {
-    /// Acts upon an ordinary segment of a Read at once. All others go on to be checked.
+    /// Handles an ordinary segment of a Read at once. The general path checks all other segments.
     #[inline(never)]
     pub(super) fn take_read(
         &mut self,

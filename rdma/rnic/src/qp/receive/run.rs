@@ -1,7 +1,9 @@
-//! Runs of ordinary segments: RDMA Writes, and Sends of one segment, placed one after the other straight from TCP's bytes.
+//! Runs of ordinary segments: RDMA Writes, and Sends of one segment, placed one after the other
+//! straight from TCP's bytes.
 //!
-//! Nearly all segments are such. Everything else is left to the general path, and so is what is wrong. A segment is judged before its CRC is
-//! computed, and nothing is done before that is found right.
+//! Nearly all segments are ordinary. The general path takes everything else, and all errors. A
+//! segment is judged before its CRC is computed, and nothing is done before the CRC is found right
+//! (decision record rnic/0029).
 
 use xwarp_iwarp::mpa::Deframer;
 use xwarp_iwarp::rdmap::{Prediction, predict_unverified};
@@ -76,7 +78,8 @@ impl Buffers<'_> {
 }
 
 impl FullOperation<'_> {
-    /// Places the ordinary segments of one kind at the head of `bytes`; how many bytes these take. `MARKED`: the peer sends markers.
+    /// Places the ordinary segments of one kind at the head of `bytes`; how many bytes these take.
+    /// `MARKED`: the peer sends markers.
     #[inline]
     pub(super) fn place_run<const MARKED: bool>(
         &mut self,
@@ -95,7 +98,8 @@ impl FullOperation<'_> {
         }
     }
 
-    /// Places the ordinary Writes at the head of `bytes`, the first of them into `stag`; how many bytes these take.
+    /// Places the ordinary Writes at the head of `bytes`, the first of them into `stag`; how many
+    /// bytes these take.
     #[inline(never)]
     fn place_writes<const MARKED: bool>(
         &self,
@@ -125,7 +129,8 @@ impl FullOperation<'_> {
         run.end(deframer, tables.counters)
     }
 
-    /// Places the ordinary Sends at the head of `bytes` into posted buffers, and completes these; how many bytes they take.
+    /// Places the ordinary Sends at the head of `bytes` into posted buffers, and completes these;
+    /// how many bytes they take.
     #[inline(never)]
     fn place_sends<const MARKED: bool>(
         &mut self,

@@ -1,4 +1,9 @@
 //! Next message of a queue pair: a work request or a response, in turn where both wait.
+//!
+//! Memory work (Bind, Fast-Register, Invalidate) takes effect in its turn: what was posted before
+//! it has been handed to TCP, and what follows has not begun. Only Reads and Atomic Operations can
+//! be outstanding then, and a Local Fence waits for them. A responder does memory work even before
+//! the first FPDU of the peer.
 
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
@@ -25,8 +30,8 @@ pub(super) enum Next {
 }
 
 impl FullOperation<'_> {
-    /// Makes sure that a message is being sent. It goes on with the current one, or begins a response or the next work request. These take
-    /// turns where both wait.
+    /// Makes sure that a message is being sent. It goes on with the current one, or begins a
+    /// response or the next work request. These take turns where both wait.
     pub(super) fn begin_message(
         &mut self,
         stags: &mut InCommon<StagTable>,
@@ -87,8 +92,8 @@ impl FullOperation<'_> {
         Ok(Next::Done)
     }
 
-    /// The send queue is empty or stalls: until the peer has spoken, for a fence, or because ORD Reads and Atomic Operations are
-    /// outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
+    /// The send queue is empty or stalls: until the peer has spoken, for a fence, or because ORD
+    /// Reads and Atomic Operations are outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
     fn stalls(&self) -> bool {
         let Some(next) = self.work.peek() else {
             return true;

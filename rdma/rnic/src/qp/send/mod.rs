@@ -1,7 +1,8 @@
 //! Sending: work requests, responses and the Terminate, in TCP segments of whole FPDUs.
 //!
-//! A segment begins with the next FPDU. If that is all of its message, the messages that wait already follow in the same segment,
-//! as long as each fits it whole. Nothing waits for company.
+//! A segment begins with the next FPDU. If that is all of its message, the messages that wait
+//! already follow in the same segment, as long as each fits it whole. Nothing waits for company
+//! (decision record rnic/0029).
 
 mod begin;
 mod short_message;
@@ -19,7 +20,8 @@ use tx_segment::TxSegment;
 
 /// Segments that a queue pair may send in its turn.
 const TURN_SEGMENTS: usize = 32;
-/// FPDUs that these may hold: 16 a segment on the average. At a large MTU, packed segments would hold many times as many.
+/// FPDUs that these may hold: 16 a segment on the average. At a large MTU, packed segments would
+/// hold many times as many.
 const TURN_FPDUS: usize = 512;
 
 /// What a queue pair may still send in its turn.
@@ -47,7 +49,7 @@ impl TxBudget {
         self.segments = self.segments.saturating_sub(1);
     }
 
-    /// So many FPDUs were written, or as much work was done that sends nothing.
+    /// Counts FPDUs that were written, or work requests that send nothing.
     fn take_fpdus(&mut self, fpdus: usize) {
         self.fpdus = self.fpdus.saturating_sub(fpdus);
     }
@@ -155,7 +157,8 @@ impl FullOperation<'_> {
         if segment.is_empty() {
             return filled;
         }
-        // What is sealed leaves even if the next message is at fault: MSNs and the phase of markers count it.
+        // What is sealed leaves even if the next message is at fault: MSNs and the phase of markers
+        // count it.
         device
             .tcp
             .commit_summed(segment.len(), segment.sum(), self.now);
@@ -164,7 +167,8 @@ impl FullOperation<'_> {
         Ok(self.after_segment(segment.fpdus(), device.tables.counters))
     }
 
-    /// Writes the FPDUs that are next into a segment. What this came to if there was none; else the segment is to be sent.
+    /// Writes the FPDUs that are next into a segment. What this came to if there was none; else the
+    /// segment is to be sent.
     fn fill(
         &mut self,
         segment: &mut TxSegment,
@@ -196,7 +200,8 @@ impl FullOperation<'_> {
         Ok(Sent::Segment)
     }
 
-    /// Writes what waits behind the FPDUs of a segment: messages that fit it whole. The first one that does not begins the next segment.
+    /// Writes what waits behind the FPDUs of a segment: messages that fit it whole. The first one
+    /// that does not begins the next segment.
     fn pack(
         &mut self,
         segment: &mut TxSegment,
@@ -219,7 +224,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// What short messages are next. None in front of a message that was begun, nor where a request and a response wait both.
+    /// What short messages are next. None in front of a message that was begun, nor where a request
+    /// and a response wait both.
     #[inline]
     fn short_run(&self) -> Option<ShortRun> {
         let tx = self.stream.tx();
@@ -261,7 +267,8 @@ impl FullOperation<'_> {
         Ok(end != RunEnd::NoRoom)
     }
 
-    /// Writes the next FPDU of the current message behind those of a segment. False if there is no room for it.
+    /// Writes the next FPDU of the current message behind those of a segment. False if there is no
+    /// room for it.
     fn write_fpdu(
         &mut self,
         FpduSize { ulpdu_len, .. }: FpduSize,

@@ -1,6 +1,8 @@
-//! Short messages: Sends and RDMA Writes of one FPDU, written into a TCP segment straight from the send queue.
+//! Short messages: Sends and RDMA Writes of one FPDU, written into a TCP segment straight from the
+//! send queue.
 //!
-//! Most work requests of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
+//! Most work requests of a stream of small messages are such. Everything else is left to
+//! `begin.rs`, and so is what would fail.
 
 use xwarp_driver::PartialSum;
 use xwarp_iwarp::Stag;
@@ -25,7 +27,7 @@ pub(super) enum RunEnd {
     Other,
     /// The segment has no room for the next message.
     NoRoom,
-    /// The next message's payload cannot be read any more.
+    /// The memory of the next message's payload is gone.
     Gone,
 }
 
@@ -90,7 +92,8 @@ fn write_by<const N: usize>(
     Ok(tx.seal_by(pass, fpdu, ulpdu_len))
 }
 
-/// Likewise, in one pass. It is apart, so that shorter messages have the registers for themselves.
+/// Writes a long FPDU in one pass. A function of its own, so that shorter messages have the
+/// registers for themselves.
 #[inline(never)]
 fn write_in_one_pass<const N: usize>(
     fpdu: &mut [u8],
@@ -149,7 +152,8 @@ impl<'a, 's> Filling<'a, 's> {
         self.segment.mulpdu()
     }
 
-    /// Room for the next FPDU, of `len` bytes; `None` ends the run. `more`: others are behind it.
+    /// Room for the next FPDU, of `len` bytes; `None` ends the run. `more`: further messages
+    /// follow.
     #[inline]
     pub(super) fn room(&mut self, len: usize, more: bool) -> Option<&'a mut [u8]> {
         if self.tcp.is_some() {
@@ -185,8 +189,9 @@ struct Run<'a, 's> {
 }
 
 impl Run<'_, '_> {
-    /// Writes the message of a work request, if it is one that has nothing to wait for and fails in nothing but, perhaps, the copying.
-    /// `None`, with nothing done, if it ends the run. `more`: other requests are behind it.
+    /// Writes the message of a work request, if it is one that has nothing to wait for and fails in
+    /// nothing but, perhaps, the copying. `None`, with nothing done, if it ends the run. `more`:
+    /// other requests are behind it.
     #[inline]
     fn write(&mut self, request: &SendRequest, more: bool) -> Option<Done> {
         if request.read_fence {
@@ -216,8 +221,8 @@ impl Run<'_, '_> {
         Some(Done { opcode, byte_len })
     }
 
-    /// Writes header and payload of a message; bytes of the payload. Inlined, it would share its registers with the rings that it writes from
-    /// and to.
+    /// Writes header and payload of a message; bytes of the payload. Inlined, it would share its
+    /// registers with the rings that it writes from and to.
     #[inline(never)]
     fn write_fpdu<const N: usize>(
         &mut self,
@@ -248,7 +253,8 @@ impl Run<'_, '_> {
 }
 
 impl FullOperation<'_> {
-    /// Writes short messages into a segment, from the oldest work request on, at most so many; how many, and what has ended the run.
+    /// Writes up to `most` short messages into a segment, from the oldest work request on. Returns
+    /// how many, and what has ended the run.
     #[inline(never)]
     pub(super) fn write_short(
         &mut self,

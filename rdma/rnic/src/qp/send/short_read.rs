@@ -1,6 +1,8 @@
-//! Short Reads: Read Requests, and Read Responses of one FPDU, written into a TCP segment straight from where they wait.
+//! Short Reads: Read Requests, and Read Responses of one FPDU, written into a TCP segment straight
+//! from where they wait.
 //!
-//! Most Reads of a stream of small messages are such. Everything else is left to `begin.rs`, and so is what would fail.
+//! Most Reads of a stream of small messages are such. Everything else is left to `begin.rs`, and so
+//! is what would fail.
 
 use xwarp_driver::PartialSum;
 use xwarp_iwarp::ddp::TAGGED_HEADER_BYTES;
@@ -36,7 +38,8 @@ fn read_request(request: &SendRequest, sinks: &mut Views<'_>) -> Option<ReadRequ
     })
 }
 
-/// Writes a Read Request into a segment. False, with nothing done, if that ends the run. `more`: others are behind it.
+/// Writes a Read Request into a segment. False, with nothing done, if that ends the run. `more`:
+/// further messages follow.
 #[inline]
 fn write_request(
     filling: &mut Filling<'_, '_>,
@@ -58,7 +61,7 @@ fn write_request(
     true
 }
 
-/// Writes the Read Response that is next into a segment, likewise.
+/// Writes the next Read Response into a segment. False, with nothing done, if that ends the run.
 #[inline]
 fn write_response(
     filling: &mut Filling<'_, '_>,
@@ -111,7 +114,8 @@ fn write_by(
     Ok(tx.seal_by(pass, fpdu, ulpdu_len))
 }
 
-/// Likewise, in one pass. It is apart, so that shorter messages have the registers for themselves.
+/// Writes a long FPDU in one pass. A function of its own, so that shorter messages have the
+/// registers for themselves.
 #[inline(never)]
 fn write_in_one_pass(
     fpdu: &mut [u8],
@@ -125,7 +129,8 @@ fn write_in_one_pass(
 }
 
 impl FullOperation<'_> {
-    /// Writes Read Requests into a segment, from the oldest work request on, at most so many; how many, and what has ended the run.
+    /// Writes up to `most` Read Requests into a segment, from the oldest work request on. Returns
+    /// how many, and what has ended the run.
     #[inline(never)]
     pub(super) fn write_short_requests(
         &mut self,
@@ -153,7 +158,8 @@ impl FullOperation<'_> {
         (sent, end)
     }
 
-    /// Writes Read Responses into a segment, from the one that is next on, likewise. No work request waits.
+    /// Writes up to `most` Read Responses into a segment, from the next one on, while no work
+    /// request waits. Returns how many, and what has ended the run.
     #[inline(never)]
     pub(super) fn write_short_responses(
         &mut self,

@@ -49,7 +49,7 @@ impl TxSegment {
         self.len == 0
     }
 
-    /// Room for an FPDU of `len` bytes behind the others, if TCP can send it with them now.
+    /// Room for an FPDU of `len` bytes after the sealed ones, if TCP can send it with them now.
     #[inline]
     pub(super) fn room<'a>(&self, tcp: &'a mut ConnMut<'_>, len: usize) -> Option<&'a mut [u8]> {
         if self.len == 0 {
@@ -58,7 +58,8 @@ impl TxSegment {
         self.rest(tcp)?.get_mut(..len)
     }
 
-    /// Room for FPDUs behind the others, if TCP can send one of `len` bytes with them now. `more`: others follow that one.
+    /// Room for FPDUs after the sealed ones, if TCP can send one of `len` bytes with them now.
+    /// `more`: further FPDUs follow.
     #[inline]
     pub(super) fn open<'a>(
         &self,
@@ -81,7 +82,8 @@ impl TxSegment {
         tcp.widen()?.get_mut(self.len..)
     }
 
-    /// An FPDU of `len` bytes was sealed in that room. Its sum may be known: the length is even (RFC 5044 §4.1).
+    /// An FPDU of `len` bytes was sealed in that room. Its sum may be known: the length is even
+    /// (RFC 5044 §4.1).
     #[inline]
     pub(super) fn add(&mut self, len: usize, sum: Option<PartialSum>) {
         if let Some(sum) = sum {

@@ -1,4 +1,5 @@
-//! RDMAP stream of a queue pair over one TCP connection in full operation (RFC 5044 §7.1, RFC 5040).
+//! RDMAP stream of a queue pair over one TCP connection in full operation (RFC 5044 §7.1,
+//! RFC 5040).
 
 mod tx_message;
 mod tx_stream;
@@ -29,15 +30,17 @@ pub(super) use tx_stream::{FpduSize, TxStream};
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TxState {
-    /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work is done.
+    /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work
+    /// is done.
     AwaitsFirstFpdu,
-    /// The last streaming message goes first (verbs draft §6.2.1.2); then the stream awaits the first FPDU.
+    /// The last streaming message goes first (verbs draft §6.2.1.2); then the stream awaits the
+    /// first FPDU.
     StreamingMessage {
         /// The peer has sent an FPDU already.
         has_first_fpdu: bool,
     },
     Open,
-    /// TCP has been told to close.
+    /// TCP was asked to close.
     Closed,
 }
 
@@ -71,13 +74,13 @@ pub(super) struct Stream {
     receiver: Receiver,
     tx: TxStream,
     retry: FirstFpduRetry,
-    /// What the peer is told before the stream ends.
+    /// Terminate to be sent before the stream ends.
     terminate: Option<Box<Terminate>>,
     /// What is left of the last streaming message.
     streaming_message: VecDeque<u8>,
     /// Our RTR was a Read, whose response completes no work request.
     rtr_read: bool,
-    /// The peer has closed its side: nothing comes any more.
+    /// The peer has closed its side: nothing more will be received.
     peer_closed: bool,
     port: Arc<LocalPort>,
 }
@@ -168,7 +171,8 @@ impl Connection {
 
 /// What both directions of the stream are set to.
 fn stream_config(negotiated: &Negotiated, info: &ConnectionInfo, extensions: bool) -> StreamConfig {
-    // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one (R6581-9.2-14).
+    // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one
+    // (R6581-9.2-14).
     let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
     StreamConfig {
         version: negotiated.version,
@@ -221,7 +225,7 @@ impl Stream {
         self.tx_state == TxState::Open
     }
 
-    /// TCP has been told to close.
+    /// True if TCP was asked to close.
     pub(super) fn is_closed(&self) -> bool {
         self.tx_state == TxState::Closed
     }
@@ -231,7 +235,8 @@ impl Stream {
         self.tx_state == TxState::AwaitsFirstFpdu
     }
 
-    /// True while the Reply waits for room in the peer's window: nothing else is sent before the peer's first FPDU.
+    /// True while the Reply waits for room in the peer's window: nothing else is sent before the
+    /// peer's first FPDU.
     pub(super) fn awaits_room(&self, device: &RdmaDevice) -> bool {
         (self.awaits_first_fpdu() || self.is_closed()) && device.has_unsent(self.conn)
     }
@@ -256,11 +261,12 @@ impl Stream {
         incoming || !self.tx.is_idle()
     }
 
-    /// True if this side has nothing left to send, so that its FIN cuts nothing off; `has_posted`: work requests have not begun.
+    /// True if this side has nothing left to send, so that its FIN cuts nothing off; `has_posted`:
+    /// work requests have not begun.
     pub(super) fn is_drained(&self, has_posted: bool) -> bool {
         // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
         let is_drained = self.awaits_first_fpdu() || !has_posted && !self.tx.has_responses();
-        // An RTR that is a Read is no work, but waits for its response likewise.
+        // An RTR that is a Read is no work request, but waits for its response as well.
         let awaits_rtr = self.outstanding_reads() > 0;
         is_drained && !awaits_rtr && !self.tx.has_message()
     }
@@ -270,8 +276,8 @@ impl Stream {
         self.retry.due()
     }
 
-    /// The connection is an initiator's: wakes its peer if that overlooks the first FPDU, and begins with the RTR, ahead of all work
-    /// (R6581-5-1).
+    /// The connection is an initiator's: wakes its peer if that overlooks the first FPDU, and
+    /// begins with the RTR, ahead of all work (R6581-5-1).
     pub(super) fn begin_as_initiator(&mut self, retry: FirstFpduRetry, rtr: Option<Rtr>) {
         self.retry = retry;
         let Some(rtr) = rtr else {
@@ -331,28 +337,28 @@ impl Stream {
         Ahead::Terminate
     }
 
-    /// Has TCP close: nothing is sent any more.
+    /// Closes the TCP connection: nothing more is sent.
     pub(super) fn close(&mut self, stack: &mut Stack, now: Instant) {
         self.tx_state = TxState::Closed;
         stack.close(self.conn, now);
     }
 
-    /// Nothing more is begun or received. True if the Terminate goes out next; else, if there is none or it may not, TCP closes at
-    /// once.
+    /// Nothing more is begun or received. True if the Terminate goes out next; else, if there is
+    /// none or it may not, TCP closes at once.
     pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut RdmaDevice) -> bool {
         self.tx.clear();
         device.counters.drop_after_failure += device.unread(self.conn) as u64;
         self.terminate = terminate
             .filter(|_| self.is_open())
             .map(|terminate| Box::new(terminate.on_version(self.version)));
-        let tells = self.terminate.is_some();
-        if tells {
+        let has_terminate = self.terminate.is_some();
+        if has_terminate {
             device.counters.terminates_out += 1;
         } else {
             self.close(&mut device.stack, device.now);
         }
         device.discard_unread(self.conn);
-        tells
+        has_terminate
     }
 
     /// An FPDU was handed to TCP.
@@ -374,8 +380,9 @@ impl Stream {
         }
     }
 
-    /// Wakes a peer that has sent nothing since our first FPDU, by an RDMA Write of no bytes. Between the segments of a message there
-    /// is no place for that, and no need: more comes. `begins_work`: the queue pair still sends.
+    /// Wakes a peer that has sent nothing since our first FPDU, by an RDMA Write of no bytes.
+    /// Between the segments of a message there is no place for that, and no need: more comes.
+    /// `begins_work`: the queue pair still sends.
     pub(super) fn retry_first_fpdu(&mut self, begins_work: bool, device: &mut RdmaDevice) {
         let now = device.now;
         self.retry.passed(now);
@@ -433,7 +440,8 @@ impl Stream {
         self.receiver.expect_atomic(id);
     }
 
-    /// Writes the next FPDU of the message being sent. Whether the message of a work request ends with it, and its sum if it is known.
+    /// Writes the next FPDU of the message being sent. Whether the message of a work request ends
+    /// with it, and its sum if it is known.
     pub(super) fn write_fpdu(
         &mut self,
         fpdu: &mut [u8],
@@ -453,7 +461,8 @@ impl Stream {
         self.tx.is_sending(header)
     }
 
-    /// Read and Atomic Requests since the one with this MSN, if that awaits its response; `refused`: the peer has returned it.
+    /// Read and Atomic Requests since the one with this MSN, if that awaits its response;
+    /// `refused`: the peer has returned it.
     pub(super) fn requests_since(&self, msn: u32, refused: Option<&ReadRequest>) -> Option<usize> {
         let since = usize::try_from(self.tx.requests_since(msn)).ok()?;
         self.receiver.awaits(since, refused).then_some(since)
@@ -494,7 +503,7 @@ impl Stream {
         self.receiver.queued_read();
     }
 
-    /// The ordinary segment of a Read Response that was predicted, with so many bytes, was placed.
+    /// The predicted segment of a Read Response, with `len` bytes, was placed.
     pub(super) fn handle_placed_response(&mut self, len: usize, last: bool) {
         self.receiver.placed_response(len, last);
     }

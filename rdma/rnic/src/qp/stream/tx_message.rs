@@ -1,4 +1,9 @@
-//! A message on its way out, and where its payload comes from.
+//! A message being sent, and the source of its payload.
+//!
+//! An Atomic Request executes here, when its response is made, not when it arrives. So it executes
+//! after the Reads in front of it, once, and only if it is answered (RFC 7306 §5.4, §7). The
+//! operation is a 64-bit compare-and-exchange in the host's byte order, atomic for every thread and
+//! process that uses 64-bit atomics on the same bytes.
 
 use std::ops::Range;
 
@@ -84,8 +89,8 @@ impl TxMessage {
         self.source() == TxSource::Request && self.message().is_named_by(header)
     }
 
-    /// Writes the next segment, which is as long as `ulpdu`, by a pass. All memory is checked anew, as a region may have been deregistered
-    /// since the last segment.
+    /// Writes the next segment, which is as long as `ulpdu`, by a pass. All memory is checked anew,
+    /// as a region may have been deregistered since the last segment.
     pub(in crate::qp) fn write_segment(
         &mut self,
         ulpdu: &mut [u8],
@@ -151,8 +156,9 @@ fn write_header<'a>(
     payload
 }
 
-/// Executes an Atomic Request when its turn to be answered has come, and returns what it found. So it is executed once, after all requests
-/// before it were answered and before those after it (R7306-5.2.1-7-1, R7306-5.4-8-1).
+/// Executes an Atomic Request when its turn to be answered has come, and returns what it found. So
+/// it is executed once, after all requests before it were answered and before those after it
+/// (R7306-5.2.1-7-1, R7306-5.4-8-1).
 pub(in crate::qp) fn execute(
     stags: &StagTable,
     user: QpIdentity,
@@ -201,8 +207,9 @@ fn gather(
     })
 }
 
-/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its message cover. Its arguments are the Tagged
-/// Offset in the piece's region, the region, and which of those `len` bytes it is.
+/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its
+/// message cover. Its arguments are the Tagged Offset in the piece's region, the region, and which
+/// of those `len` bytes it is.
 pub(in crate::qp) fn for_each_piece<E>(
     sgl: &Sgl,
     start: u32,
@@ -221,7 +228,8 @@ pub(in crate::qp) fn for_each_piece<E>(
         if n == 0 {
             break;
         }
-        // A wrap is found by the access check: it adds the length to what is at most the last byte's offset.
+        // A wrap is found by the access check: it adds the length to what is at most the last
+        // byte's offset.
         each(sge.to.saturating_add(skip as u64), sge.stag, done..done + n)?;
         done += n;
         skip = 0;

@@ -1,4 +1,5 @@
-//! TX side of an RDMAP stream: the message being sent, the responses that wait for their turn, and the FPDUs of both.
+//! TX side of an RDMAP stream: the message being sent, the responses that wait for their turn, and
+//! the FPDUs of both.
 
 use std::collections::VecDeque;
 
@@ -84,7 +85,8 @@ impl TxStream {
         self.responses.push_back(response);
     }
 
-    /// The response whose turn it is, if one waits. Work requests and responses take turns where both wait.
+    /// The response whose turn it is, if one waits. Work requests and responses take turns where
+    /// both wait.
     pub(in crate::qp) fn poll_turn(&mut self, request_waits: bool) -> Option<Response> {
         let has_turn = self.turn == TxSource::Response || !request_waits;
         let response = has_turn.then(|| self.responses.pop_front()).flatten();
@@ -96,12 +98,13 @@ impl TxStream {
         response
     }
 
-    /// The next response, whoever has the turn.
+    /// The next response, whether or not it is the responses' turn.
     pub(in crate::qp) fn poll_response(&mut self) -> Option<Response> {
         self.responses.pop_front()
     }
 
-    /// The next response, if it is a Read's: what that asks for, and whether others follow.
+    /// The Read Request that the next response answers, if it is one, and whether further responses
+    /// follow.
     #[inline]
     pub(in crate::qp) fn next_read(&self) -> Option<(ReadRequest, bool)> {
         match self.responses.front()? {
@@ -135,7 +138,8 @@ impl TxStream {
         });
     }
 
-    /// Begins a Write of `len` bytes. `then`: the Immediate Data that follows, and whether it asks for an event.
+    /// Begins a Write of `len` bytes. `then`: the Immediate Data that follows, and whether it asks
+    /// for an event.
     pub(in crate::qp) fn begin_write(
         &mut self,
         remote: RemoteAddress,
@@ -163,7 +167,8 @@ impl TxStream {
         self.message = Some(TxMessage::header_only(message));
     }
 
-    /// Begins an Atomic Request, and returns its Request Identifier. The receive side has to expect its response.
+    /// Begins an Atomic Request, and returns its Request Identifier. The receive side has to expect
+    /// its response.
     pub(super) fn begin_atomic(&mut self, operation: AtomicOperation, to: RemoteAddress) -> u32 {
         let id = self.next_atomic;
         self.next_atomic = id.wrapping_add(1);
@@ -235,7 +240,8 @@ impl TxStream {
         })
     }
 
-    /// Writes the next FPDU of the message being sent. Whose message it was if nothing is left of it; the FPDU's sum, if it is known.
+    /// Writes the next FPDU of the message being sent. Whose message it was if nothing is left of
+    /// it; the FPDU's sum, if it is known.
     pub(super) fn write_fpdu(
         &mut self,
         fpdu: &mut [u8],

@@ -1,4 +1,5 @@
-//! Work queues of a queue pair: posted work, work in flight, and their completions (verbs draft §8.2).
+//! Work queues of a queue pair: posted work, work in flight, and their completions (verbs draft
+//! §8.2).
 
 mod receive_buffers;
 
@@ -207,8 +208,9 @@ impl WorkQueues {
         Some(request)
     }
 
-    /// Begins work requests from the oldest posted one on, at most so many, as long as `send` sends them; how many. Each waits for its
-    /// response. `send` learns whether others follow.
+    /// Begins up to `most` work requests, from the oldest posted one on, as long as `send` sends
+    /// them. Returns how many. Each waits for its response. `send` gets whether further ones
+    /// follow.
     pub(super) fn begin_posted(
         &mut self,
         most: usize,
@@ -230,9 +232,11 @@ impl WorkQueues {
         count
     }
 
-    /// Sends work requests from the oldest posted one on, as long as `send` does: each is a message that is complete when it is sent. Those
-    /// that were sent are complete with that; how many they were. `send` learns whether others follow, and tells the bytes of the payload.
-    /// None is sent while others are in flight, as completions come in the order of posting, nor more than the completion queue has room for.
+    /// Sends work requests from the oldest posted one on, as long as `send` does. Each is a message
+    /// that completes when it is sent. Returns how many were sent. `send` gets whether further ones
+    /// follow, and returns the bytes of the payload. Nothing is sent while other work is in flight,
+    /// as completions come in the order of posting, nor more than the completion queue has room
+    /// for.
     pub(super) fn send_posted(
         &mut self,
         most: usize,
@@ -266,8 +270,8 @@ impl WorkQueues {
         Ok(taken)
     }
 
-    /// The newest message is with TCP wholly. What the peer does not answer is complete with that (RFC 5040 §5.5, verbs.md A22); a
-    /// Read or an Atomic Operation waits for its response.
+    /// The newest message is with TCP wholly. What the peer does not answer is complete with that
+    /// (RFC 5040 §5.5, verbs.md A22); a Read or an Atomic Operation waits for its response.
     pub(super) fn newest_sent(&mut self) {
         if let Some(newest) = self.in_flight.back_mut()
             && !newest.awaits_response
@@ -276,13 +280,14 @@ impl WorkQueues {
         }
     }
 
-    /// The oldest work request that waits for its response: the peer answers in order (RFC 5040 §5.5, R7306-5.4-8-1).
+    /// The oldest work request that waits for its response: the peer answers in order (RFC 5040
+    /// §5.5, R7306-5.4-8-1).
     pub(super) fn oldest_unanswered(&mut self) -> Option<&mut InFlight> {
         (self.in_flight.iter_mut()).find(|it| it.awaits_response && it.outcome.is_none())
     }
 
-    /// Attributes the peer's Terminate to the work request in flight that the returned header names, which ends with that (verbs
-    /// draft §9.5.2). One that has ended keeps its outcome.
+    /// Attributes the peer's Terminate to the work request in flight that the returned header
+    /// names, which ends with that (verbs draft §9.5.2). One that has ended keeps its outcome.
     pub(super) fn attribute(&mut self, terminate: &ReceivedTerminate, stream: &Stream) {
         let Some(header) = &terminate.ddp_header else {
             return;
@@ -306,7 +311,8 @@ impl WorkQueues {
         }
     }
 
-    /// Completes work in flight from the oldest on, as far as it is done: completions come in the order of posting.
+    /// Completes work in flight from the oldest on, as far as it is done: completions come in the
+    /// order of posting.
     pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
         let done = |it: &InFlight| it.outcome == Some(CompletionStatus::Success);
         while self.in_flight.front().is_some_and(done) {
@@ -318,7 +324,8 @@ impl WorkQueues {
         Ok(())
     }
 
-    /// Ends work in flight. What was done and is not signaled has no completion, and its slot is free at once (verbs draft §8.2.1).
+    /// Ends work in flight. What was done and is not signaled has no completion, and its slot is
+    /// free at once (verbs draft §8.2.1).
     fn complete(
         &self,
         cqs: &mut CqTable,
@@ -351,7 +358,8 @@ impl WorkQueues {
         }
     }
 
-    /// Completes the receive that the current message has taken, with what `describe` says of the message.
+    /// Completes the receive that the current message has taken, with what `describe` says of the
+    /// message.
     pub(super) fn complete_receive(
         &mut self,
         cqs: &mut CqTable,
@@ -368,8 +376,8 @@ impl WorkQueues {
         pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
-    /// Places messages into the oldest buffers, where these lie, as long as `place` does, and completes these. None is placed for whose
-    /// completion there is no room.
+    /// Places messages into the oldest buffers, where these lie, as long as `place` does, and
+    /// completes these. None is placed for whose completion there is no room.
     #[inline]
     pub(super) fn receive_run(
         &mut self,
@@ -407,8 +415,9 @@ impl WorkQueues {
         }
     }
 
-    /// Ends all work that is not complete: `Flushed`, but for the newest send in flight, which gets `culprit` if there is one
-    /// (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its outcome.
+    /// Ends all work that is not complete: `Flushed`, but for the newest send in flight, which gets
+    /// `culprit` if there is one (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its
+    /// outcome.
     pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
         let newest = self.in_flight.len().checked_sub(1);
         let in_flight = std::mem::take(&mut self.in_flight);

@@ -1,4 +1,5 @@
-//! Receive buffers of a queue pair. Some are posted, to it or to a shared queue. A message is being placed into the current one.
+//! Receive buffers of a queue pair. Some are posted, to it or to a shared queue. A message is being
+//! placed into the current one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// A message begins: takes the next buffer, and tells how long it is.
+    /// A message begins: takes the next buffer. Returns its length in bytes.
     pub(in crate::qp) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
         let next = match &mut self.source {
             Source::Own(own) => own.take(),
@@ -118,7 +119,8 @@ impl ReceiveBuffers {
         self.limit = limit;
     }
 
-    /// Messages that have taken a buffer and not completed. They come one after the other, so that it is never more than one.
+    /// Number of messages that have taken a buffer and not completed. They are placed one after the
+    /// other, so that it is at most one.
     fn in_progress(&self) -> usize {
         usize::from(self.current.is_some())
     }
@@ -140,8 +142,8 @@ impl ReceiveBuffers {
         self.current.take()
     }
 
-    /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no message has taken stays in a shared queue
-    /// (verbs draft §6.3.6).
+    /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no
+    /// message has taken stays in a shared queue (verbs draft §6.3.6).
     pub(in crate::qp) fn flush_one(&mut self) -> Option<CurrentReceive> {
         self.end().or_else(|| match &mut self.source {
             Source::Own(own) => own.take(),
@@ -149,13 +151,14 @@ impl ReceiveBuffers {
         })
     }
 
-    /// Lends what is posted for messages that begin and end together, at most so many: those of which nothing is told.
+    /// Lends posted buffers for messages that begin and end together, and how many of them may be
+    /// taken before an event would be due.
     #[inline]
     pub(in crate::qp) fn lend(&mut self) -> Option<(BorrowedReceives<'_>, usize)> {
-        let tells = self.limit.armed && self.limit.limit == 0;
+        let reports = self.limit.armed && self.limit.limit == 0;
         match &mut self.source {
             Source::Own(own) => Some((BorrowedReceives::Own(own), usize::MAX)),
-            Source::Shared(srq) => (!tells).then(|| srq.lend())?,
+            Source::Shared(srq) => (!reports).then(|| srq.lend())?,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Binding of memory windows: legal pairs, and the state of a window afterwards (verbs draft §7.10).
+//! Binding of memory windows: legal pairs, and the state of a window afterwards (verbs draft
+//! §7.10).
 
 use super::*;
 use crate::model::{CompletionStatus, DeallocateError, MAX_STAGS};

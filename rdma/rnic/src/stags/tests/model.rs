@@ -1,4 +1,5 @@
-//! Random verbs and work requests against a model of the `STag` states (verbs.md §11.1), which is compared with the table after each step.
+//! Random verbs and work requests against a model of the `STag` states (verbs.md §11.1), which is
+//! compared with the table after each step.
 
 use std::collections::BTreeMap;
 
@@ -277,7 +278,7 @@ impl Run {
         }
     }
 
-    /// What the queries and accesses tell is what the model has.
+    /// Queries and accesses return what the model has.
     fn compare(&self) {
         for (&index, object) in &self.objects {
             let stag = Stag(index << 8).with_key(object.key.unwrap_or(3));

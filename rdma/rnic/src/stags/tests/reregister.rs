@@ -46,7 +46,8 @@ fn assert_local(it: &mut Fixture, user: QpIdentity, stag: Stag) {
     }
 }
 
-/// Whatever else is done with it or with its memory, a region that was made without remote rights has none.
+/// Whatever else is done with it or with its memory, a region that was made without remote rights
+/// has none.
 #[test]
 fn remote_rights_come_to_a_local_region_by_reregister_or_a_new_one_only() {
     let mut it = Fixture::new();

@@ -100,7 +100,7 @@ fn stags_are_spread_over_all_32_bits_and_follow_no_pattern() {
     assert!(steps.len() > 4080, "{} different steps", steps.len());
 }
 
-/// Whoever knows the `STag`s of one table knows none of another.
+/// From the `STag`s of one table, those of another cannot be guessed.
 #[test]
 fn stags_of_two_tables_have_nothing_in_common() {
     let draw = || {
