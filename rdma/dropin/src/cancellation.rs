@@ -1,5 +1,5 @@
 //! Cancellation of threads (`pthread_cancel(3)`). Of the C interface's functions, those that wait
-//! for an event are cancellation points; no other is.
+//! for an event are cancellation points (decision record dropin/0009); no other is.
 //!
 //! A thread that is cancelled unwinds its stack, which must not pass through frames that have
 //! something to release. So a call that waits has three parts. The first and the last run with

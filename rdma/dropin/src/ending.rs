@@ -40,7 +40,7 @@ pub(crate) fn close_all_by(close: fn()) -> bool {
     let (sender, receiver) = mpsc::channel();
     let new = Builder::new().name("xwarp-exit".to_owned());
     let thread = new.spawn(move || {
-        // The receiver lives until the thread has ended, or is of no use any more.
+        // The receiver lives until the thread has ended, or is no longer needed.
         let _ = sender.send(gettid());
         take_only_faults();
         close();

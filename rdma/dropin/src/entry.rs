@@ -1,4 +1,5 @@
-//! Entry of each function of the C interface: no panic leaves it, and failures end in errno as its manual page has it.
+//! Entry of each function of the C interface: no panic leaves it, and failures end in errno as its
+//! manual page has it.
 //!
 //! A function runs with cancellation of its thread disabled, as it may make system calls. If the
 //! caller's stack is small, it runs on a thread of the library. Functions of the data path do
@@ -127,20 +128,21 @@ fn with_room<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
     stack::aside(|| guarded(verb)).unwrap_or(Err(Errno::EAGAIN))
 }
 
-/// Who is told of a panic.
+/// Called after a panic.
 static ON_PANIC: OnceLock<fn()> = OnceLock::new();
 
-/// Has `told` called when a verb has panicked. The first call counts.
-pub(crate) fn on_panic(told: fn()) {
-    ON_PANIC.get_or_init(|| told);
+/// Has `callback` called when a verb has panicked. The first call counts.
+pub(crate) fn on_panic(callback: fn()) {
+    ON_PANIC.get_or_init(|| callback);
 }
 
-/// A verb has panicked: whoever waits for events is told, and the caller by an error number that nothing else has.
+/// A verb has panicked: reports it to threads that wait for events, and to the caller by an error
+/// number that has no other meaning.
 #[cold]
-fn panicked<T>(told: Option<&fn()>) -> Result<T> {
-    if let Some(told) = told {
-        // A panic there is told the caller, like the first one.
-        let _ = catch_unwind(told);
+fn panicked<T>(callback: Option<&fn()>) -> Result<T> {
+    if let Some(callback) = callback {
+        // A panic there is reported to the caller, like the first one.
+        let _ = catch_unwind(callback);
     }
     Err(Errno::ENOTRECOVERABLE)
 }
@@ -154,7 +156,7 @@ fn guarded<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_panic| panicked(ON_PANIC.get()))
 }
 
-/// Locks, also after a panic of another thread: whoever panicked has told its caller.
+/// Locks, also after a panic of another thread, whose call has returned an error.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,5 +1,5 @@
-//! Leftovers at a program's exit, on standard error: objects that it has never destroyed, and descriptors that the library has made and not
-//! closed. `XWARP_STATS` asks for them.
+//! Leftovers at a program's exit, on standard error: objects that it has never destroyed, and
+//! descriptors that the library has made and not closed. `XWARP_STATS` asks for them.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -21,8 +21,8 @@ const EVENTFD: &str = "eventfd";
 /// Whether the library has made a descriptor: `descriptors.c` keeps that in mind.
 type IsOurs = extern "C" fn(c_int) -> c_int;
 
-/// Prints one line for either. The object's destructor calls it: after those of libraries such as libfabric, which destroy objects there, and when
-/// all RNICs are closed.
+/// Prints one line for either. The object's destructor calls it: after those of libraries such as
+/// libfabric, which destroy objects there, and when all RNICs are closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
@@ -55,8 +55,9 @@ fn objects() -> Counts {
     counts
 }
 
-/// Open descriptors that the library has made, and those of kinds that an RNIC has and that programs do not open themselves. Those of objects that
-/// live are left out, which are told as objects, and those that a thread of the program sleeps on.
+/// Open descriptors that the library has made, and those of kinds that an RNIC has and that
+/// programs do not open themselves. Those of objects that live are left out, which are reported as
+/// objects, and those that a thread of the program sleeps on.
 fn descriptors(is_ours: IsOurs) -> Counts {
     let mut counts = Counts::new();
     let Ok(open) = fs::read_dir("/proc/self/fd") else {

@@ -1,7 +1,7 @@
 //! libibverbs and librdmacm over xwarp, for programs that know nothing of it.
 //!
-//! `tools/dropin` links this crate into one shared object with four names. Programs of C reach it by the functions that `exports.map` lists;
-//! no Rust program links to it but tests.
+//! `tools/dropin` links this crate into one shared object with four names. Programs of C reach it
+//! by the functions that `exports.map` lists; no Rust program links to it but tests.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod abi;

@@ -1,4 +1,5 @@
-//! Lists of handles as C has them: an array that ends in a null pointer, and that the program gives back.
+//! Lists of handles as C has them: an array that ends in a null pointer, and that the program gives
+//! back.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -16,7 +17,8 @@ impl<T> Lists<T> {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Gives a program the handles that `verb` finds, and writes into `number` how many they are. Sets errno.
+    /// Gives a program the handles that `verb` finds, and writes into `number` how many they are.
+    /// Sets errno.
     pub(crate) fn publish(
         &self,
         number: Option<&mut c_int>,

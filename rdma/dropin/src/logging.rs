@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use crate::entry::lock;
 use crate::environment;
 
-/// The least severe level that is told: `error`, `warn`, `info`, `debug`, `trace` or `off`.
+/// The least severe level that is printed: `error`, `warn`, `info`, `debug`, `trace` or `off`.
 const LEVEL: &CStr = c"XWARP_LOG";
 
 /// Asks for what an RNIC has counted, and what a program has left.
@@ -108,7 +108,7 @@ impl Log for StandardError {
     fn flush(&self) {}
 }
 
-/// Begins to tell, once.
+/// Installs the logger, once.
 pub(crate) fn begin() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,8 +1,13 @@
 //! Objects as C holds them: a struct that programs look into, and behind it what is ours.
 //!
-//! A handle of C is the address of that struct. All objects that live are in one table by their address and kind. So null pointers,
-//! wrong handles and handles of destroyed objects are found out. The data path does not look there: it reads the object's tag. So that a destroyed
-//! object's tag can be read, the memory of the last [`KEPT`] destroyed objects is kept.
+//! A handle of C is the address of that struct. All objects that live are in one table by their
+//! address and kind. So null pointers, wrong handles and handles of destroyed objects are found
+//! out. The data path does not look there: it reads the object's tag. So that a destroyed object's
+//! tag can be read, the memory of the last [`KEPT`] destroyed objects is kept. A handle that was
+//! destroyed earlier is as undefined as with any library.
+//!
+//! A lookup on the data path would cost a lock that all threads share. Tags alone would not do: the
+//! memory behind a handle of another kind may be shorter.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -44,8 +49,8 @@ pub(crate) struct Object<K: Kind> {
     body: K,
 }
 
-// SAFETY: the struct of C is shared with the program, which may touch it from any thread as its manual allows. We look at it for a few
-// instructions at a time, and keep no reference to it.
+// SAFETY: the struct of C is shared with the program, which may touch it from any thread as its
+// manual allows. We look at it for a few instructions at a time, and keep no reference to it.
 unsafe impl<K: Kind> Send for Object<K> {}
 // SAFETY: as above.
 unsafe impl<K: Kind> Sync for Object<K> {}
@@ -65,7 +70,7 @@ static LIVING: LazyLock<RwLock<Table>> = LazyLock::new(RwLock::default);
 static BURIED: Mutex<VecDeque<Arc<dyn Any + Send + Sync>>> = Mutex::new(VecDeque::new());
 
 impl<K: Kind> Object<K> {
-    /// Makes an object that nobody knows yet.
+    /// Makes an object without a handle yet.
     pub(crate) fn new(abi: K::Abi, body: K) -> Arc<Self> {
         Arc::new(Self {
             abi: UnsafeCell::new(abi),
@@ -74,7 +79,7 @@ impl<K: Kind> Object<K> {
         })
     }
 
-    /// Puts it into the table: from now on its handle is good.
+    /// Puts it into the table: from now on its handle is valid.
     pub(crate) fn publish(self: Arc<Self>) -> *mut K::C {
         let handle = Self::handle(&self);
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +119,8 @@ impl<K: Kind> Object<K> {
     /// Reads or changes the struct of C, as its manual pages say that we do.
     #[inline]
     pub(crate) fn with_abi<R>(&self, change: impl FnOnce(&mut K::Abi) -> R) -> R {
-        // SAFETY: the struct is ours, and `change` cannot keep the reference. By the manual pages, the program leaves alone what we change.
+        // SAFETY: the struct is ours, and `change` cannot keep the reference. By the manual pages,
+        // the program leaves alone what we change.
         change(unsafe { &mut *self.abi.get() })
     }
 
@@ -147,14 +153,16 @@ impl<K: Kind> Object<K> {
     ///
     /// # Safety
     ///
-    /// The handle is null, or was given out by [`publish`](Self::publish) and its object destroyed not longer ago than [`KEPT`] others.
+    /// The handle is null, or was given out by [`publish`](Self::publish) and its object is among
+    /// the last [`KEPT`] that were destroyed.
     #[inline]
     pub(crate) unsafe fn living<'a>(handle: *mut K::C) -> Result<&'a Self> {
         if handle.is_null() {
             return Err(Errno::EINVAL);
         }
         let start = handle.wrapping_byte_sub(K::OFFSET).cast_const();
-        // SAFETY: the caller vouches that the memory is an object's still, of which this is the beginning.
+        // SAFETY: the caller vouches that the memory is an object's still, of which this is the
+        // beginning.
         let object: &Self = unsafe { &*start.cast() };
         if object.tag.load(Ordering::Relaxed) == K::TAG {
             Ok(object)
@@ -163,7 +171,8 @@ impl<K: Kind> Object<K> {
         }
     }
 
-    /// Takes it out of the table: its handle is not good any more. Of two threads that destroy it, one succeeds.
+    /// Takes it out of the table: its handle is no longer valid. Of two threads that destroy it,
+    /// one succeeds.
     pub(crate) fn destroy(&self) -> Result<()> {
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
         let object = living.remove(&self.address()).ok_or(Errno::EINVAL)?.object;

@@ -28,7 +28,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Begins one on `rnic`, with queues of so many entries. Its queue pair is one for `ibv_wr_rdma_write`, too.
+    /// Begins one on `rnic`, with queues of `depth` entries. Its queue pair is one for
+    /// `ibv_wr_rdma_write`, too.
     ///
     /// # Panics
     ///
@@ -63,7 +64,8 @@ impl Program {
     }
 }
 
-/// A queue pair that may also be posted to by one function for each part of a request. Those are signaled.
+/// A queue pair that may also be posted to by one function for each part of a request. Those are
+/// signaled.
 fn extended(pd: *mut ibv_pd, cq: *mut ibv_cq, depth: u32) -> *mut ibv_qp {
     let mut attr = ibv_qp_init_attr_ex::zeroed();
     (attr.pd, attr.send_cq, attr.recv_cq, attr.qp_type) = (pd, cq, cq, IBV_QPT_RC);

@@ -1,4 +1,5 @@
-//! Functions of C that are not supported, and say so: rsockets, multicast, and what only hardware of mlx5 and efa has.
+//! Functions of C that are not supported, and report that: rsockets, multicast, and what only
+//! hardware of mlx5 and efa has.
 //!
 //! Their arguments are not looked at, so they are declared without.
 
@@ -50,7 +51,8 @@ refused! { ENOSYS, isize, -1;
     riowrite,
 }
 
-// Multicast and datagrams, memory of other processes, and what the distribution's librdmacm asks its own libibverbs for.
+// Multicast and datagrams, memory of other processes, and what the distribution's librdmacm asks
+// its own libibverbs for.
 refused! { EOPNOTSUPP, c_int, Errno::EOPNOTSUPP as c_int;
     ibv_attach_mcast,
     ibv_detach_mcast,

@@ -1,4 +1,5 @@
-// Checks of the programs of C: what is not so is printed with its line, and ends the function with 1.
+// Checks of the programs of C: what is not so is printed with its line, and ends the function with
+// 1.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-// A program of C on the installed headers: opens and closes an RNIC again and again, with an object of each kind. The process has as many
-// descriptors afterwards as before. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: opens and closes an RNIC again and again, with an object
+// of each kind. The process has as many descriptors afterwards as before. Prints what was wrong,
+// and returns 1 then.
 #include <dirent.h>
 #include <infiniband/verbs.h>
 
@@ -53,7 +54,8 @@ int main(void)
 
     for (int round = 0; round < ROUNDS && !failed; round++) {
         failed = open_and_close(list[0]);
-        // What is opened once and stays, as for the source of randomness, is open after the first round.
+        // What is opened once and stays, as for the source of randomness, is open after the first
+        // round.
         if (round == 0)
             before = descriptors();
     }

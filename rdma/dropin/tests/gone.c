@@ -1,5 +1,6 @@
-// A program of C on the installed headers: the interface is deleted under an open device. The program is told, and can flush
-// and destroy all that it has. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: the interface is deleted under an open device. The
+// program gets an event, and can flush and destroy all that it has. Prints what was wrong, and
+// returns 1 then.
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// A program of C on the installed headers: identifiers of the connection manager that have no peer. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: identifiers of the connection manager that have no peer.
+// Prints what was wrong, and returns 1 then.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -231,7 +232,7 @@ static int resolving(struct rdma_event_channel *channel)
     struct rdma_cm_event *event, *none;
     struct rdma_cm_id *id, *own;
 
-    // An address of the own host is as good as others.
+    // An address of the own host is as good as any.
     CHECK(rdma_create_id(channel, &own, NULL, RDMA_PS_TCP) == 0);
     CHECK(rdma_resolve_addr(own, NULL, address("10.99.0.1", 7471), 1) == 0 && own->verbs && rdma_destroy_id(own) == 0);
     CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
@@ -249,7 +250,8 @@ static int resolving(struct rdma_event_channel *channel)
     return 0;
 }
 
-// A queue pair and a shared receive queue by the later functions, all of which the endpoint's end destroys.
+// A queue pair and a shared receive queue by the later functions, all of which the endpoint's end
+// destroys.
 static int with_later_attributes(struct rdma_cm_id *id)
 {
     struct ibv_srq_init_attr_ex shared = { .attr = { .max_wr = 4, .max_sge = 1 }, .comp_mask = IBV_SRQ_INIT_ATTR_TYPE };

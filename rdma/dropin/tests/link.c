@@ -1,4 +1,5 @@
-// A program of C on the installed headers: link down and link up are told as events of the port. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: link down and link up are reported as events of the
+// port. Prints what was wrong, and returns 1 then.
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <unistd.h>

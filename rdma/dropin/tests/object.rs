@@ -1,4 +1,5 @@
-//! The shared object as programs load it: what it exports, and what unmodified programs and a program of C see.
+//! The shared object as programs load it: what it exports, and what unmodified programs and a
+//! program of C see.
 
 mod common;
 
@@ -106,7 +107,8 @@ fn versioned_symbols_are_found_by_dlvsym() {
     run(finder, &[library().to_str().expect("a path")]);
 }
 
-/// Names that say "not supported" whatever they are called with, and the error number that they set.
+/// Names that say "not supported" whatever they are called with, and the error number that they
+/// set.
 fn is_refused(symbol: &str) -> Option<&'static str> {
     let (name, version) = symbol.split_once(' ')?;
     let is_of_vendor = version.starts_with("MLX5_") || version.starts_with("EFA_");
@@ -175,7 +177,8 @@ fn table() -> Vec<(String, String)> {
     rows.flatten().collect()
 }
 
-/// Functions that inline functions of the headers find in structs: of a context, of a completion queue and of a queue pair.
+/// Functions that inline functions of the headers find in structs: of a context, of a completion
+/// queue and of a queue pair.
 fn slots() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/verbs");
     let texts = ["operations.rs", "cq_ex.rs", "qp_ex.rs"]

@@ -1,5 +1,6 @@
-// A program of C on the installed headers: what iWARP does not have is refused by the error number that its manual page has. A line for each
-// thing of DESIGN.md's table. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: what iWARP does not have is refused by the error number
+// that its manual page has. A line for each thing of DESIGN.md's table. Prints what was wrong, and
+// returns 1 then.
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>

@@ -1,5 +1,6 @@
-// A program of C on the installed headers: the interface is deleted under identifiers. Those that are bound to the device are told,
-// and calls that wait for a peer end. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: the interface is deleted under identifiers. Those that
+// are bound to the device get an event, and calls that wait for a peer end. Prints what was wrong,
+// and returns 1 then.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,7 +24,8 @@ static struct rdma_cm_id *bound(struct rdma_event_channel *with, const char *hos
     return id;
 }
 
-// Waits for an event, which says that the device of an identifier is gone; the identifier's context.
+// Waits for an event, which says that the device of an identifier is gone; the identifier's
+// context.
 static void *removed(void)
 {
     struct rdma_cm_event *event;
@@ -66,7 +68,7 @@ int main(void)
     told = removed();
     other = removed();
     CHECK((told == &first && other == &second) || (told == &second && other == &first));
-    // A call of a synchronous identifier ends, and one that is bound to no device is told nothing.
+    // A call of a synchronous identifier ends, and one that is bound to no device gets no event.
     CHECK(pthread_join(waiting, &told) == 0 && *(int *)told == ENODEV);
     CHECK(poll(&more, 1, 0) == 0);
     CHECK(rdma_destroy_id(idle) == 0 && rdma_destroy_id(listener) == 0 && rdma_destroy_id(any) == 0);

@@ -1,4 +1,5 @@
-// A program of C on the installed headers: makes one object of each kind, and ends them. Prints what was wrong, and returns 1 then.
+// A program of C on the installed headers: makes one object of each kind, and ends them. Prints
+// what was wrong, and returns 1 then.
 #include <infiniband/verbs.h>
 #include <net/if.h>
 #include <stdlib.h>

@@ -7,7 +7,8 @@ use super::verbs::{
     ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
 };
 
-/// What an event carries: [`rdma_conn_param`] of a connection, [`rdma_ud_param`] of a datagram service.
+/// What an event carries: [`rdma_conn_param`] of a connection, [`rdma_ud_param`] of a datagram
+/// service.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union RdmaCmEventParam {

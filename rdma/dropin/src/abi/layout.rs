@@ -1,4 +1,5 @@
-//! Structs of C with their sizes and offsets, which are held against the numbers at compile time, and against the headers by a test.
+//! Structs of C with their sizes and offsets, which are held against the numbers at compile time,
+//! and against the headers by a test.
 
 /// A struct as the headers have it.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,8 @@ macro_rules! c_name {
     };
 }
 
-/// Structs of C: `name size { offset field: type, }`. A field whose name differs in the headers has that name after `=`.
+/// Structs of C: `name size { offset field: type, }`. A field whose name differs in the headers has
+/// that name after `=`.
 macro_rules! c_structs {
     ($($(#[$doc:meta])* $name:ident $size:literal {
         $($offset:literal $field:ident $(= $c:literal)?: $type:ty,)*
@@ -45,7 +47,8 @@ macro_rules! c_structs {
 
             impl Zeroed for $name {
                 fn zeroed() -> Self {
-                    // SAFETY: its fields are integers, pointers that may be null, and functions that may be missing.
+                    // SAFETY: its fields are integers, pointers that may be null, and functions
+                    // that may be missing.
                     unsafe { std::mem::zeroed() }
                 }
             }

@@ -1,4 +1,5 @@
-//! Structs and numbers of the C interface, as `infiniband/verbs.h` and `rdma/rdma_cma.h` lay them out on 64 bits.
+//! Structs and numbers of the C interface, as `infiniband/verbs.h` and `rdma/rdma_cma.h` lay them
+//! out on 64 bits.
 //!
 //! The manual pages say what the fields mean.
 #![allow(missing_docs, non_camel_case_types)]

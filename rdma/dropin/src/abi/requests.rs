@@ -10,7 +10,7 @@ use super::verbs::{Atomic, Rdma, ibv_recv_wr, ibv_send_wr, ibv_sge};
 #[derive(Clone, Debug)]
 pub struct SendList<'a>(*const ibv_send_wr, PhantomData<&'a ibv_send_wr>);
 
-/// A list of work requests for a receive queue, likewise.
+/// A list of work requests for a receive queue.
 #[derive(Clone, Debug)]
 pub struct RecvList<'a>(*const ibv_recv_wr, PhantomData<&'a ibv_recv_wr>);
 
@@ -50,7 +50,8 @@ impl SendList<'_> {
     ///
     /// # Safety
     ///
-    /// Each request is null or readable, and so is what it points to, for as long as the list is used.
+    /// Each request is null or readable, and so is what it points to, for as long as the list is
+    /// used.
     pub const unsafe fn new(first: *const ibv_send_wr) -> Self {
         Self(first, PhantomData)
     }
@@ -72,7 +73,7 @@ impl<'a> Iterator for SendList<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<SendWr<'a>> {
-        // SAFETY: whoever made the list vouches that its requests are null or readable.
+        // SAFETY: the caller that made the list vouches that its requests are null or readable.
         let request = unsafe { self.0.as_ref() }?;
         self.0 = request.next;
         Some(SendWr(request))
@@ -84,14 +85,15 @@ impl<'a> Iterator for RecvList<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<RecvWr<'a>> {
-        // SAFETY: whoever made the list vouches that its requests are null or readable.
+        // SAFETY: the caller that made the list vouches that its requests are null or readable.
         let request = unsafe { self.0.as_ref() }?;
         self.0 = request.next;
         Some(RecvWr(request))
     }
 }
 
-/// Elements of the longest list that is read: more than any device takes. A number that is larger is a program's error.
+/// Elements of the longest list that is read: more than any device takes. A number that is larger
+/// is a program's error.
 const LONGEST: usize = 64;
 
 /// The elements of a list of C; none if their number cannot be, or there is no list.
@@ -145,18 +147,18 @@ impl<'a> SendWr<'a> {
     /// Its scatter/gather list, unless there is none or its number is wrong.
     #[inline]
     pub fn sges(self) -> Option<&'a [Element]> {
-        // SAFETY: whoever made the list of requests vouches for what they point to.
+        // SAFETY: the caller that made the list vouches for what they point to.
         unsafe { elements(self.0.sg_list, self.0.num_sge) }
     }
 
     /// The element of a scatter/gather list of one.
     #[inline]
     pub fn only_sge(self) -> Option<&'a Element> {
-        // SAFETY: whoever made the list of requests vouches for what they point to.
+        // SAFETY: the caller that made the list vouches for what they point to.
         unsafe { only_element(self.0.sg_list, self.0.num_sge) }
     }
 
-    /// The inline data if they are in one piece and not more than so many bytes.
+    /// The inline data if they are in one piece of at most `most` bytes.
     #[inline]
     pub fn inline_piece(self, most: usize) -> Option<&'a [u8]> {
         debug_assert!(self.has(IBV_SEND_INLINE));
@@ -166,11 +168,13 @@ impl<'a> SendWr<'a> {
         if len > most || from.is_null() {
             return None;
         }
-        // SAFETY: whoever made the list of requests vouches for what they point to. By the manual page, it does not change before the call is over.
+        // SAFETY: the caller that made the list vouches for what they point to. By the manual page,
+        // it does not change before the call is over.
         Some(unsafe { slice::from_raw_parts(from, len) })
     }
 
-    /// Copies the inline data to the beginning of `into`, and returns how much it is; nothing if there is no room.
+    /// Copies the inline data to the beginning of `into`, and returns how much it is; nothing if
+    /// there is no room.
     #[inline]
     pub fn copy_inline(self, into: &mut [u8]) -> Option<usize> {
         debug_assert!(self.has(IBV_SEND_INLINE));
@@ -179,7 +183,8 @@ impl<'a> SendWr<'a> {
             let piece = usize::try_from(sge.length).ok()?;
             let place = into.get_mut(len..len.checked_add(piece)?)?;
             let from = sge.addr as *const u8;
-            // SAFETY: whoever made the list of requests vouches for what they point to; `place` is as long, and ours.
+            // SAFETY: the caller that made the list vouches for what they point to; `place` is as
+            // long, and ours.
             unsafe { from.copy_to_nonoverlapping(place.as_mut_ptr(), piece) };
             len += piece;
         }
@@ -188,7 +193,7 @@ impl<'a> SendWr<'a> {
 
     /// The key of the region that a window is bound to, unless there is none.
     pub fn bound_region(self) -> Option<u32> {
-        // SAFETY: whoever made the list of requests vouches for what they point to.
+        // SAFETY: the caller that made the list vouches for what they point to.
         unsafe { self.0.bind_info.mr.as_ref() }.map(|region| region.lkey)
     }
 
@@ -217,14 +222,14 @@ impl<'a> RecvWr<'a> {
     /// The element of a scatter/gather list of one.
     #[inline]
     pub fn only_sge(self) -> Option<&'a Element> {
-        // SAFETY: whoever made the list of requests vouches for what they point to.
+        // SAFETY: the caller that made the list vouches for what they point to.
         unsafe { only_element(self.0.sg_list, self.0.num_sge) }
     }
 
     /// Its scatter/gather list, unless there is none or its number is wrong.
     #[inline]
     pub fn sges(self) -> Option<&'a [Element]> {
-        // SAFETY: whoever made the list of requests vouches for what they point to.
+        // SAFETY: the caller that made the list vouches for what they point to.
         unsafe { elements(self.0.sg_list, self.0.num_sge) }
     }
 }

@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 
 use super::layout::{Layout, Zeroed, c_name, c_structs};
 
-/// A slot that we leave empty: inline functions of the header say that the operation is not supported.
+/// A slot that we leave empty: inline functions of the header say that the operation is not
+/// supported.
 pub type Unused = usize;
 /// A mutex of the C library, initialised by zeros and not used.
 pub type PthreadMutex = [u64; 5];
-/// A condition variable of the C library, likewise.
+/// A condition variable of the C library, as large as the header has it.
 pub type PthreadCond = [u64; 6];
 
 pub type PostSend =
@@ -88,7 +89,8 @@ c_structs! {
         280 mutex: PthreadMutex,
         320 abi_compat: usize,
     }
-    /// What lies in front of an `ibv_context`: the functions that came later. A slot without one is not supported.
+    /// What lies in front of an `ibv_context`: the functions that came later. A slot without one is
+    /// not supported.
     verbs_context 648 {
         0 query_port: Option<extern "C" fn(*mut ibv_context, u8, *mut c_void, usize) -> c_int>,
         8 advise_mr: Option<extern "C" fn(*mut ibv_pd, u32, u32, *mut ibv_sge, u32) -> c_int>,
@@ -348,7 +350,8 @@ c_structs! {
         226 local_ca_ack_delay: u8,
         227 phys_port_cnt: u8,
     }
-    /// What a device can do, as later versions ask. All but the first field, masks and ports is zero here.
+    /// What a device can do, as later versions ask. All but the first field, masks and ports is
+    /// zero here.
     ibv_device_attr_ex 400 {
         0 orig_attr: ibv_device_attr,
         232 comp_mask: u32,
@@ -460,7 +463,7 @@ c_structs! {
         29 is_global: u8,
         30 port_num: u8,
     }
-    /// What Modify QP changes and Query QP tells.
+    /// What Modify QP changes and Query QP reports.
     ibv_qp_attr 144 {
         0 qp_state: u32,
         4 cur_qp_state: u32,

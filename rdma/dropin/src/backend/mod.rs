@@ -59,7 +59,7 @@ pub(crate) struct Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReregisterFailure {
     pub(crate) errno: Errno,
-    /// There is no region any more.
+    /// The region is gone.
     pub(crate) is_lost: bool,
 }
 
@@ -147,7 +147,8 @@ pub(crate) enum Happening {
     PortError,
     /// The RNIC has failed.
     DeviceFatal,
-    /// Likewise, and connections were told. Said by a thread that holds no lock, so who is told may take some.
+    /// The RNIC has failed, and the ends of its connections were reported. A thread that holds no
+    /// lock reports this, so the target may take locks.
     DeviceGone,
 }
 

@@ -1,6 +1,14 @@
 //! Single request of a batch: a Send, Write or Read of one piece of memory, as most batches have.
 //!
-//! Its parts are atomics, so the calls that add them take no lock. Who adds without a turn mixes up parts of requests, and nothing else.
+//! Its parts are atomics, so the calls that add them take no lock and cannot panic. A thread that
+//! adds without a turn mixes up parts of requests, and nothing else. A call that finds another
+//! stage than it expects takes the long way, which makes a list that begins with this request. The
+//! long way is a function of its own, so the short one saves no register. The port posts a single
+//! request straight into the queue's ring.
+//!
+//! A lock for each call would cost 9 instructions and two atomic ones, five times for each batch.
+//! Requests made in the ring could not be taken back by `ibv_wr_abort`, as the engine may run in
+//! another thread.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,7 +18,7 @@ use crate::abi::verbs::{Rdma, ibv_sge};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Stage {
-    /// Nobody has begun one.
+    /// No batch is begun.
     Closed,
     /// Nothing is in it.
     Open,
@@ -56,7 +64,7 @@ impl Single {
         is_first
     }
 
-    /// Makes it a Write or Read, likewise.
+    /// Makes it a Write or Read. False if it is not the batch's first request.
     #[inline]
     pub(crate) fn reach_memory(&self, wr_id: u64, flags: u32, opcode: u32, at: Rdma) -> bool {
         let is_first = self.send(wr_id, flags, opcode);

@@ -1,4 +1,5 @@
-//! Addresses of C, and which device an address belongs to. The kernel is asked for routes; no RNIC is opened for that.
+//! Addresses of C, and which device an address belongs to. The kernel is asked for routes; no RNIC
+//! is opened for that.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -106,8 +107,8 @@ pub(super) struct Located {
     pub(super) address: IpAddr,
 }
 
-/// Devices that a program means which names no address: all that are named, or the only one that there is. Of several that nobody has
-/// named, none is chosen.
+/// Devices that a program means which names no address: all that are named, or the only one that
+/// there is. Of several that nobody has named, none is chosen.
 pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     let devices = device::list()?;
     if devices.len() > 1 && !device::are_named() {
@@ -125,8 +126,8 @@ pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     Ok(devices)
 }
 
-/// The device that has an address of this host: of a link-local one, the device that its scope names. Loopback addresses are those of the
-/// only device.
+/// The device that has an address of this host: of a link-local one, the device that its scope
+/// names. Loopback addresses are those of the only device.
 pub(super) fn device_with(wanted: SocketAddr) -> Result<Located> {
     let (address, zone) = (wanted.ip(), zone_of(wanted));
     if address.is_loopback() {
@@ -156,7 +157,7 @@ fn zone_of(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// A link-local address with the interface that it is of, as sockets tell it. Any other as it is.
+/// A link-local address with its interface, as sockets report it. Any other address as it is.
 pub(super) fn scoped(address: SocketAddr, interface: impl FnOnce() -> Option<u32>) -> SocketAddr {
     match address {
         SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
@@ -167,8 +168,8 @@ pub(super) fn scoped(address: SocketAddr, interface: impl FnOnce() -> Option<u32
     }
 }
 
-/// The device that leads to an address, by the kernel's routes, and the address that connections would come from. To an address of the
-/// host's own, that is the same one.
+/// The device that leads to an address, by the kernel's routes, and the address that connections
+/// would come from. To an address of the host's own, that is the same one.
 pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
     let source = source_towards(with_port(remote, 9))?;
     let located = device_with(source);
@@ -182,7 +183,8 @@ pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
     located
 }
 
-/// Where a connection to `remote` leads: a loopback address, and the unspecified one, stand for the device's own.
+/// Where a connection to `remote` leads: a loopback address, and the unspecified one, stand for the
+/// device's own.
 pub(super) fn destination(remote: SocketAddr, towards: &Located) -> SocketAddr {
     let ip = remote.ip();
     if ip.is_loopback() || ip.is_unspecified() {

@@ -1,4 +1,5 @@
-//! Addresses of names: what getaddrinfo of the C library says, as the connection manager's programs want it.
+//! Addresses of names: what getaddrinfo of the C library says, as the connection manager's programs
+//! want it.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -30,7 +31,7 @@ impl Kind for Info {
 /// A copy of an address, aligned as any address has to be.
 fn copy(from: *const sockaddr, len: u32) -> Box<[u64]> {
     let len = len as usize;
-    // SAFETY: the caller, or the C library, says that the address has so many bytes.
+    // SAFETY: the caller, or the C library, says that the address has that many bytes.
     let bytes = unsafe { slice::from_raw_parts(from.cast::<u8>(), len) };
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -135,7 +136,8 @@ fn look_up(
     }
     hints.ai_socktype = libc::SOCK_STREAM;
     let mut list = ptr::null_mut();
-    // SAFETY: the names are null or end in zero, by the manual page, and the others are ours.
+    // SAFETY: the names are null or end in zero, by the manual page, and the other pointers are
+    // ours.
     let failed = unsafe { libc::getaddrinfo(node, service, &raw const hints, &raw mut list) };
     if failed != 0 {
         return Err(failed);

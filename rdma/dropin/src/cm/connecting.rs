@@ -26,7 +26,7 @@ use crate::object::Object;
 use crate::verbs::device::{self, Device};
 use crate::verbs::query;
 
-/// What tells an identifier of its connection, for as long as it lives.
+/// Callback for the events of an identifier's connection, for as long as the identifier lives.
 fn callback(id: &Arc<Id>) -> EventCallback {
     let id = Arc::downgrade(id);
     Arc::new(move |event| {
@@ -36,7 +36,7 @@ fn callback(id: &Arc<Id>) -> EventCallback {
     })
 }
 
-/// What tells a listening identifier of peers.
+/// Callback for the requests of a listening identifier's peers.
 fn request_callback(
     id: &Arc<Id>,
     device: &Arc<Object<Device>>,
@@ -47,7 +47,7 @@ fn request_callback(
         let ConnectionEvent::Request(request) = event else {
             return;
         };
-        // Who is not heard is rejected.
+        // The peer is rejected if the identifier is gone.
         let offered = PendingRequest::new(request, &device, &backend);
         if let Some(id) = Weak::upgrade(&id) {
             announce(&id, offered);
@@ -73,7 +73,7 @@ fn announce(id: &Arc<Id>, offered: PendingRequest) {
     state.push(PendingEvent { offered, ..event });
 }
 
-/// Something has become of the connection of an identifier.
+/// Handles an event of an identifier's connection.
 fn on_event(id: &Arc<Id>, event: ConnectionEvent) {
     let mut state = id.body().state();
     let event = match event {
@@ -113,7 +113,8 @@ fn show_state(id: &Arc<Id>, state: &State, shown: u32) {
     }
 }
 
-/// InfiniBand's connection manager says last that no packet is on its way any more. Programs of that transport wait for it.
+/// InfiniBand's connection manager reports last that no packet is in flight. Programs of that
+/// transport wait for it.
 fn push_with_end_of_timewait(state: &State, event: PendingEvent) {
     let has_ended = event.kind == EventKind::Disconnected;
     let end = PendingEvent::new(&event.id, EventKind::TimewaitExit);
@@ -142,7 +143,7 @@ fn bytes(start: *const c_void, len: u8) -> Vec<u8> {
     if start.is_null() || len == 0 {
         return Vec::new();
     }
-    // SAFETY: by the manual pages, so many bytes are there.
+    // SAFETY: by the manual pages, `len` bytes are there.
     let bytes = unsafe { slice::from_raw_parts(start.cast::<u8>(), usize::from(len)) };
     bytes.to_vec()
 }
@@ -159,7 +160,7 @@ fn depth(wanted: u8) -> u16 {
 /// Refuses depths that are more than the device reports, as librdmacm does.
 fn check(param: Option<&rdma_conn_param>) -> Result<()> {
     let is_possible =
-        |depth: u8| depth == RDMA_MAX_DEPTH || usize::from(depth) <= query::reads_told();
+        |depth: u8| depth == RDMA_MAX_DEPTH || usize::from(depth) <= query::max_reads();
     let are_possible = param.is_none_or(|param| {
         is_possible(param.responder_resources) && is_possible(param.initiator_depth)
     });
@@ -277,7 +278,8 @@ fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
     peer.reject(private_data)
 }
 
-/// Begins to close the connection. A peer that has closed it first is no error: the kernel's iWARP returns 0 then, too.
+/// Begins to close the connection. A peer that has closed it first is no error: the kernel's iWARP
+/// returns 0 then, too.
 fn disconnect(id: &Arc<Id>) -> Result<()> {
     let (connection, was_connected) = {
         let state = id.body().state();
@@ -305,7 +307,7 @@ fn await_request(listener: *mut rdma_cm_id) -> Result<Sleep<(Arc<Id>, Taker)>> {
 /// attributes for one.
 fn get_request(listener: &Arc<Id>, event: PendingEvent) -> Result<*mut rdma_cm_id> {
     let event = events::deliver(event)?;
-    // SAFETY: it was made just now, and nobody else knows it.
+    // SAFETY: it was made just now, and no other thread knows it.
     let (kind, peer) = unsafe { read(event) };
     if kind != EventKind::ConnectRequest as u32 {
         events::acknowledge(event)?;
@@ -425,7 +427,7 @@ pub extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// `rdma_notify(3)`: sets errno. There is nothing to be told of: connections begin without the help of asynchronous events.
+/// `rdma_notify(3)`: sets errno. It does nothing: connections begin without asynchronous events.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: u32) -> c_int {
     sets_status(|| Object::<CmId>::find(id).map(|_id| ()))

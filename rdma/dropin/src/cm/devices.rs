@@ -1,5 +1,5 @@
-//! Contexts that the connection manager has opened. One for each device serves all identifiers, and is open as long as the process runs: programs
-//! keep its address.
+//! Contexts that the connection manager has opened. One for each device serves all identifiers, and
+//! is open as long as the process runs: programs keep its address.
 
 use std::ffi::c_int;
 use std::ptr;

@@ -27,16 +27,16 @@ use crate::verbs::context::Context;
 use crate::verbs::device::Device;
 use crate::verbs::event_queue::EventQueue;
 
-/// What has happened, until a program takes it.
+/// An event, until a program takes it.
 pub(super) struct PendingEvent {
-    /// To whom; the listening one where a peer wants to connect.
+    /// The identifier; the listening one where a peer wants to connect.
     pub(super) id: Arc<Id>,
     pub(super) kind: EventKind,
     /// 0, or a negative error number.
     pub(super) status: c_int,
     pub(super) depths: ReadDepths,
     pub(super) private_data: Vec<u8>,
-    /// The peer that wants to connect; rejected if nobody takes the event.
+    /// The peer that wants to connect. It is rejected if the program does not take the event.
     pub(super) offered: Option<PendingRequest>,
     /// Its place in the listener's backlog, until the program takes the event.
     pub(super) place: Option<Place>,
@@ -75,14 +75,16 @@ pub(super) struct Channel {
 #[derive(Default)]
 struct Takers {
     inside: usize,
-    /// Who has taken the last one.
+    /// The thread that has taken the last one.
     last: Option<ThreadId>,
-    /// Who has destroyed the channel, and whether the program had set its descriptor to non-blocking mode.
+    /// The thread that has destroyed the channel, and whether the program had set its descriptor to
+    /// non-blocking mode.
     end: Option<(ThreadId, bool)>,
 }
 
 impl Takers {
-    /// Whether a thread has come back to a channel that another one has destroyed between two of its events.
+    /// Whether a thread has come back to a channel that another one has destroyed between two of
+    /// its events.
     fn is_late(&self, thread: ThreadId) -> bool {
         let by_another = |end: (ThreadId, bool)| end.0 != thread && !end.1;
         self.last == Some(thread) && self.end.is_some_and(by_another)
@@ -114,15 +116,15 @@ impl Drop for Taker {
     }
 }
 
-/// The note that a program takes. From now on a thread that destroys the identifier waits until the
+/// The program takes an event. From now on a thread that destroys the identifier waits until the
 /// event is acknowledged.
 fn begun(event: PendingEvent) -> PendingEvent {
     event.id.body().begin_event();
     event
 }
 
-/// How long destroying a channel waits for another thread to come back for the next event. rping frees next what that thread reads the channel's
-/// address from.
+/// How long destroying a channel waits for another thread to come back for the next event. rping
+/// frees next what that thread reads the channel's address from.
 const COMES_BACK: Duration = Duration::from_millis(200);
 
 impl Kind for Channel {
@@ -196,7 +198,7 @@ impl Channel {
         lock(&body.takers).end.get_or_insert(end);
         this.destroy()?;
         body.queue.end();
-        // No program takes these peers any more: they are rejected.
+        // No program can take these peers now: they are rejected.
         drop(body.queue.take_back(|event| event.offered.is_some()));
         Ok(())
     }
@@ -214,13 +216,14 @@ pub(super) struct QpTemplate {
     pub(super) attr: Option<ibv_qp_init_attr>,
 }
 
-// SAFETY: the pointers are handles of C, which any thread may use; none is followed without being looked up.
+// SAFETY: the pointers are handles of C, which any thread may use; none is followed without being
+// looked up.
 unsafe impl Send for QpTemplate {}
 
 /// An identifier as an object.
 pub(super) type Id = Object<CmId>;
 
-/// Our part of it.
+/// What an identifier has beside the struct of C.
 pub(super) struct CmId {
     state: Mutex<State>,
     outstanding: Mutex<Outstanding>,
@@ -249,7 +252,8 @@ pub(super) enum Phase {
     Connected,
     /// The connection has ended.
     Ended,
-    /// Likewise, and a synchronous identifier has taken the event of it. Another would not come.
+    /// The connection has ended, and a synchronous identifier has taken the event of it. No other
+    /// event comes.
     Closed,
 }
 
@@ -270,7 +274,7 @@ pub(super) struct State {
     pub(super) synchronous: bool,
     pub(super) phase: Phase,
     pub(super) context: Option<Arc<Object<Context>>>,
-    /// What tells it that the device of that context is gone.
+    /// Receives the event that the device of that context is gone.
     removal: Option<Arc<dyn EventTarget>>,
     pub(super) source: Option<SocketAddr>,
     pub(super) destination: Option<SocketAddr>,
@@ -308,7 +312,8 @@ impl Kind for CmId {
 macro_rules! put {
     ($id:expr, $($field:ident).+, $value:expr) => {{
         let value = $value;
-        // SAFETY: the struct lives as long as the object, and is only touched by one field at a time.
+        // SAFETY: the struct lives as long as the object, and is only touched by one field at a
+        // time.
         unsafe { (*$id.abi()).$($field).+ = value }
     }};
 }
@@ -407,7 +412,7 @@ impl CmId {
         lock(&self.outstanding).destroyed
     }
 
-    /// It has acknowledged one.
+    /// A program has acknowledged one.
     pub(super) fn end_event(&self) {
         let mut outstanding = lock(&self.outstanding);
         outstanding.events = outstanding.events.saturating_sub(1);
@@ -472,7 +477,7 @@ impl State {
         context.body().backend()
     }
 
-    /// An address as programs are told it: a link-local one with the interface that it is of.
+    /// An address as programs get it: a link-local one with its interface.
     fn scoped(&self, address: SocketAddr) -> SocketAddr {
         address::scoped(address, || {
             let device = self.context.as_ref()?.body().device();
@@ -506,12 +511,13 @@ impl State {
     }
 }
 
-/// An identifier that is bound to a device. As in the kernel, one of a wildcard address belongs to none, and is told nothing.
+/// An identifier that is bound to a device. As in the kernel, one of a wildcard address belongs to
+/// no device, and gets no such event.
 struct Bound(Weak<Id>);
 
 impl EventTarget for Bound {
     fn notify(&self, happening: Happening) {
-        // Whatever else happens comes in the middle of the engine, where an identifier cannot be locked.
+        // All other events come in the middle of the engine, where an identifier cannot be locked.
         if happening != Happening::DeviceGone {
             return;
         }
@@ -522,7 +528,7 @@ impl EventTarget for Bound {
     }
 }
 
-/// Has an identifier be told when a device goes, for as long as it keeps what this returns.
+/// Reports to an identifier that a device goes, for as long as it keeps what this returns.
 fn watch_removal(id: &Arc<Id>, device: &Object<Device>) -> Arc<dyn EventTarget> {
     let bound: Arc<dyn EventTarget> = Arc::new(Bound(Arc::downgrade(id)));
     let targets = device.body().targets();

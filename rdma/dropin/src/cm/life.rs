@@ -1,4 +1,5 @@
-//! Life of identifiers: making, moving and destroying them, and the events that synchronous ones wait for.
+//! Life of identifiers: making, moving and destroying them, and the events that synchronous ones
+//! wait for.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -88,7 +89,7 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     let (offered, connection) = (state.offered.take(), state.connection.take());
     let (channel, synchronous) = (Arc::clone(state.channel()), state.synchronous);
     drop(state);
-    // Without the lock: all of these wait for others who may want it.
+    // Without the lock: all of these wait for threads that may want it.
     for port in ports {
         if let Err(errno) = port.port.unbind() {
             log::debug!("a port is gone already: {errno}");
@@ -109,8 +110,8 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     Ok(())
 }
 
-/// Moves an identifier, and its events that wait, to another channel. Without one it becomes synchronous. Waits until the program has
-/// acknowledged the events that it has taken.
+/// Moves an identifier, and its events that wait, to another channel. Without one it becomes
+/// synchronous. Waits until the program has acknowledged the events that it has taken.
 fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;
     drop(id.body().living()?);

@@ -55,7 +55,7 @@ fn domain(id: &Arc<Id>, given: *mut ibv_pd) -> Result<*mut ibv_pd> {
     is_of_device.then_some(given).ok_or(Errno::EINVAL)
 }
 
-/// A completion queue with a channel of its own, for an identifier that is given none.
+/// Creates a completion queue with a channel of its own, for an identifier that is given none.
 fn create_cq_with_channel(
     id: &Arc<Id>,
     entries: u32,
@@ -102,7 +102,7 @@ fn queues(id: &Arc<Id>, given: [*mut ibv_cq; 2], depths: [u32; 2]) -> Result<[*m
     Ok([send, recv])
 }
 
-/// Ends the completion queues that an identifier was not given.
+/// Destroys the completion queues that were made for an identifier.
 fn end_queues(id: &Arc<Id>) -> Result<()> {
     let own = std::mem::take(&mut id.body().state().own_queues);
     if own[0] {
@@ -120,7 +120,8 @@ fn end_queues(id: &Arc<Id>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the queue pair of an identifier by `make`, which is given its completion queues and its domain.
+/// Makes the queue pair of an identifier by `make`, which is given its completion queues and its
+/// domain.
 fn create_with(
     id: &Arc<Id>,
     pd: *mut ibv_pd,
@@ -148,7 +149,7 @@ fn create_with(
     Ok(())
 }
 
-/// Makes the queue pair of an identifier. What it was made with is told in `attr`.
+/// Makes the queue pair of an identifier. Writes what it was made with into `attr`.
 pub(super) fn create(id: &Arc<Id>, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<()> {
     let (given, cap) = ([attr.send_cq, attr.recv_cq], attr.cap);
     create_with(
@@ -248,8 +249,8 @@ pub(super) fn destroy_srq(id: &Arc<Id>) -> Result<()> {
     }
 }
 
-/// Attributes that bring a queue pair which the program modifies itself into a state. The connection manager does the rest: nothing is left to
-/// do once it is connected.
+/// Attributes that bring a queue pair which the program modifies itself into a state. The
+/// connection manager does the rest: nothing is left to do once it is connected.
 fn init_attr(id: &Arc<Id>, attr: &mut ibv_qp_attr) -> u32 {
     if id.body().state().phase == Phase::Connected {
         return 0;
@@ -301,7 +302,8 @@ pub extern "C" fn rdma_create_srq(
     sets_status(|| create_srq(&Object::<CmId>::find(id)?, pd, attr))
 }
 
-/// Creates a shared receive queue with attributes of later versions; basic ones alone are supported. Sets errno.
+/// Creates a shared receive queue with attributes of later versions; basic ones alone are
+/// supported. Sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,

@@ -54,7 +54,8 @@ pub(super) fn bind_at(
     Ok(())
 }
 
-/// Takes the same port at every device. The IPv6 wildcard stands for IPv4, too, as far as nobody else has the port there.
+/// Takes the same port at every device. The IPv6 wildcard stands for IPv4, too, unless the port is
+/// taken there.
 fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()> {
     let second =
         (local.is_ipv6() && !state.one_family).then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -117,7 +118,7 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     Ok(())
 }
 
-/// The source that a program has bound to, and named as it resolved. What it has said twice has to
+/// The source that a program has bound to, and named as it resolved. What it has named twice has to
 /// agree.
 fn agreed(bound: SocketAddr, named: SocketAddr) -> Result<SocketAddr> {
     let is_open = |it: SocketAddr| it.ip().is_unspecified();
@@ -201,7 +202,7 @@ pub extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     })
 }
 
-/// `rdma_get_dst_port(3)`: likewise.
+/// `rdma_get_dst_port(3)`: in network byte order; 0 for an identifier without one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     always(0, || {

@@ -1,4 +1,5 @@
-//! Address handles, which programs make to ask whether an address is good. There are no datagrams to use them for.
+//! Address handles, which programs make to ask whether an address is good. There are no datagrams
+//! to use them for.
 
 use std::ffi::c_int;
 use std::net::Ipv6Addr;

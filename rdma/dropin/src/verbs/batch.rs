@@ -11,9 +11,10 @@ use crate::backend::single::{Single, Stage};
 use crate::entry::Result;
 use crate::lock::Lock;
 
-/// The requests of one thread between its start and its completion. Others wait for that.
+/// The requests of one thread between its start and its completion. Other threads wait for that.
 ///
-/// A batch of one plain request is `single`. One of more, or of others, is in `listed` from the call on that makes it so.
+/// A batch of one plain request is `single`. One of several requests, or of any other kind, is in
+/// `listed` from the call on that makes it so.
 pub(super) struct Batch {
     turn: Lock<()>,
     single: Single,
@@ -33,19 +34,22 @@ impl Drop for Ending<'_> {
 /// What a listed batch consists of. The next batch finds the memory of the last one.
 #[derive(Default)]
 struct Parts {
-    /// Places for requests, the first `used` of which are the batch's. Their flag says whether data are inline, their number of elements how many
-    /// of `sges` are theirs. Lists and links are null until the batch is posted.
+    /// Places for requests, the first `used` of which are the batch's. Their flag says whether data
+    /// are inline, their number of elements how many of `sges` are theirs. Lists and links are null
+    /// until the batch is posted.
     requests: Vec<ibv_send_wr>,
     used: usize,
-    /// Elements of all requests in their order. The addresses of inline data are places in `inline`.
+    /// Elements of all requests in their order. The addresses of inline data are places in
+    /// `inline`.
     sges: Vec<ibv_sge>,
     inline: Vec<u8>,
     /// Why nothing of it will be posted.
     refused: Option<Errno>,
 }
 
-// SAFETY: nobody follows the pointers in a request before it is posted. They are null until then, or a Bind's, which are the program's. Those that
-// posting leaves are overwritten by the next batch.
+// SAFETY: no thread follows the pointers in a request before it is posted. They are null until
+// then, or a Bind's, which are the program's. Those that posting leaves are overwritten by the next
+// batch.
 unsafe impl Send for Parts {}
 
 impl Batch {
@@ -65,7 +69,7 @@ impl Batch {
         }
     }
 
-    /// The queue pair is destroyed: no thread waits for a batch any more, which no call can end.
+    /// The queue pair is destroyed: no thread waits for a batch that no call can end.
     pub(super) fn end(&self) {
         self.turn.end();
     }
@@ -86,7 +90,8 @@ impl Batch {
         }
     }
 
-    /// Adds a request, to which data are added next. Which function adds them says whether they are inline, whatever the flags say.
+    /// Adds a request, to which data are added next. Which function adds them says whether they are
+    /// inline, whatever the flags say.
     pub(super) fn push(&self, change: impl FnOnce(&mut ibv_send_wr)) {
         self.with(|parts| parts.push(change));
     }
@@ -300,7 +305,8 @@ mod tests {
     #[derive(Default)]
     struct Noted(Mutex<Vec<(u64, Vec<u8>)>>);
 
-    /// Takes requests that come alone and are whole, by their name, opcode, key of the peer and element.
+    /// Takes requests that come alone and are whole, by their name, opcode, key of the peer and
+    /// element.
     #[derive(Default)]
     struct Alone(Mutex<Vec<(u64, u32, u32, u64)>>);
 
@@ -452,7 +458,8 @@ mod tests {
         assert!(lock(&port.0).is_empty());
     }
 
-    /// What a batch that began with a Write of eight bytes has in its list: names, opcodes, keys of the peer, and elements.
+    /// What a batch that began with a Write of eight bytes has in its list: names, opcodes, keys of
+    /// the peer, and elements.
     fn listed(change: impl FnOnce(&Batch)) -> Vec<(u64, u32, u32, Vec<u64>)> {
         let batch = Batch::new();
         batch.open();

@@ -1,5 +1,5 @@
-//! Contexts: devices that a program has opened. The RNIC itself is opened when the first object is made. So asking what a device
-//! can do needs no privilege, and leaves nothing behind.
+//! Contexts: devices that a program has opened. The RNIC itself is opened when the first object is
+//! made. So asking what a device can do needs no privilege, and leaves nothing behind.
 
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};

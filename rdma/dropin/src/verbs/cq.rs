@@ -26,10 +26,10 @@ pub(crate) struct Cq {
     pub(super) current: Turn<Taken>,
 }
 
-/// A completion that is polled by one call for each thing that it tells.
+/// A completion that is polled by one call for each of its fields.
 pub(super) struct Taken {
     pub(super) completion: ibv_wc,
-    /// When the NIC received what raised it, in nanoseconds; 0 if nobody knows.
+    /// When the NIC received what raised it, in nanoseconds; 0 if that is unknown.
     pub(super) time: u64,
 }
 
@@ -59,7 +59,8 @@ impl Cq {
     }
 }
 
-/// Makes a completion queue. Its struct is the longer one of the two, whose functions are filled in by `fill`.
+/// Makes a completion queue. Its struct is the longer one of the two, whose functions are filled in
+/// by `fill`.
 pub(crate) fn create(
     context: *mut ibv_context,
     entries: u32,
@@ -133,7 +134,8 @@ fn callback(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Completio
     })
 }
 
-/// Ends a completion queue; EBUSY while queue pairs complete on it. Waits until the program has acknowledged its events.
+/// Ends a completion queue; EBUSY while queue pairs complete on it. Waits until the program has
+/// acknowledged its events.
 pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
     let body = cq.body();
@@ -143,7 +145,7 @@ pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     }
     body.watched.end();
     cq.destroy()?;
-    // The thread whose turn it is cannot end it any more. Each that waits finds the queue gone.
+    // The thread whose turn it is can no longer end it. Each that waits finds the queue gone.
     body.current.end(|_taken| ());
     Ok(())
 }
@@ -199,7 +201,8 @@ pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) 
                 Err(Errno::EINVAL)
             };
         }
-        // SAFETY: by its manual page, the array has that many places, which are integers and the program's to give.
+        // SAFETY: by its manual page, the array has that many places, which are integers and the
+        // program's to give.
         let places = unsafe { std::slice::from_raw_parts_mut(places, entries) };
         let taken = cq.body().port.poll(places)?;
         // Not more than `entries`.

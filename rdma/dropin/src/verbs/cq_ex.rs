@@ -1,4 +1,4 @@
-//! Completion queues that are polled one completion at a time, by one function for each thing that it tells.
+//! Completion queues that are polled one completion at a time, by one function for each field.
 
 use std::ffi::c_int;
 use std::slice;
@@ -27,7 +27,7 @@ fn living<'a>(cq: *mut ibv_cq_ex) -> Result<&'a Object<Cq>> {
     unsafe { Object::<Cq>::living(cq.cast()) }
 }
 
-/// What the completion that was taken last tells.
+/// A field of the completion that was taken last.
 fn read<T: Copy + Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Taken) -> T) -> T {
     always(T::default(), || {
         let read = living(cq)?.body().current.with(|current| what(current));
@@ -35,7 +35,8 @@ fn read<T: Copy + Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Taken) -> T) -
     })
 }
 
-/// Takes the next completion into `place`, with its time if that is wanted; ENOENT if there is none.
+/// Takes the next completion into `place`, with its time if that is wanted; ENOENT if there is
+/// none.
 fn next<const TIMED: bool>(cq: &Object<Cq>, place: &mut Taken) -> Result<()> {
     let (port, completion) = (cq.body().port(), &mut place.completion);
     if TIMED {
@@ -144,7 +145,7 @@ fn check_times(context: *mut ibv_context) -> Result<()> {
         return Ok(());
     }
     log::warn!(
-        "completions have no times, as nobody asked for them when the RNIC was opened: run the program by `xwarp run --timestamps`"
+        "completions have no times, as they were not requested when the RNIC was opened: run the program by `xwarp run --timestamps`"
     );
     Err(Errno::EOPNOTSUPP)
 }

@@ -71,7 +71,7 @@ impl Kind for Device {
 /// The devices that programs have seen, by name.
 static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
 
-/// Tells the contexts of all devices that these have failed.
+/// Reports to the contexts of all devices that these have failed.
 pub(super) fn report_failure() {
     for device in lock(&DEVICES).iter() {
         device.body().targets().notify(Happening::DeviceFatal);
@@ -174,7 +174,7 @@ impl Device {
         }
     }
 
-    /// The RNIC, which is opened when the first object is made on it.
+    /// The RNIC, which is opened when the first object is made on it (decision record dropin/0004).
     pub(crate) fn backend(&self) -> Result<Arc<Backend>> {
         let mut opened = lock(&self.opened);
         if let Some(backend) = &opened.backend {
@@ -220,7 +220,7 @@ fn close_all() {
     }
 }
 
-/// Closes RNICs that are open when the process exits, so that peers are told.
+/// Closes RNICs that are open when the process exits, so that peers see the connections end.
 fn close_at_exit() {
     static ONCE: Once = Once::new();
     extern "C" fn at_exit() {
@@ -238,7 +238,7 @@ fn close_at_exit() {
         // SAFETY: the function may be called at any time, by any thread.
         let failed = unsafe { libc::atexit(at_exit) };
         if failed != 0 {
-            log::warn!("peers will not be told when this process exits: atexit has failed");
+            log::warn!("connections will not be closed when this process exits: atexit has failed");
         }
     });
 }

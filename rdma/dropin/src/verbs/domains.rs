@@ -1,4 +1,5 @@
-//! Thread domains, which mean nothing here, and parent domains, which are protection domains under another name.
+//! Thread domains, which mean nothing here, and parent domains, which are protection domains under
+//! another name.
 
 use std::ffi::c_int;
 
@@ -14,7 +15,8 @@ use crate::abi::verbs::{
 use crate::entry::{returns, sets};
 use crate::object::{Kind, Object};
 
-/// A thread domain: by it a program promises that one thread at a time uses what belongs to it. Locks are cheap enough.
+/// A thread domain: by it a program promises that one thread at a time uses what belongs to it.
+/// Locks are cheap enough.
 struct Td;
 
 impl Kind for Td {

@@ -1,4 +1,5 @@
-//! Events that wait to be taken, and the descriptor that counts them. A program sleeps in `poll` on it, or in the call that takes one.
+//! Events that wait to be taken, and the descriptor that counts them. A program sleeps in `poll` on
+//! it, or in the call that takes one.
 //!
 //! The descriptor is the program's to set to non-blocking mode. So a thread that takes an event
 //! reads it once, and waits in that read or not as the program wants. Nothing else waits for it:
@@ -60,7 +61,8 @@ impl<T> EventQueue<T> {
         flags.is_some_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
 
-    /// Ends the queue, whose object is destroyed: the descriptor is closed, unless a thread sleeps on it.
+    /// Ends the queue, whose object is destroyed: the descriptor is closed, unless a thread sleeps
+    /// on it.
     pub(crate) fn end(&self) {
         let Some(descriptor) = lock(&self.descriptor).take() else {
             return;
@@ -93,7 +95,7 @@ impl<T> EventQueue<T> {
         if waiting.push(event)
             && let Err(errno) = descriptor.write(1)
         {
-            log::error!("an event was not told: {errno}");
+            log::error!("an event was not reported: {errno}");
         }
     }
 
@@ -121,7 +123,7 @@ impl<T> EventQueue<T> {
         drop(self.take_back(|event| !keep(event)));
     }
 
-    /// Takes back events that wait, in their order, to be told elsewhere.
+    /// Takes back events that wait, in their order, to be added elsewhere.
     pub(crate) fn take_back(&self, which: impl FnMut(&T) -> bool) -> Vec<T> {
         let descriptor = self.opened().ok();
         let uncount = || descriptor.as_deref().is_some_and(uncount);

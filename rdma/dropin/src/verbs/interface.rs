@@ -1,4 +1,5 @@
-//! Network interfaces that an RNIC could be opened on, as the kernel tells them. Nothing is opened or attached.
+//! Network interfaces that an RNIC could be opened on, as the kernel reports them. Nothing is
+//! opened or attached.
 
 use std::ffi::CStr;
 use std::fs::{self, OpenOptions};
@@ -188,7 +189,7 @@ impl Interface {
         }
     }
 
-    /// Bytes of an IP packet at most. 1500 if the kernel does not tell.
+    /// Bytes of an IP packet at most. 1500 if the kernel does not report it.
     pub(crate) fn mtu(&self) -> usize {
         self.attribute("mtu").unwrap_or(1500)
     }
@@ -253,10 +254,10 @@ mod tests {
 
     #[test]
     fn loopback_is_found_and_is_no_device() {
-        let all = interfaces().expect("the kernel tells");
+        let all = interfaces().expect("the kernel answers");
         assert!(all.iter().any(|it| it.is_loopback));
         if !environment::is_set(DEVICES) {
-            let devices = devices().expect("the kernel tells");
+            let devices = devices().expect("the kernel answers");
             assert!(devices.iter().all(|it| !it.is_loopback && it.is_up));
         }
     }

@@ -20,7 +20,7 @@ use crate::object::{Kind, Object, next_handle};
 
 /// What `ibv_rereg_mr` returns if the region is as it was.
 const REREG_REFUSED: c_int = -1;
-/// And if it is not to be used any more.
+/// What `ibv_rereg_mr` returns if the region is gone.
 const REREG_LOST: c_int = -4;
 
 /// A memory region.
@@ -126,7 +126,7 @@ pub(crate) fn register(
     Ok(Object::new(abi, Mr { region, state }).publish())
 }
 
-/// Deregisters memory: when this returns, nobody reaches it through the region.
+/// Deregisters memory: when this returns, no peer reaches it through the region.
 pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
     let mr = Object::<Mr>::find(mr)?;
     let is_lost = lock(&mr.body().state).is_lost;
@@ -193,7 +193,7 @@ impl Change {
     }
 }
 
-/// Registers a region anew. The number that tells what became of it comes with the error.
+/// Registers a region anew. An error comes with the number that C returns for it.
 fn reregister(mr: *mut ibv_mr, change: &Change) -> std::result::Result<(), (c_int, Errno)> {
     let refused = |errno| (REREG_REFUSED, errno);
     let mr = Object::<Mr>::find(mr).map_err(refused)?;
@@ -243,7 +243,8 @@ pub extern "C" fn ibv_reg_mr_iova(
     sets(|| register(pd, addr, length, iova, access.cast_unsigned()))
 }
 
-/// What inline functions of the header call for `ibv_reg_mr(3)` and `ibv_reg_mr_iova(3)`: sets errno.
+/// What inline functions of the header call for `ibv_reg_mr(3)` and `ibv_reg_mr_iova(3)`: sets
+/// errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,

@@ -52,7 +52,8 @@ fn next_key(rkey: u32) -> u32 {
     u32::from_be_bytes([high, middle, low, key.wrapping_add(1)])
 }
 
-/// Binds a window of type 1 with a new key, or unbinds it if the length is 0. What it was bound to before is taken away first.
+/// Binds a window of type 1 with a new key, or unbinds it if the length is 0. What it was bound to
+/// before is taken away first.
 fn bind(qp: &Object<Qp>, mw: &Object<Mw>, wanted: &ibv_mw_bind) -> Result<()> {
     let mut is_bound = lock(&mw.body().is_bound);
     let (rkey, kind) = mw.with_abi(|abi| (abi.rkey, abi.kind));
@@ -70,7 +71,8 @@ fn bind(qp: &Object<Qp>, mw: &Object<Mw>, wanted: &ibv_mw_bind) -> Result<()> {
     } else {
         &raw const bind
     };
-    // SAFETY: both requests live until they are posted, and `bind_info` is the program's, by its manual page.
+    // SAFETY: both requests live until they are posted, and `bind_info` is the program's, by its
+    // manual page.
     let list = unsafe { SendList::new(first) };
     let posted = qp.body().port().post_send(list);
     posted.map_err(|failure| failure.errno)?;

@@ -1,4 +1,5 @@
-//! Slots of a context: the functions that inline functions of the header call. An empty slot is not supported.
+//! Slots of a context: the functions that inline functions of the header call. An empty slot is not
+//! supported.
 
 use std::sync::Arc;
 

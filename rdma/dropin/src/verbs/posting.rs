@@ -22,7 +22,8 @@ where
     request.map_or(ptr::null_mut(), |request| ptr::from_ref(request).cast_mut())
 }
 
-/// `ibv_post_send(3)`: returns the error number. Of a list that has failed, the requests in front of the bad one are posted.
+/// `ibv_post_send(3)`: returns the error number. Of a list that has failed, the requests in front
+/// of the bad one are posted.
 pub(super) extern "C" fn post_send(
     qp: *mut ibv_qp,
     first: *mut ibv_send_wr,

@@ -20,7 +20,8 @@ use crate::backend::{self, QpPort, QpRequest, QpSizes, limits};
 use crate::entry::{Result, lock, returns, sets};
 use crate::object::{Kind, Object, next_handle};
 
-/// Bytes of inline data that every queue pair takes. Other devices have some for programs that ask for none, which count on that.
+/// Bytes of inline data that every queue pair takes. Other devices have some for programs that ask
+/// for none, which count on that.
 const LEAST_INLINE: u32 = 64;
 
 /// A queue pair.
@@ -124,7 +125,8 @@ fn parts(spec: &QpSpec<'_>) -> Result<Parts> {
     is_of_one.then_some(parts).ok_or(Errno::EINVAL)
 }
 
-/// Makes a queue pair. Its struct is the longer one of the two, whose functions are filled in by `fill`.
+/// Makes a queue pair. Its struct is the longer one of the two, whose functions are filled in by
+/// `fill`.
 pub(crate) fn create(
     mut spec: QpSpec<'_>,
     fill: impl FnOnce(&mut ibv_qp_ex),
@@ -269,7 +271,7 @@ pub extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: Option<&ibv_qp_attr>, mas
     returns(|| modify(qp, attr.ok_or(Errno::EINVAL)?, mask.cast_unsigned()))
 }
 
-/// `ibv_query_qp(3)`: returns the error number. All attributes are told, whatever the mask asks for.
+/// `ibv_query_qp(3)`: returns the error number. Reports all attributes, whatever the mask asks for.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,

@@ -210,7 +210,8 @@ fn bytes<'a>(piece: ibv_data_buf) -> Result<&'a [u8]> {
     if piece.length > longest {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: by its manual page, there are that many bytes, which nobody changes before they are copied.
+    // SAFETY: by its manual page, there are that many bytes, which the program does not change
+    // before they are copied.
     Ok(unsafe { slice::from_raw_parts(piece.addr.cast(), piece.length) })
 }
 
@@ -314,7 +315,8 @@ fn fill(abi: &mut ibv_qp_ex) {
     abi.wr_abort = Some(wr_abort);
 }
 
-/// Makes a queue pair by the attributes of later versions. It has these functions if it says what for.
+/// Makes a queue pair by the attributes of later versions. It has these functions if it says what
+/// for.
 pub(crate) fn create(
     context: *mut ibv_context,
     attr: &mut ibv_qp_init_attr_ex,

@@ -30,21 +30,21 @@ const PORT: u32 = 1;
 const PKEY: u16 = 0xffff;
 /// Bytes of port attributes that programs of old have room for.
 const OLD_PORT_ATTR: usize = 48;
-/// Reads outstanding that are told at most: programs keep their number in a byte.
-const MAX_READS_TOLD: usize = 128;
+/// Largest number of outstanding Reads that is reported: programs keep it in a byte.
+const REPORTED_READS: usize = 128;
 /// Bytes of a message at most: all that a length of DDP can say, as the kernel's siw has it.
 const MAX_MESSAGE: u32 = u32::MAX;
-/// RoCE v2 as a row of sysfs says it, which `ibv_query_gid_type` tells.
+/// RoCE v2 as sysfs has it, which `ibv_query_gid_type` returns.
 const SYSFS_ROCE_V2: u32 = 1;
 /// Vendor of devices: a locally administered OUI, `02-58-57`, which IEEE assigns to no vendor.
 /// Programs take 0 for an unknown device.
 const VENDOR: u32 = 0x02_5857;
-/// Flag of `ibv_values_ex`: the clock is told.
+/// Flag of `ibv_values_ex`: the clock is reported.
 const VALUES_MASK_RAW_CLOCK: u32 = 1;
 
 /// Reads that a queue pair may have outstanding, as `ibv_query_device` reports them.
-pub(crate) fn reads_told() -> usize {
-    limits().reads.min(MAX_READS_TOLD)
+pub(crate) fn max_reads() -> usize {
+    limits().reads.min(REPORTED_READS)
 }
 
 fn number(size: usize) -> c_int {
@@ -61,32 +61,43 @@ fn interface_of(context: *mut ibv_context) -> Result<Interface> {
 fn device_attributes(context: *mut ibv_context) -> Result<ibv_device_attr> {
     let context = Object::<Context>::find(context)?;
     let guid = u64::from_ne_bytes(context.body().device().guid());
-    let (limits, mut attr) = (limits(), ibv_device_attr::zeroed());
+    let limits = limits();
+    let mut attr = ibv_device_attr::zeroed();
     let version = env!("CARGO_PKG_VERSION").as_bytes().iter();
     let pairs = attr.fw_ver.iter_mut().zip(version);
     pairs.for_each(|(into, from)| *into = *from);
-    (attr.node_guid, attr.sys_image_guid) = (guid, guid);
+    attr.node_guid = guid;
+    attr.sys_image_guid = guid;
     attr.vendor_id = VENDOR;
-    (attr.max_mr_size, attr.page_size_cap) = (u64::MAX, !0xfff);
+    attr.max_mr_size = u64::MAX;
+    attr.page_size_cap = !0xfff;
     attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD
         | IBV_DEVICE_SYS_IMAGE_GUID
         | IBV_DEVICE_SRQ_RESIZE
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2A
         | IBV_DEVICE_MEM_MGT_EXTENSIONS;
-    (attr.max_qp, attr.max_qp_wr) = (number(limits.qps), number(limits.depth));
+    attr.max_qp = number(limits.qps);
+    attr.max_qp_wr = number(limits.depth);
     // A Read places its answer into one piece of memory.
-    (attr.max_sge, attr.max_sge_rd) = (number(limits.sge), 1);
-    (attr.max_cq, attr.max_cqe) = (number(limits.cqs), number(limits.cq_entries));
-    (attr.max_mr, attr.max_mw) = (number(limits.stags), number(limits.stags));
+    attr.max_sge = number(limits.sge);
+    attr.max_sge_rd = 1;
+    attr.max_cq = number(limits.cqs);
+    attr.max_cqe = number(limits.cq_entries);
+    attr.max_mr = number(limits.stags);
+    attr.max_mw = number(limits.stags);
     attr.max_pd = number(limits.pds);
-    let reads = reads_told();
-    (attr.max_qp_rd_atom, attr.max_qp_init_rd_atom) = (number(reads), number(reads));
+    let reads = max_reads();
+    attr.max_qp_rd_atom = number(reads);
+    attr.max_qp_init_rd_atom = number(reads);
     attr.max_res_rd_atom = number(reads.saturating_mul(limits.qps));
-    (attr.atomic_cap, attr.max_ah) = (IBV_ATOMIC_HCA, number(limits.qps));
-    (attr.max_srq, attr.max_srq_wr) = (number(limits.srqs), number(limits.depth));
+    attr.atomic_cap = IBV_ATOMIC_HCA;
+    attr.max_ah = number(limits.qps);
+    attr.max_srq = number(limits.srqs);
+    attr.max_srq_wr = number(limits.depth);
     attr.max_srq_sge = number(limits.sge);
-    (attr.max_pkeys, attr.phys_port_cnt) = (1, 1);
+    attr.max_pkeys = 1;
+    attr.phys_port_cnt = 1;
     Ok(attr)
 }
 
@@ -137,10 +148,13 @@ fn port_attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr>
     } else {
         (IBV_PORT_DOWN, DISABLED)
     };
-    (attr.max_mtu, attr.active_mtu) = (5, mtu_number(interface.mtu()));
+    attr.max_mtu = 5;
+    attr.active_mtu = mtu_number(interface.mtu());
     attr.gid_tbl_len = number(interface.addresses.len());
-    (attr.port_cap_flags, attr.max_msg_sz) = (CM_SUPPORTED, MAX_MESSAGE);
-    (attr.pkey_tbl_len, attr.max_vl_num) = (1, 1);
+    attr.port_cap_flags = CM_SUPPORTED;
+    attr.max_msg_sz = MAX_MESSAGE;
+    attr.pkey_tbl_len = 1;
+    attr.max_vl_num = 1;
     (attr.active_width, attr.active_speed) = width_and_speed(interface.speed());
     attr.link_layer = IBV_LINK_LAYER_ETHERNET;
     Ok(attr)
@@ -191,7 +205,8 @@ pub extern "C" fn ibv_query_device(
 /// The clock of completion times, in kHz: they are nanoseconds.
 const CLOCK: u64 = 1_000_000;
 
-/// `ibv_query_device_ex(3)`: returns the error number. Of what it adds, there are times of completions for whom asks for them.
+/// `ibv_query_device_ex(3)`: returns the error number. Of what it adds, there are times of
+/// completions if `XWARP_TIMESTAMPS` asks for them.
 pub(super) extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -208,7 +223,8 @@ pub(super) extern "C" fn query_device_ex(
         all.orig_attr = device_attributes(context)?;
         all.phys_port_cnt_ex = PORT;
         if times_are_wanted() {
-            (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
+            all.completion_timestamp_mask = u64::MAX;
+            all.hca_core_clock = CLOCK;
         }
         write_part(&all, attr.cast(), size)
     })

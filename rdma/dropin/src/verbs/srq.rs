@@ -90,7 +90,8 @@ pub(crate) fn create(
     Ok(object.publish())
 }
 
-/// Ends a shared receive queue; EBUSY while queue pairs take from it. Waits until the program has acknowledged its events.
+/// Ends a shared receive queue; EBUSY while queue pairs take from it. Waits until the program has
+/// acknowledged its events.
 pub(crate) fn destroy(srq: *mut ibv_srq) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;
     srq.body().queue.destroy()?;

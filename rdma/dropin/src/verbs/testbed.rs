@@ -1,4 +1,5 @@
-//! A host with a context, a domain, a completion queue and a queue pair, as a program of C makes them.
+//! A host with a context, a domain, a completion queue and a queue pair, as a program of C makes
+//! them.
 #![allow(clippy::missing_panics_doc, reason = "a test ends by panics")]
 
 use std::ffi::{c_int, c_void};
@@ -72,7 +73,8 @@ pub fn qp_attr(cq: *mut ibv_cq) -> ibv_qp_init_attr {
 }
 
 impl Host {
-    /// A host whose completion queue has so many entries, and whose queue pair is made by `create`.
+    /// A host whose completion queue has `entries` entries, and whose queue pair is made by
+    /// `create`.
     pub(crate) fn new(
         device: &Arc<Object<Device>>,
         entries: c_int,
@@ -179,7 +181,8 @@ impl Host {
         unsafe { place.read_volatile() }
     }
 
-    /// Posts a request, and returns the error number. Only of one that was refused is the program told where it is.
+    /// Posts a request, and returns the error number. Only a refused request sets the pointer to
+    /// the bad request.
     pub fn post_send(&self, wr: &mut ibv_send_wr) -> c_int {
         let mut bad = ptr::null_mut();
         let post = self.ops().post_send.expect("a slot");

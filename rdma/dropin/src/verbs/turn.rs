@@ -1,6 +1,7 @@
 //! Turns: what a thread puts together, or takes apart, by several calls, while other threads wait.
 //!
-//! The work stays where it is from turn to turn, so that the next one finds its memory. A call costs a [`Lock`], and waiting a condition variable.
+//! The work stays where it is from turn to turn, so that the next one finds its memory. A call
+//! costs a [`Lock`], and waiting a condition variable.
 //!
 //! The includer's crate provides `sync`, `entry` and `lock` (of this crate, or of the model
 //! checker).
@@ -50,7 +51,7 @@ impl<T> Turn<T> {
         verb(&mut place.work)
     }
 
-    /// The place, when nobody has a turn.
+    /// The place, when no thread has a turn.
     #[cold]
     fn wait(&self) -> Held<'_, Place<T>> {
         let mut falling_asleep = lock(&self.falling_asleep);
@@ -67,14 +68,14 @@ impl<T> Turn<T> {
         }
     }
 
-    /// Lends the work; `None` if nobody has begun.
+    /// Lends the work; `None` if no thread has begun.
     #[inline]
     pub(super) fn with<R>(&self, verb: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut place = self.place.lock();
         place.is_taken.then(|| verb(&mut place.work))
     }
 
-    /// Ends the turn. Its last step is `verb`; `None` if nobody has begun.
+    /// Ends the turn. Its last step is `verb`; `None` if no thread has begun.
     #[inline]
     pub(super) fn end<R>(&self, verb: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut place = self.place.lock();

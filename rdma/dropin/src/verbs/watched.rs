@@ -1,4 +1,4 @@
-//! Objects that events happen to: who is told, and which events the program has not acknowledged yet.
+//! Objects that have asynchronous events, and the events that the program has not acknowledged yet.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -27,9 +27,9 @@ pub(crate) struct Watched {
     /// The object's address in C; 0 before it is known, and for a device.
     element: AtomicUsize,
     events: Arc<Events>,
-    /// It is a queue pair with a shared receive queue, which takes no buffer any more after it was flushed.
+    /// It is a queue pair with a shared receive queue, which takes no buffer after it was flushed.
     reports_last_receive: bool,
-    /// And it has told that, since it was reset last.
+    /// It has reported that since it was reset last.
     has_reported_last_receive: AtomicBool,
     /// The object is being destroyed.
     has_ended: AtomicBool,
@@ -68,7 +68,8 @@ impl Watched {
         &self.unacknowledged
     }
 
-    /// The object is going to be no more: its events are taken back, and those that the program has are waited for.
+    /// The object is being destroyed: takes back its events, and waits until the program has
+    /// acknowledged those that it has.
     pub(crate) fn end(&self) {
         // A thread that reports an event with the queue's lock after `retain` sees this.
         self.has_ended.store(true, Ordering::Relaxed);
@@ -84,7 +85,7 @@ impl Watched {
         }
     }
 
-    /// A queue pair was flushed. That is told once.
+    /// A queue pair was flushed. Reports that once.
     pub(crate) fn report_last_receive(&self) {
         if self.reports_last_receive
             && !self.has_reported_last_receive.swap(true, Ordering::Relaxed)
@@ -103,11 +104,12 @@ impl Watched {
 impl EventTarget for Watched {
     fn notify(&self, happening: Happening) {
         let kind = match happening {
-            // The connection manager tells that; the kernel's iWARP has no asynchronous event for it either.
+            // The connection manager reports these; the kernel's iWARP has no asynchronous event
+            // for them either.
             Happening::Closed | Happening::Ended | Happening::Lost => {
                 return self.report_last_receive();
             }
-            // Identifiers are told.
+            // For identifiers only.
             Happening::DeviceGone => return,
             Happening::QpFatal => IBV_EVENT_QP_FATAL,
             Happening::QpAccess => IBV_EVENT_QP_ACCESS_ERR,

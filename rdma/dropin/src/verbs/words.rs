@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use crate::abi::numbers::IBV_FORK_UNNEEDED;
 
-/// The word for a number, or that for all others.
+/// The word for a number, or the word for unknown numbers.
 fn word(words: &[&'static CStr], number: c_int, otherwise: &'static CStr) -> *const c_char {
     let index = usize::try_from(number).ok();
     let word = index.and_then(|index| words.get(index));

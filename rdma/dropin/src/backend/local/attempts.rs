@@ -1,6 +1,7 @@
-//! Attempts to connect. One that nobody listens to is made again for a while.
+//! Attempts to connect. One that is refused, as no program listens yet, is made again for a while.
 //!
-//! perftest's server tells its client by one connection to make another, and only then listens for that one.
+//! perftest's server asks its client over one connection to make another, and only then listens for
+//! that one.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -22,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_millis(300);
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// An order to connect a queue pair, whoever is told of its outcome, and since when it is tried.
+/// A request to connect a queue pair, the callback for its outcome, and when it was first tried.
 pub(super) struct Attempt {
     /// The queue pair, which the program may have destroyed meanwhile.
     pub(super) qp: Weak<Qp>,

@@ -1,4 +1,5 @@
-//! Connections, as the connection manager has them of a backend: ports, requests of peers, attempts to connect, and their ends.
+//! Connections, as the connection manager has them of a backend: ports, requests of peers, attempts
+//! to connect, and their ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,22 +23,22 @@ pub(crate) struct Request {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) private_data: Vec<u8>,
-    /// As this side would have them: the peer's ORD is our IRD. `None` if the peer does not tell.
+    /// As this side would have them: the peer's ORD is our IRD. `None` if the peer does not say.
     pub(crate) depths: Option<ReadDepths>,
 }
 
 /// Why a connection was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The peer, or its host, has said no.
+    /// The peer, or its host, has refused.
     Rejected { errno: Errno, private_data: Vec<u8> },
-    /// Nobody has answered.
+    /// No answer has come.
     Unreachable(Errno),
     /// It has failed at this side, or the peer does not speak iWARP.
     Failed(Errno),
 }
 
-/// What is told of a port or of a queue pair's connection. Whoever is told may call verbs.
+/// Event of a port or of a queue pair's connection.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectionEvent {
     /// A peer wants to connect to the port.
@@ -55,7 +56,7 @@ pub(crate) enum ConnectionEvent {
     Disconnected,
 }
 
-/// Who is told.
+/// Called for each event, without a lock. It may call verbs.
 pub(crate) type EventCallback = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
 
 /// What an attempt to connect is made with.

@@ -1,4 +1,4 @@
-//! Link of an interface: the kernel's news of it, and the events that they become.
+//! Link of an interface: the kernel's notifications of it, and the events that they become.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use nix::sys::socket::{
 use crate::backend::{EventTarget, Happening};
 use crate::entry::{Result, lock};
 
-/// The group of notifications that links are told in (`linux/rtnetlink.h`).
+/// The group of notifications about links (`linux/rtnetlink.h`).
 const RTMGRP_LINK: u32 = 1;
 /// Bytes of a notification that are taken. What it says is not looked at, so it may be cut off.
 const NOTIFICATION: usize = 64;
@@ -43,9 +43,11 @@ impl Link {
         })
     }
 
-    /// Takes the notifications that have come. If the link has changed, the device's events tell that.
+    /// Takes the notifications that have come. Reports a change of the link as an event of the
+    /// device.
     pub(super) fn look(&self) {
-        // An error says that the kernel has dropped some, and is as good as one; then there are none left.
+        // An error says that the kernel has dropped some, and is as good as one; then there are
+        // none left.
         while recv(
             self.notifications.as_raw_fd(),
             &mut [0; NOTIFICATION],

@@ -48,7 +48,8 @@ fn bytes(memory: Memory) -> Result<SharedBytes> {
     }
     let start = std::ptr::with_exposed_provenance_mut(start);
     let bytes = if memory.read_only {
-        // SAFETY: by `ibv_reg_mr`, the program keeps the memory in place until the region is deregistered. C has no references.
+        // SAFETY: by `ibv_reg_mr`, the program keeps the memory in place until the region is
+        // deregistered. C has no references.
         unsafe { SharedBytes::from_raw_parts_read_only(start, len, ()) }
     } else {
         // SAFETY: as above.

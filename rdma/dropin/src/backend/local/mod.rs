@@ -1,4 +1,5 @@
-//! The RNIC in this process. No other module names a type of xwarp.
+//! The RNIC of this process and its objects. No other module names a type of xwarp (decision
+//! record dropin/0002).
 
 mod attempts;
 mod connected;
@@ -70,8 +71,8 @@ pub(crate) struct Backend {
     watcher: Watcher,
 }
 
-/// A peer that has been silent for this long is asked whether it lives. A program that was killed says nothing, as its TCP was its own; the
-/// kernel of its host answers for it, with a RST.
+/// A peer that has been silent for this long is probed. A program that was killed sends nothing, as
+/// its TCP was its own; the kernel of its host answers for it, with a RST.
 const KEEPALIVE: Duration = Duration::from_secs(3);
 
 /// Asks for the NIC's times in completions, where the NIC has them.
@@ -99,7 +100,8 @@ pub(crate) fn times_are_wanted() -> bool {
     environment::is_on(TIMESTAMPS)
 }
 
-/// Opens the RNIC of an interface. What prevents that is said on standard error, as the error number alone does not tell.
+/// Opens the RNIC of an interface. Prints why that fails on standard error, as the error number
+/// alone does not explain it.
 pub(crate) fn open(interface: &str, device: Arc<dyn EventTarget>) -> Result<Arc<Backend>> {
     let nic = NicConfig::default().timestamps(times_are_wanted());
     let config = RnicConfig::default()
@@ -194,9 +196,9 @@ impl Drop for Backend {
     }
 }
 
-/// An RNIC as its objects know it. The device alone keeps it. So an RNIC that is closed leaves no
-/// descriptor behind, though the memory of destroyed objects is kept, and a program may destroy
-/// others never.
+/// An RNIC as its objects know it. Only the device has a strong
+/// reference. So an RNIC that is closed leaves no descriptor behind, though the memory of
+/// destroyed objects is kept, and a program may leave objects undestroyed.
 #[derive(Clone)]
 pub(crate) struct BackendRef(Weak<Backend>);
 

@@ -174,8 +174,8 @@ impl CqPort for Arc<Cq> {
 }
 
 impl Cq {
-    /// Drops what a queue pair has completed that is no more. Libraries of InfiniBand do so, and programs count on it: libfabric frees what the
-    /// completion would lead to.
+    /// Drops what a queue pair has completed that is no more. Libraries of InfiniBand do so, and
+    /// programs count on it: libfabric frees what the completion would lead to.
     pub(super) fn discard(&self, qp: QpId) {
         let discarded = self.queue.lock().as_mut().map(|queue| queue.discard(qp));
         if let Some(Err(error)) = discarded {
@@ -229,7 +229,8 @@ impl Cq {
     }
 }
 
-/// When the NIC received what has raised a completion; 0 if it has told nothing.
+/// When the NIC received what has raised a completion, in nanoseconds by its clock; 0 if the NIC
+/// has not reported a time.
 fn nanoseconds(completion: &WorkCompletion) -> u64 {
     let time = completion.timestamp().unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -240,7 +241,7 @@ fn vendor_error(code: TermCode) -> u32 {
     u32::from_be_bytes([0, code.layer(), code.etype(), code.code()])
 }
 
-/// Writes a completion into its place if nothing more is to be told, as of most.
+/// Writes a completion into its place if it has no further fields, as most have none.
 #[inline]
 fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
     let status = match completion.status {
@@ -342,7 +343,8 @@ fn status(completion: &WorkCompletion, terminate: Option<TermCode>) -> u32 {
     }
 }
 
-/// What the peer found: a lack of rights (RDMAP's Remote Protection Errors, DDP's Tagged Buffer Errors), or something else.
+/// What the peer found: a lack of rights (RDMAP's Remote Protection Errors, DDP's Tagged Buffer
+/// Errors), or something else.
 fn remote_status(code: TermCode) -> u32 {
     match (code.layer(), code.etype()) {
         (0 | 1, 1) => IBV_WC_REM_ACCESS_ERR,

@@ -1,4 +1,9 @@
 //! Work requests of C become those of xwarp, one after the other while a list is posted.
+//!
+//! A request of one piece is a `PlainRequest`, which is made in the queue's ring after all checks.
+//! It has no destructor: the compiler did not build a request in place that an early return would
+//! drop. The functions on that way are inlined by force, since a call in between would make the
+//! request on the stack and move it.
 
 use std::sync::Arc;
 
@@ -80,7 +85,7 @@ fn post_each<W>(list: impl Iterator<Item = W>, mut post: impl FnMut(W) -> Result
     Ok(())
 }
 
-/// What posting to a queue that is no more ends in.
+/// The error of posting to a queue that is destroyed.
 const GONE: PostFailure = PostFailure {
     posted: 0,
     errno: Errno::EINVAL,
@@ -289,7 +294,7 @@ fn inline(request: SendWr<'_>) -> Result<Payload> {
         .ok_or(Errno::EINVAL)
 }
 
-/// The inline data, if they are not more than so many bytes.
+/// The inline data, if they are at most `N` bytes.
 #[inline]
 fn copied<const N: usize>(request: SendWr<'_>) -> Option<Payload> {
     let mut bytes = [0; N];

@@ -66,7 +66,8 @@ mod pair {
     }
 
     impl Pair {
-        /// Opens both. Events of their devices go to `devices`. If `timed`, the NICs tell when frames arrive.
+        /// Opens both. Events of their devices go to `devices`. If `timed`, the NICs report when
+        /// frames arrive.
         pub(crate) fn open(devices: [Arc<dyn EventTarget>; 2], timed: bool) -> Self {
             let nic = NicConfig::default().timestamps(timed);
             let config = RnicConfig::default().nic(nic).progress(Progress::Thread);

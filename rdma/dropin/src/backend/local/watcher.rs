@@ -1,7 +1,9 @@
-//! Watcher: a thread that takes requests of peers, outcomes of attempts and ends of connections, and tells the connection manager.
+//! Watcher: a thread that takes requests of peers, outcomes of attempts and ends of connections,
+//! and reports them to the connection manager (decision record dropin/0005).
 //!
-//! It sleeps on the descriptors of listeners and attempts, and on the link's. The engine's event handler may call no verb, so it notes ends of
-//! connections here. This thread brings such a queue pair into Error, which flushes its receives, and tells then.
+//! It sleeps on the descriptors of listeners and attempts, and on the link's. The engine's event
+//! handler may call no verb, so it notes ends of connections here. This thread brings such a queue
+//! pair into Error, which flushes its receives, and reports the end then.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +65,7 @@ struct Shared {
     /// Ends that are held back until the completions before them are polled, and for how long.
     held: Mutex<Vec<(Instant, Ended)>>,
     connected: Arc<Connected>,
-    /// The RNIC has failed, which nobody is told yet.
+    /// The RNIC has failed, which is not reported yet.
     has_failed: AtomicBool,
     over: Mutex<bool>,
     registry: Arc<Registry>,
@@ -168,7 +170,7 @@ impl Watcher {
         self.shared()?.add(Source::Listener(listener, callback))
     }
 
-    /// Takes the outcome of an attempt. The end of the connection is told the same.
+    /// Takes the outcome of an attempt. The end of the connection is reported to the same callback.
     pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
         let connection = attempt.connection;
         let added = self.shared().and_then(|shared| {
@@ -195,7 +197,7 @@ impl Watcher {
         drop(self.shared().map(|shared| shared.remove(key)));
     }
 
-    /// Gives up an attempt to connect a queue pair that is going to be destroyed.
+    /// Cancels an attempt to connect a queue pair that is going to be destroyed.
     pub(super) fn cancel_attempt(&self, qp: &Arc<Qp>) {
         let Ok(shared) = self.shared() else {
             return;
@@ -354,7 +356,7 @@ impl Shared {
             let begun = qp.and_then(|qp| qp.owned.with(|qp| attempt.begin(qp)));
             let added =
                 begun.and_then(|(_, connecting)| self.add(Source::Attempt(attempt, connecting)));
-            // If it was given up meanwhile, nobody is to be told.
+            // If it was cancelled meanwhile, there is nothing to report.
             if let Err(errno) = added
                 && self.connected.remove(connection).is_some()
             {

@@ -97,7 +97,7 @@ fn steps_out_of_their_order_are_refused() {
     ] {
         refused_with(Errno::EINVAL, returned);
     }
-    // An address of nobody's here (RFC 5737 §3).
+    // An address that no interface has (RFC 5737 §3).
     let nobody = address::storage(([192, 0, 2, 1], 7471).into());
     let bound = rdma_bind_addr(id, (&raw const nobody).cast());
     refused_with(Errno::EADDRNOTAVAIL, bound);

@@ -43,7 +43,8 @@ fn events_of_the_device_name_its_port() {
     bed.end();
 }
 
-/// A queue pair of the first host that completes on `cq`, connected to another of the second, and the latter.
+/// A queue pair of the first host that completes on `cq`, connected to another of the second, and
+/// the latter.
 fn connected(bed: &Bed, cq: *mut ibv_cq) -> [*mut ibv_qp; 2] {
     let qp = ibv_create_qp(bed.a.pd, Some(&mut qp_attr(cq)));
     let peer = ibv_create_qp(bed.b.pd, Some(&mut qp_attr(bed.b.cq)));
@@ -75,7 +76,8 @@ fn completion_queue_without_room_is_told_with_its_queue_pair() {
     bed.end();
 }
 
-/// The connection manager tells that. The kernel's siw raises no asynchronous event for it, either.
+/// The connection manager reports that. The kernel's siw raises no asynchronous event for it,
+/// either.
 #[test]
 fn connection_that_the_peer_resets_is_no_event_of_its_queue_pair() {
     let bed = Bed::new();

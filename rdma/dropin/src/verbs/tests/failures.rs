@@ -31,7 +31,8 @@ fn memory_that_the_key_does_not_cover_is_an_error_of_local_protection() {
     }
 }
 
-/// Layer, type and code of the Terminate are those of a Remote Protection Error (RFC 5040 §4.8): an invalid `STag`, or bounds.
+/// Layer, type and code of the Terminate are those of a Remote Protection Error (RFC 5040 §4.8): an
+/// invalid `STag`, or bounds.
 #[test]
 fn what_the_peer_refuses_is_told_with_the_code_of_its_terminate() {
     for (offset, flip, code) in [(0, 1 << 12, 0x00_0100), (super::testbed::LEN, 0, 0x00_0101)] {

@@ -1,4 +1,5 @@
-//! Limits of a device as `ibv_query_device` tells them: the maximum of each is made, and one more is refused.
+//! Limits of a device as `ibv_query_device` reports them: the maximum of each is made, and one more
+//! is refused.
 
 use std::ptr;
 
@@ -32,7 +33,8 @@ fn size(of_device: i32) -> u32 {
     u32::try_from(of_device).expect("a size")
 }
 
-/// Makes as many as the device can have, of which `there` are already. One more is refused. All are ended.
+/// Makes as many as the device can have, of which `there` are already. One more is refused. All are
+/// ended.
 fn make_all<T: Copy>(most: i32, there: i32, new: impl Fn() -> *mut T, end: fn(*mut T) -> i32) {
     let made: Vec<_> = (there..most).map(|_| new()).collect();
     let refused = (new(), Errno::last());
@@ -116,7 +118,7 @@ fn sized(host: &Host, cap: ibv_qp_cap) -> (*mut ibv_qp, ibv_qp_cap) {
     (ibv_create_qp(host.pd, Some(&mut init)), init.cap)
 }
 
-/// The largest queue pair that the device tells.
+/// The largest queue pair that the device reports.
 fn largest(attr: &ibv_device_attr) -> ibv_qp_cap {
     let (depth, sge) = (size(attr.max_qp_wr), size(attr.max_sge));
     ibv_qp_cap {

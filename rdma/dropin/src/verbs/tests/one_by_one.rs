@@ -323,7 +323,7 @@ fn all_that_a_completion_tells_is_read() {
     let now = cq.now();
     let read = |slot: Option<extern "C" fn(*mut ibv_cq_ex) -> u32>| slot.expect("a slot")(cq.0);
     assert_eq!((now.wr_id, cq.opcode()), (0, IBV_WC_RECV_RDMA_WITH_IMM));
-    // The message that completes the receive follows the Write, and does not tell its length.
+    // The message that completes the receive follows the Write, and does not carry its length.
     assert_eq!(read(now.read_byte_len), 0);
     assert_eq!(read(now.read_imm_data), 0x0102_0304);
     assert_eq!(read(now.read_wc_flags), IBV_WC_WITH_IMM);
@@ -393,13 +393,13 @@ fn destroyed_while_two_wait(
     });
     assert_eq!(destroy(), 0);
     let all_have_ended = || waiting.iter().all(thread::JoinHandle::is_finished);
-    eventually("no thread waits any more", all_have_ended);
+    eventually("no thread waits", all_have_ended);
     for waiter in waiting {
         waiter.join().expect("no panic");
     }
 }
 
-/// The thread that has begun cannot end what it has begun: the handle is not good any more.
+/// The thread that has begun cannot end what it has begun: the handle is no longer valid.
 #[test]
 fn threads_that_wait_for_an_object_in_use_go_on_when_it_is_destroyed() {
     let bed = Bed::unconnected();

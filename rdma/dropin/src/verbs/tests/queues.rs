@@ -1,4 +1,5 @@
-//! Queues: resizing under load, order, solicited events, lists that fail in the middle, and lengths.
+//! Queues: resizing under load, order, solicited events, lists that fail in the middle, and
+//! lengths.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -26,7 +27,7 @@ fn taken(host: &Host) -> Vec<u64> {
     places.map(|it| it.wr_id).collect()
 }
 
-/// Sleeps until the completion queue tells of what it was armed for.
+/// Sleeps until the completion queue has the event that it was armed for.
 fn await_event(host: &Host) {
     await_readable(host.channel_fd());
     let (mut cq, mut cq_context) = (ptr::null_mut(), ptr::null_mut::<c_void>());

@@ -1,4 +1,5 @@
-//! Random verbs with random arguments, from several threads: each answer is one that a manual page knows, and nothing is left.
+//! Random verbs with random arguments, from several threads: each answer is one that a manual page
+//! knows, and nothing is left.
 
 use std::ffi::c_int;
 use std::ptr::{self, with_exposed_provenance_mut};
@@ -82,7 +83,8 @@ struct Program<'a> {
     keys: Mutex<Vec<u32>>,
 }
 
-// SAFETY: handles may be used from any thread, as libibverbs promises, and the host's memory is reached by the RNIC alone.
+// SAFETY: handles may be used from any thread, as libibverbs promises, and the host's memory is
+// reached by the RNIC alone.
 unsafe impl Sync for Program<'_> {}
 
 /// One of them, by a random number.
@@ -207,7 +209,7 @@ impl Program<'_> {
             step.number.cast_signed() & 0xff,
         );
         if !mr.is_null() {
-            // SAFETY: it was made just now, and nobody else knows it.
+            // SAFETY: it was made just now, and no other thread knows it.
             lock(&self.keys).push(unsafe { (*mr).lkey });
         }
         self.made(Kind::Region, mr);
@@ -301,7 +303,7 @@ impl Program<'_> {
                     mr
                 };
                 let done = ibv_rereg_mr(mr, flags, domain, start.cast(), 1 + other % LEN, rights);
-                // Below -1 it tells how far it came; the reason is in errno.
+                // Below -1 it says how far it came; the reason is in errno.
                 check(if done < 0 { Errno::last_raw() } else { done });
             }
         }

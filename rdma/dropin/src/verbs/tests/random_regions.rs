@@ -48,12 +48,12 @@ struct Access {
     from: usize,
     len: u32,
     read: bool,
-    /// It ends so many bytes behind the region, whatever its length.
+    /// It ends this many bytes behind the region, whatever its length.
     beyond: Option<usize>,
 }
 
 impl Access {
-    /// It, for a region of so many bytes.
+    /// It, for a region of `len` bytes.
     fn fitted(mut self, len: usize) -> Self {
         if let Some(beyond) = self.beyond {
             let end = AROUND + len + beyond;
@@ -145,7 +145,7 @@ impl Region {
         assert_eq!(ibv_dereg_mr(self.mr), 0);
         // SAFETY: nothing refers to the mapping.
         unsafe { mprotect(self.map.cast(), LEN, ProtFlags::PROT_READ) }.expect("a mapping");
-        // SAFETY: the mapping has so many bytes, and nobody writes them any more.
+        // SAFETY: the mapping has that many bytes, and no thread writes them now.
         let bytes = unsafe { slice::from_raw_parts(self.map.as_ptr(), LEN) };
         let granted = self.grant.start..self.grant.start + self.grant.len;
         for (at, byte) in bytes.iter().enumerate() {
@@ -176,7 +176,7 @@ fn try_access(bed: &Bed, region: &Region, access: Access) -> bool {
     done && is_placed(bed)
 }
 
-/// A Read behind a Write tells that it was placed, or refused.
+/// A Read behind a Write shows that it was placed, or refused.
 fn is_placed(bed: &Bed) -> bool {
     let mut piece = [bed.a.sge(LEN / 2, 1)];
     let mut wr = request(2, IBV_WR_RDMA_READ, &mut piece);

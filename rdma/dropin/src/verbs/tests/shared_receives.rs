@@ -46,7 +46,7 @@ fn modify(srq: *mut ibv_srq, mask: u32, max_wr: u32, srq_limit: u32) -> i32 {
     ibv_modify_srq(srq, Some(&attr), mask.cast_signed())
 }
 
-/// Depth and limit as the queue tells them.
+/// Depth and limit as the queue reports them.
 fn sizes(srq: *mut ibv_srq) -> (u32, u32) {
     let mut now = ibv_srq_attr::zeroed();
     assert_eq!(ibv_query_srq(srq, Some(&mut now)), 0);

@@ -21,7 +21,7 @@ const INVALID: i32 = Errno::EINVAL as i32;
 /// Rounds that the threads have begun before the handle is destroyed.
 const ROUNDS: usize = 50;
 
-/// Waits until so many rounds were begun.
+/// Waits until this many rounds were begun.
 fn await_rounds(rounds: &AtomicUsize, wanted: usize) {
     while rounds.load(Ordering::Relaxed) < wanted {
         thread::yield_now();
@@ -62,7 +62,7 @@ fn posting_to_a_queue_pair_ends_when_it_is_destroyed() {
         receive(with_exposed_provenance_mut(address), &raw mut wr, None)
     };
     thread::scope(|scope| {
-        // Whoever panics has the scope panic.
+        // A thread that panics makes the scope panic.
         scope.spawn(move || post_until_destroyed(post_write, rounds));
         scope.spawn(move || post_until_destroyed(post_write, rounds));
         scope.spawn(move || post_until_destroyed(post_buffer, rounds));

@@ -1,4 +1,5 @@
-//! Memory windows of both types: who binds them, who takes them away, and what is reached through them.
+//! Memory windows of both types: who binds them, who takes them away, and what is reached through
+//! them.
 
 use nix::errno::Errno;
 
@@ -188,7 +189,8 @@ fn binds_without_a_meaning_are_refused_when_they_are_posted() {
     bed.end();
 }
 
-/// Binds a window of type 1 to 64 bytes of the second host's memory by `ibv_bind_mw`, or unbinds it.
+/// Binds a window of type 1 to 64 bytes of the second host's memory by `ibv_bind_mw`, or unbinds
+/// it.
 fn bind_by_verb(bed: &Bed, mw: *mut ibv_mw, offset: usize, length: u64) -> i32 {
     let mut bind = ibv_mw_bind::zeroed();
     (bind.wr_id, bind.send_flags) = (9, IBV_SEND_SIGNALED);
@@ -215,7 +217,8 @@ fn window_of_type_1_is_bound_and_bound_again() {
         let place = bed.b.sge(offset, 0).addr;
         assert_eq!(access(&bed, IBV_WR_RDMA_WRITE, key_of(mw), place), 0);
         bed.a.success();
-        // The Write is placed when a Read behind it is answered. Only then may the window go elsewhere.
+        // The Write is placed when a Read behind it is answered. Only then may the window go
+        // elsewhere.
         assert_eq!(access(&bed, IBV_WR_RDMA_READ, key_of(mw), place), 0);
         bed.a.success();
     }
