@@ -37,7 +37,7 @@ impl Cqe {
 #[derive(Clone)]
 pub enum EventTarget {
     /// No receiver.
-    Nobody,
+    None,
     /// A completion event handler, which the engine calls.
     Handler(HandlerId),
     /// A completion channel.
@@ -255,7 +255,7 @@ mod tests {
             identity,
             producer,
             (Arc::clone(&shared), bell),
-            EventTarget::Nobody,
+            EventTarget::None,
         );
         std::thread::scope(|scope| {
             scope.spawn(move || publish(&mut sink, slots));

@@ -289,8 +289,8 @@ mod tests {
         (0..3).for_each(|qp| events.report(closed(qp)));
         let oldest = events.take_unhandled().unwrap();
         events.put_back(oldest);
-        let told = std::iter::from_fn(|| events.take_unhandled());
-        assert!(told.eq((0..3).map(closed)));
+        let taken = std::iter::from_fn(|| events.take_unhandled());
+        assert!(taken.eq((0..3).map(closed)));
     }
 
     #[test]

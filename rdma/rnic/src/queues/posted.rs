@@ -147,12 +147,12 @@ impl<T, R, F: FnMut(&T, bool) -> Option<Option<R>>> Iterator for TakenRun<'_, T,
             let there = first.len() + second.len();
             let next = first.get(self.taken);
             let next = next.or_else(|| second.get(self.taken - first.len()));
-            let told = next.and_then(|next| (self.take)(next, self.taken + 1 < there));
-            self.taken += usize::from(told.is_some());
-            if told.is_none() || self.taken == there {
+            let taken = next.and_then(|next| (self.take)(next, self.taken + 1 < there));
+            self.taken += usize::from(taken.is_some());
+            if taken.is_none() || self.taken == there {
                 self.leave();
             }
-            if let Some(item) = told? {
+            if let Some(item) = taken? {
                 return Some(item);
             }
         }

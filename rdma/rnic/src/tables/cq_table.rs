@@ -216,7 +216,7 @@ impl CqTable {
                 continue;
             }
             match &sink.target {
-                EventTarget::Nobody => {}
+                EventTarget::None => {}
                 EventTarget::Handler(handler) => {
                     let handler = *handler;
                     self.call(handler, id);

@@ -99,7 +99,7 @@ fn checked_handler(
             control.shared_tables().handlers().lock().check(*handler)?;
             Ok(Some(*handler))
         }
-        EventTarget::Nobody | EventTarget::Channel(_) => Ok(None),
+        EventTarget::None | EventTarget::Channel(_) => Ok(None),
     }
 }
 

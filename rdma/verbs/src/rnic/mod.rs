@@ -244,7 +244,7 @@ impl Rnic {
     /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.control, entries, &EventTarget::Nobody)
+        CompletionQueue::create(&self.control, entries, &EventTarget::None)
     }
 
     /// Create CQ with a handler (verbs draft §9.2.3.1): its events are told the handler, besides whoever waits for the queue itself.

@@ -283,7 +283,7 @@ impl Run {
         for (&index, object) in &self.objects {
             let stag = Stag(index << 8).with_key(object.key.unwrap_or(3));
             let table = &self.it.table;
-            let told = match object.kind {
+            let found = match object.kind {
                 ObjectKind::Region { shared } => {
                     let info = table.query_region(index).unwrap();
                     assert_eq!(info.shared, shared);
@@ -296,7 +296,7 @@ impl Run {
                     (info.key, info.pd)
                 }
             };
-            assert_eq!(told, (object.key, object.pd), "{object:?}");
+            assert_eq!(found, (object.key, object.pd), "{object:?}");
             for (n, &(user, pd)) in self.users.iter().enumerate() {
                 let access = table.access(user, stag, VA, 0, Access::REMOTE_READ);
                 let reached = !matches!(

@@ -400,8 +400,8 @@ fn read_only_memory_is_registered_without_rights_that_write() {
     for rights in (0..64).map(Access::from_bits_retain) {
         let refused = fixture.table.register(scope, &memory, &spec(rights)).err();
         if rights.suits_region() && rights.contains(Access::LOCAL_WRITE) {
-            let told = matches!(refused, Some(RegisterError::Spec(SpecError::ReadOnlyMemory(it))) if it == rights);
-            assert!(told, "{refused:?}");
+            let names_rights = matches!(refused, Some(RegisterError::Spec(SpecError::ReadOnlyMemory(it))) if it == rights);
+            assert!(names_rights, "{refused:?}");
         } else {
             assert_eq!(refused.is_none(), rights.suits_region(), "{rights:?}");
         }
