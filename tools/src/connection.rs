@@ -386,7 +386,8 @@ impl Silence {
 
     /// Duration of the silence.
     fn so_far(&mut self, rnic: &Rnic) -> Result<Duration, RnicUnavailable> {
-        let (now, rdma) = (Instant::now(), rnic.counters()?.rdma);
+        let now = Instant::now();
+        let rdma = rnic.counters()?.rdma;
         let fpdus = rdma.fpdus_in + rdma.fpdus_out;
         let quiet = self.0.take().filter(|quiet| quiet.fpdus == fpdus);
         let since = quiet.map_or(now, |quiet| quiet.since);

@@ -261,7 +261,8 @@ impl Conn {
             return false;
         }
         device.counters_mut().duplicates_reported += 1;
-        let (una, nxt) = (self.send.una(), self.send.nxt());
+        let una = self.send.una();
+        let nxt = self.send.nxt();
         if self.recovery.on_duplicate(first.0, una, nxt) {
             self.undo(device, now);
         }
@@ -363,7 +364,8 @@ impl Conn {
         self.nic_checksum.doubt();
         self.note_reduction();
         let sent = (self.send.una(), self.send.nxt());
-        let (target, mss) = (self.congestion.window(), self.emss());
+        let target = self.congestion.window();
+        let mss = self.emss();
         self.recovery.begin(sent, flight, target, mss);
         self.recovery.on_ack(0, self.pipe(), mss);
         self.clock.disarm_tail();
@@ -418,7 +420,8 @@ impl Conn {
 
     /// Reports delivered bytes to loss recovery and congestion control.
     fn take_delivery(&mut self, delivery: &Delivery) {
-        let (bytes, in_flight) = (delivery.bytes, delivery.in_flight);
+        let bytes = delivery.bytes;
+        let in_flight = delivery.in_flight;
         self.recovery.on_ack(bytes, in_flight, self.emss());
         self.congestion.on_ack(delivery);
         self.note_limit();
@@ -428,7 +431,8 @@ impl Conn {
     fn note_limit(&mut self) {
         let limited = self.pending.wanted() > 0 || self.send.queue().has_lost();
         if !limited {
-            let (pipe, window) = (self.pipe(), self.window());
+            let pipe = self.pipe();
+            let window = self.window();
             self.congestion.on_app_limited(pipe, window);
         }
     }

@@ -39,7 +39,8 @@ impl Conn {
         now: Instant,
     ) -> bool {
         self.act_on_deferred_ack(device);
-        let (before, unread) = (self.state.get(), self.readable_len());
+        let before = self.state.get();
+        let unread = self.readable_len();
         match self.state.get() {
             State::Closed => device.recycle(frame),
             _ if self.awaits_answer(segment) => {

@@ -308,7 +308,8 @@ impl Conn {
         }
         if self.send.queue().is_empty() {
             self.clock.note_progress(now);
-            let (idle, rto) = (self.clock.idle(now), self.rto());
+            let idle = self.clock.idle(now);
+            let rto = self.rto();
             if idle > rto {
                 self.congestion.on_idle(now, idle, rto);
             }
@@ -342,7 +343,8 @@ impl Conn {
             let Some(piece) = self.send.queue().get(at) else {
                 return;
             };
-            let (len, pipe) = (piece.len, self.pipe());
+            let len = piece.len;
+            let pipe = self.pipe();
             let closed = piece.transmits == 0 && self.send.edge().is_before(piece.end());
             let forced = self.pending.take_first();
             let full = !forced && pipe > 0 && pipe + len > self.window();
@@ -364,7 +366,8 @@ impl Conn {
         let Some(piece) = self.send.queue().get(at) else {
             return false;
         };
-        let (begin, control) = (piece.begin, piece.control);
+        let begin = piece.begin;
+        let control = piece.control;
         if control == Self::DATA {
             return self.resend_data(at, device, now);
         }
@@ -427,7 +430,8 @@ impl Conn {
 
     /// Cuts a segment to the size of a narrower path, and sends the first part.
     fn cut(&mut self, at: usize, frame: &mut TxFrame, device: &mut Device, now: Instant) {
-        let (head, mss) = (self.head(), self.emss());
+        let head = self.head();
+        let mss = self.emss();
         while let Some(len) = self.send.queue().get(at).map(|piece| piece.len)
             && len > mss
         {
@@ -473,7 +477,8 @@ impl Conn {
         let Some(piece) = self.send.queue().get(at) else {
             return;
         };
-        let (len, again) = (piece.len, piece.transmits > 0);
+        let len = piece.len;
+        let again = piece.transmits > 0;
         self.send.resent(at, now, stamp, rate);
         self.recovery.sent(len);
         self.congestion.pace(len, now);

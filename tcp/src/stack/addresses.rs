@@ -88,7 +88,8 @@ impl Addresses {
     /// answer, not even a RST (RFC 1122 §3.2.1.3, §4.2.3.10). The stack checks this once, before it
     /// makes a connection for the flow. `looped`: this host has sent the segment itself.
     pub(super) fn check(&self, flow: &Flow, looped: bool) -> Result<(), Discard> {
-        let (local, remote) = (flow.local.addr.into(), flow.remote.addr.into());
+        let local = flow.local.addr.into();
+        let remote = flow.remote.addr.into();
         if !is_hosts(local) {
             return Err(Discard::NotUnicast);
         }

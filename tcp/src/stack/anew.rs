@@ -30,7 +30,8 @@ impl Stack {
         };
         let before = *old.flow();
         let left = old.expiry().map_or(Duration::ZERO, |expiry| expiry - now);
-        let (link, metrics) = (old.link().clone(), old.metrics());
+        let link = old.link().clone();
+        let metrics = old.metrics();
         let same_family = local.is_ipv4() == old.local_addr().is_ipv4();
         let Some(local) = endpoint(local).filter(|_| same_family) else {
             return false;

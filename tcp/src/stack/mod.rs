@@ -659,7 +659,8 @@ impl Stack {
             self.device.recycle(frame);
             return;
         }
-        let (mtu, now) = (self.device.mtu(), self.now);
+        let mtu = self.device.mtu();
+        let now = self.now;
         let conn = self.factory.open_by_cookie(opened, segment, link, mtu, now);
         let handle = self.connections.insert_half_open(conn, id);
         self.device.counters_mut().cookies_in += 1;

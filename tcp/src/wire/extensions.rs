@@ -41,7 +41,8 @@ pub(super) fn skip(first: u8, payload: &[u8]) -> Result<usize, Discard> {
 /// Length in bytes of the extension headers, if there are any.
 #[cold]
 fn walk(first: u8, payload: &[u8]) -> Result<usize, Discard> {
-    let (mut kind, mut rest) = (first, payload);
+    let mut kind = first;
+    let mut rest = payload;
     for n in 0..=MAX_HEADERS {
         if kind == TCP {
             return Ok(payload.len() - rest.len());
@@ -85,7 +86,9 @@ fn judge(kind: u8, header: &[u8]) -> Result<(), Discard> {
 
 /// True if all options may be skipped by a host that does not know them, and all padding is zero.
 fn are_skippable(header: u8, options: &[u8]) -> bool {
-    let (mut rest, mut padding, mut count) = (options, 0, 0);
+    let mut rest = options;
+    let mut padding = 0;
+    let mut count = 0;
     while !rest.is_empty() {
         let Some((kind, value, next)) = option(rest) else {
             return false;

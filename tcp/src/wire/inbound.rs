@@ -202,7 +202,8 @@ fn parse_ipv6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
 
 /// Parses the segment in `packet`, whose TCP header begins at `at` in the frame.
 fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
-    let (source, destination) = (packet.source, packet.destination);
+    let source = packet.source;
+    let destination = packet.destination;
     let tcp = TcpPacket::new_checked(packet.payload).map_err(|_| Discard::BadTcp)?;
     let sum = Sum::pseudo_header(source, destination, packet.payload.len());
     if !sum.and(packet.payload).is_valid() {
@@ -213,7 +214,8 @@ fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
 
 /// Reads the segment in `tcp`, whose checksum is verified.
 fn read_tcp(packet: &Packet<'_>, tcp: &TcpPacket<&[u8]>, at: usize) -> Result<Segment, Discard> {
-    let (source, destination) = (packet.source, packet.destination);
+    let source = packet.source;
+    let destination = packet.destination;
     if tcp.src_port() == 0 || tcp.dst_port() == 0 {
         return Err(Discard::BadTcp);
     }

@@ -150,7 +150,8 @@ pub(super) fn header_len(flow: &Flow, options: usize) -> usize {
 /// Writes the IP and TCP headers of `packet`, whose length is that of the slice, and the checksums
 /// over all of it.
 pub(super) fn emit(packet: &mut [u8], flow: &Flow, header: &Header, checksum: Checksum) {
-    let (source, destination) = (flow.local.addr, flow.remote.addr);
+    let source = flow.local.addr;
+    let destination = flow.remote.addr;
     let ip_len = flow.ip_header_len();
     let ip = IpRepr::new(
         source,

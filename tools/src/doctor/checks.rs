@@ -114,7 +114,8 @@ fn xdp(facts: &Facts) -> Finding {
 
 /// XDP on an interface that is stacked on others.
 fn xdp_on_others(facts: &Facts) -> Option<Finding> {
-    let (interface, about) = (&facts.interface, "XDP");
+    let interface = &facts.interface;
+    let about = "XDP";
     match interface.kind.as_deref()? {
         "vlan" => {
             let says = "a VLAN interface runs generic mode, which costs one more copy: the kernel removes the tag first";
@@ -185,7 +186,8 @@ fn zero_copy(facts: &Facts) -> Finding {
 }
 
 fn program(facts: &Facts) -> Finding {
-    let (name, about) = (&facts.interface.name, "program");
+    let name = &facts.interface.name;
+    let about = "program";
     match &facts.program {
         Err(why) => Finding::fail(about, why),
         Ok(Status::NotAttached) => Finding::pass(about, "none: an RNIC attaches its own"),
@@ -223,7 +225,8 @@ fn ours(mode: XdpMode, held_by_link: bool, users: &[User]) -> String {
 }
 
 fn queues(facts: &Facts) -> Finding {
-    let (name, count) = (&facts.interface.name, facts.interface.rx_queues);
+    let name = &facts.interface.name;
+    let count = facts.interface.rx_queues;
     if count == 1 {
         return Finding::pass("queues", "one receives");
     }
@@ -303,7 +306,8 @@ fn mtu(facts: &Facts) -> Finding {
 }
 
 fn vlan_tags(facts: &Facts) -> Finding {
-    let (about, stripped) = ("VLAN tags", facts.hardware.offloads("rx-vlan-hw-parse"));
+    let about = "VLAN tags";
+    let stripped = facts.hardware.offloads("rx-vlan-hw-parse");
     let is_reported =
         (facts.hardware.xdp.as_ref()).is_some_and(|features| features.has(XdpFeature::RxVlanTag));
     match (stripped, is_reported) {
@@ -379,7 +383,8 @@ fn tx_checksum(facts: &Facts) -> Finding {
 
 /// Queues whose NAPI instances an engine can poll.
 fn busy_polling(facts: &Facts) -> Finding {
-    let (about, polled) = ("busy polling", facts.hardware.polled.len());
+    let about = "busy polling";
+    let polled = facts.hardware.polled.len();
     let all = facts.interface.rx_queues as usize;
     let says = match polled {
         0 => "the kernel reports no queue with one NAPI instance for both directions".to_owned(),

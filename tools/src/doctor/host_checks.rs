@@ -51,7 +51,8 @@ pub(super) fn privileges(facts: &Facts) -> Finding {
 }
 
 pub(super) fn locked_memory(facts: &Facts) -> Finding {
-    let (about, needed) = ("memory", LOCKED >> 20);
+    let about = "memory";
+    let needed = LOCKED >> 20;
     if let Some(left) = facts.host.group_leaves.filter(|left| *left < LOCKED) {
         let says = format!(
             "the control group leaves {} MiB, and an RNIC takes {needed}: raise its memory.max",
@@ -103,7 +104,8 @@ pub(super) fn huge_pages(facts: &Facts) -> Finding {
 }
 
 pub(super) fn open_files(facts: &Facts) -> Finding {
-    let (about, limit) = ("open files", facts.host.open_files);
+    let about = "open files";
+    let limit = facts.host.open_files;
     let Some(needed) = facts.descriptors else {
         return Finding::pass(about, format!("{} are possible", limit.now));
     };

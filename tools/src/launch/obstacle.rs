@@ -106,7 +106,8 @@ fn elevated(file: &Path) -> Option<Obstacle> {
     if statvfs(file).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID)) {
         return None;
     }
-    let (mode, path) = (metadata.mode(), file.to_owned());
+    let mode = metadata.mode();
+    let path = file.to_owned();
     let other_user = mode & SET_USER != 0 && metadata.uid() != getuid().as_raw();
     let group_counts = mode & SET_GROUP != 0 && mode & GROUP_EXECUTES != 0;
     let other_group = group_counts && metadata.gid() != getgid().as_raw();

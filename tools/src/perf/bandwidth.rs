@@ -187,7 +187,8 @@ impl<'a> Pump<'a> {
             to: self.remote.to + offset,
             ..self.remote
         };
-        let (size, buffers) = (self.hello.size, peer.buffers(which));
+        let size = self.hello.size;
+        let buffers = peer.buffers(which);
         let request = match self.hello.kind.verb {
             Verb::Write => SendRequest::write(id, buffers.source.local(offset, size), remote),
             Verb::Read => SendRequest::read(id, buffers.sink.local(offset, size), remote),

@@ -42,7 +42,8 @@ pub(crate) fn run_client(
         round += 1;
         one_round(peer, hello, remote, round)?;
     }
-    let (start, mut now) = (Instant::now(), Instant::now());
+    let start = Instant::now();
+    let mut now = Instant::now();
     let halves = if hello.kind.verb == Verb::Read { 1 } else { 2 };
     loop {
         let more = match extent {
@@ -132,7 +133,8 @@ fn await_marker(peer: &mut Peer<'_>, hello: &Hello, round: u64) -> anyhow::Resul
     if round.is_multiple_of(CHECKED_ROUNDS) {
         peer.connections.check_alive()?;
     }
-    let (mut idle, mut silence) = (0, Silence::default());
+    let mut idle = 0;
+    let mut silence = Silence::default();
     while !marker_is(peer, hello, round)? {
         if let Some(completion) = peer.connections.try_completion()? {
             if Peer::announces_record(&completion) {

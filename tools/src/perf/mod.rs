@@ -305,7 +305,8 @@ impl PerfArgs {
 
     /// Fails if the completions of all connections exceed a queue's capacity.
     fn check_completions(&self, connections: Count) -> anyhow::Result<()> {
-        let (qps, depth) = (connections.get(), self.depth());
+        let qps = connections.get();
+        let depth = self.depth();
         ensure!(
             qps * hello::cq_entries_each(depth) <= hello::CQ_LIMIT,
             "--qps {qps} with --depth {depth} is too large: one completion queue serves all connections; use a smaller one of them"

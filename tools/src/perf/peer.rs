@@ -76,7 +76,8 @@ impl<'a> Peer<'a> {
         let config = QpConfig::default()
             .send_depth(2 * depth + 8)
             .recv_depth(2 * depth + 32);
-        let (mut qps, mut buffers) = (Vec::new(), Vec::new());
+        let mut qps = Vec::new();
+        let mut buffers = Vec::new();
         for _ in 0..hello.connections.get() {
             qps.push(pd.create_qp(&config, &cq, &cq)?);
             buffers.push(Buffers::new(&pd, hello.buffer_bytes())?);

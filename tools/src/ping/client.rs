@@ -101,7 +101,8 @@ fn print_summary(server: SocketAddr, times: &[Duration]) -> Result<(), OutputErr
     let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
     let mean = micros(total / count);
     let edge = |time: Option<&Duration>| time.copied().map_or(0.0, micros);
-    let (min, max) = (edge(times.iter().min()), edge(times.iter().max()));
+    let min = edge(times.iter().min());
+    let max = edge(times.iter().max());
     print_line!(
         "{}: {} pings, all verified, min {min:.1} us, mean {mean:.1} us, max {max:.1} us",
         named(server),

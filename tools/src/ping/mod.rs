@@ -100,7 +100,8 @@ impl PingArgs {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let (smallest, size) = (text::SMALLEST, self.size());
+        let smallest = text::SMALLEST;
+        let size = self.size();
         ensure!(
             (u64::from(smallest)..=u64::from(LARGEST)).contains(&size),
             "--size {size} is not possible: a message has {smallest} to {LARGEST} bytes"

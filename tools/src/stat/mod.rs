@@ -34,7 +34,8 @@ pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
     let mut earlier: Option<(Instant, Vec<Reading>)> = None;
     let mut tables = 0;
     loop {
-        let (at, now) = (Instant::now(), reading::of(&interface)?);
+        let at = Instant::now();
+        let now = reading::of(&interface)?;
         ensure!(
             !now.is_empty(),
             "no RNIC runs on {}: start a program that opens one there, for instance with `xwarp run`",

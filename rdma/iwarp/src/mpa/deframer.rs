@@ -106,7 +106,8 @@ impl Deframer {
         if self.failed.is_some() || self.has_markers() != MARKED {
             return None;
         }
-        let (stream, crc) = (stream.get(at..)?, self.crc);
+        let stream = stream.get(at..)?;
+        let crc = self.crc;
         let found = match &mut self.markers {
             Some(Markers { phase, joined }) if MARKED => {
                 find_marked(stream, phase.after(at), joined, None)

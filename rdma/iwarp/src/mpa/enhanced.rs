@@ -147,7 +147,8 @@ pub struct EnhancedData {
 impl From<&EnhancedHeader> for EnhancedData {
     /// B, C and D are ignored without A (R6581-9.2-3).
     fn from(header: &EnhancedHeader) -> Self {
-        let (a_b_ird, c_d_ord) = (header.a_b_ird.get(), header.c_d_ord.get());
+        let a_b_ird = header.a_b_ird.get();
+        let c_d_ord = header.c_d_ord.get();
         let rtr = RtrTypes {
             send: a_b_ird & LOW != 0,
             write: c_d_ord & HIGH != 0,

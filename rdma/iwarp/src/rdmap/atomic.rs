@@ -113,7 +113,8 @@ impl AtomicOperation {
 
     /// Returns in `Err` an `AOpCode` that is reserved or unassigned (R7306-5.2.1-3).
     fn read(header: &AtomicRequestHeader) -> Result<Self, u32> {
-        let (data, mask) = (header.data.get(), header.mask.get());
+        let data = header.data.get();
+        let mask = header.mask.get();
         match header.operation.get() & Self::AOPCODE {
             Self::FETCH_ADD => Ok(Self::FetchAdd { add: data, mask }),
             Self::COMPARE_SWAP => Ok(Self::CompareSwap {

@@ -117,7 +117,8 @@ impl Path {
 
     /// Bandwidth-delay product in bytes, times `gain` thousandths.
     pub(super) fn product(&self, gain: u64) -> Option<usize> {
-        let (rate, rtt) = (self.rate()?, self.rtt()?);
+        let rate = self.rate()?;
+        let rtt = self.rtt()?;
         let product = u128::from(rate).saturating_mul(rtt.as_nanos()) / 1_000_000_000;
         let bytes = product.saturating_mul(u128::from(gain)) / 1000;
         Some(usize::try_from(bytes).unwrap_or(usize::MAX))

@@ -169,7 +169,8 @@ impl ReceiveSide {
     /// half the buffer. If much is left, it must also have doubled.
     pub(crate) fn owes_window_update(&self, mss: usize, shift: u8) -> bool {
         let most = usize::from(u16::MAX) << shift;
-        let (now, announced) = (self.free().min(most), self.window());
+        let now = self.free().min(most);
+        let announced = self.window();
         let grown = now.saturating_sub(announced);
         grown > 0
             && grown >= mss.min(self.capacity / 2)
@@ -180,7 +181,8 @@ impl ReceiveSide {
     /// them begins within the other. So a segment that is larger than the window and begins before
     /// it is acceptable, too.
     pub(crate) fn is_acceptable(&self, segment: &Segment) -> bool {
-        let (len, window) = (segment.len(), self.window());
+        let len = segment.len();
+        let window = self.window();
         let ahead = segment.seq.offset(self.next);
         if window == 0 {
             return len == 0 && ahead == 0;
@@ -310,7 +312,8 @@ impl ReceiveSide {
     fn clip(&self, segment: &Segment) -> (Seq, Range<usize>) {
         let Range { start, end } = segment.payload;
         let old = bytes(segment.seq, self.next).min(segment.payload.len());
-        let (begin, start) = (segment.seq + old, start + old);
+        let begin = segment.seq + old;
+        let start = start + old;
         let window = self.window();
         let last = self
             .fin

@@ -46,7 +46,8 @@ impl Part {
 
 impl fmt::Debug for Reassembly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (parts, first) = (self.parts.len(), self.parts.front().map(|part| part.begin));
+        let parts = self.parts.len();
+        let first = self.parts.front().map(|part| part.begin);
         write!(f, "{parts} parts, the first at {first:?}")
     }
 }
@@ -144,7 +145,8 @@ impl Reassembly {
         if !seq.is_before(held.end()) {
             return None;
         }
-        let (mut left, mut right) = (held.begin, held.end());
+        let mut left = held.begin;
+        let mut right = held.end();
         for part in self.parts.iter().take(at.saturating_sub(1)).rev() {
             if part.end() != left {
                 break;

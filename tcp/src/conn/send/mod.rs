@@ -241,14 +241,16 @@ impl SendSide {
 
     /// True for a block of bytes in flight (RFC 2018 §5) that begins behind `from`.
     pub(crate) fn may_have(&self, (left, right): (Seq, Seq), from: Seq) -> bool {
-        let (begin, end) = (left.offset(from), right.offset(from));
+        let begin = left.offset(from);
+        let end = right.offset(from);
         0 < begin && begin < end && end <= self.nxt.offset(from)
     }
 
     /// True if bytes that end at or before `ack` may have arrived twice: they were sent, and no
     /// further back than a window.
     pub(crate) fn may_repeat(&self, (left, right): (Seq, Seq), ack: Seq) -> bool {
-        let (len, back) = (right.offset(left), ack.offset(left));
+        let len = right.offset(left);
+        let back = ack.offset(left);
         0 < len && len <= back && back <= self.largest_window
     }
 

@@ -99,7 +99,8 @@ impl Rack {
         path: PathTimes,
         now: Instant,
     ) -> (bool, Option<Instant>) {
-        let (mut found, mut later) = (false, None);
+        let mut found = false;
+        let mut later = None;
         let Some(newest) = self.newest else {
             return (found, later);
         };

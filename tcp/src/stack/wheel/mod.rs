@@ -220,7 +220,8 @@ impl Wheel {
         self.nodes[next].prev = prev;
         self.nodes[node].ring = None;
         if self.nodes[ring].next == ring {
-            let (level, slot) = (ring / SLOTS, ring % SLOTS);
+            let level = ring / SLOTS;
+            let slot = ring % SLOTS;
             self.used[level][slot / 64] &= !(1 << (slot % 64));
             if self.used[level] == [0; WORDS] {
                 self.levels &= !(1 << level);
@@ -248,7 +249,8 @@ fn slot_of(unit: u64) -> usize {
 
 /// Number of slots after `first`, cyclically, to the next used slot.
 fn ahead(used: &[u64; WORDS], first: usize) -> Option<u64> {
-    let (word, bit) = (first / 64, first % 64);
+    let word = first / 64;
+    let bit = first % 64;
     let found = |slot: usize| Some(((slot + SLOTS - first) % SLOTS) as u64);
     let rest = used[word] >> bit << bit;
     if rest != 0 {

@@ -100,7 +100,8 @@ impl Initiator {
             Frame::NeedBytes(total) => return Ok(InitiatorStep::NeedBytes(total)),
             Frame::Whole(frame) => frame,
         };
-        let (private_data, consumed) = (frame.private_data()?, frame.consumed);
+        let private_data = frame.private_data()?;
+        let consumed = frame.consumed;
         if frame.has(FLAG_REJECTED) {
             return Ok(InitiatorStep::Rejected {
                 private_data,

@@ -114,7 +114,8 @@ fn exactly_header<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     opcode: Opcode,
     payload: &[u8],
 ) -> Result<&T, ViolationCause> {
-    let (len, expected) = (payload.len(), size_of::<T>());
+    let len = payload.len();
+    let expected = size_of::<T>();
     match T::ref_from_prefix(payload) {
         Ok((header, [])) => Ok(header),
         Ok(_) => Err(ViolationCause::MessageTooLong {
@@ -133,7 +134,9 @@ fn exactly_header<T: FromBytes + KnownLayout + Immutable + Unaligned>(
 
 /// Checks the source of a Read, unless its length is zero (R5040-5.2.1-7, -8).
 fn check_source(request: &ReadRequest, resources: &impl Resources) -> Result<(), ViolationCause> {
-    let (stag, to, len) = (request.source, request.source_to, u64::from(request.len));
+    let stag = request.source;
+    let to = request.source_to;
+    let len = u64::from(request.len);
     if len == 0 {
         return Ok(());
     }
@@ -148,8 +151,10 @@ fn read_atomic(
 ) -> Result<AtomicRequest, ViolationCause> {
     let header = exactly_header::<AtomicRequestHeader>(Opcode::AtomicRequest, payload)?;
     let request = AtomicRequest::try_from(header).map_err(ViolationCause::AtomicOpcode)?;
-    let (stag, to) = (request.stag, request.to);
-    let (len, access) = (ATOMIC_OPERAND_BYTES, AccessKind::RemoteAtomic);
+    let stag = request.stag;
+    let to = request.to;
+    let len = ATOMIC_OPERAND_BYTES;
+    let access = AccessKind::RemoteAtomic;
     let place = admit(resources, stag, to, len, access)?;
     if !resources.is_aligned(&place, to) {
         return Err(ViolationCause::Misaligned { stag, to });

@@ -298,7 +298,8 @@ fn check_last(opcode: Opcode, header: &UntaggedHeader) -> Result<(), ViolationCa
 
 /// The message must have the next number of its queue.
 fn check_number(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationCause> {
-    let (qn, msn) = (header.qn.get(), header.msn.get());
+    let qn = header.qn.get();
+    let msn = header.msn.get();
     if msn != expected {
         return Err(ViolationCause::MessageNumber { qn, msn, expected });
     }
@@ -307,7 +308,8 @@ fn check_number(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationC
 
 /// The segment must begin where the one before it ended.
 fn check_offset(header: &UntaggedHeader, expected: u32) -> Result<(), ViolationCause> {
-    let (qn, mo) = (header.qn.get(), header.mo.get());
+    let qn = header.qn.get();
+    let mo = header.mo.get();
     if mo != expected {
         return Err(ViolationCause::MessageOffset { qn, mo, expected });
     }

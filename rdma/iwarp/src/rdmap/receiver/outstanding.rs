@@ -97,7 +97,8 @@ impl Outstanding {
         header: &UntaggedHeader,
         payload: &[u8],
     ) -> Result<Inbound<'a, P>, ViolationCause> {
-        let (opcode, msn) = (Opcode::AtomicResponse, self.atomic_msn);
+        let opcode = Opcode::AtomicResponse;
+        let msn = self.atomic_msn;
         check_last(opcode, header)?;
         check_number(header, msn)?;
         let Some(Awaited::Atomic { id: expected }) = self.requests.front().copied() else {
@@ -170,7 +171,8 @@ impl AwaitedRead {
         payload: &[u8],
         last: bool,
     ) -> Result<Self, ViolationCause> {
-        let (stag, to) = (Stag(header.stag.get()), header.to.get());
+        let stag = Stag(header.stag.get());
+        let to = header.to.get();
         let range = ViolationCause::ResponseRange {
             to,
             len: payload.len(),

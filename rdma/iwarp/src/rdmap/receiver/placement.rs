@@ -35,7 +35,8 @@ impl<'a, P> Placement<'a, P> {
             payload,
         };
         if !payload.is_empty() {
-            let (stag, to) = (placement.stag, placement.to);
+            let stag = placement.stag;
+            let to = placement.to;
             let place = resources.admit(stag, to, bytes(payload), access);
             placement.place = Some(place.map_err(|cause| placement.refused(access, cause))?);
         }

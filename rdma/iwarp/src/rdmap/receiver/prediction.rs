@@ -77,7 +77,8 @@ pub fn predict_unverified(stream: &[u8]) -> Prediction {
     let [_, _, control, rsvd_ulp, ..] = *stream else {
         return Prediction::Other;
     };
-    let (control, opcode) = (Control(control), rsvd_ulp & 0x0f);
+    let control = Control(control);
+    let opcode = rsvd_ulp & 0x0f;
     let ulpdu = stream.get(LENGTH_BYTES..).unwrap_or_default();
     if control.is_tagged() {
         let header = TaggedHeader::ref_from_prefix(ulpdu);
@@ -168,7 +169,8 @@ impl Receiver {
 #[inline]
 fn write(ulpdu: &[u8]) -> Option<FastSegment<'_>> {
     let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
-    let (stag, to) = (Stag(header.stag.get()), header.to.get());
+    let stag = Stag(header.stag.get());
+    let to = header.to.get();
     (bytes(payload) > 0).then_some(FastSegment::Write { stag, to, payload })
 }
 
