@@ -16,7 +16,7 @@ use xwarp_driver::Sleeper;
 
 use crate::error::{RefusedError, WaitError};
 use crate::runtime::control::Control;
-use crate::runtime::inline::Bell;
+use crate::runtime::pause::Bell;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
     CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory, QpId,

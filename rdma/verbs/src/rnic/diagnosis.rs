@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Rnic;
-use crate::runtime::control::{Control, Mode};
+use crate::runtime::control::Control;
 use crate::runtime::open_rnics::{self, Diagnosed};
 
 /// How long an engine has for its answer. One that is alive needs no millisecond.
@@ -51,14 +51,9 @@ impl Diagnosed for Control {
 
 /// Which threads run the engines, or sleep on one that has no thread.
 fn who_runs(control: &Control) -> String {
-    let who = match control.mode() {
-        Mode::Threads(threads) => format!("{} threads", threads.len()),
-        Mode::Inline(inline) => format!("{inline:?}"),
-        Mode::Assisted(assisted) => format!("{assisted:?}"),
-        Mode::Manual(_) => "turned by a test".to_owned(),
-    };
-    let (id, closed, ended) = (control.id(), control.is_closed(), control.ended());
-    format!("{id:?}: {who}, closed {closed}, ended {ended:?}")
+    let (id, mode) = (control.id(), control.mode());
+    let (closed, ended) = (control.is_closed(), control.ended());
+    format!("{id:?}: {mode:?}, closed {closed}, ended {ended:?}")
 }
 
 /// State of an engine, as it reports it. An engine that does not answer is a finding, too.

@@ -34,13 +34,14 @@ use crate::host::KernelHost;
 use crate::host::ports::Ports;
 use crate::host::spread::Spread;
 use crate::pd::ProtectionDomain;
+use crate::runtime::any_mode::AnyMode;
 use crate::runtime::assisted::{Assisted, waiting_on};
 use crate::runtime::config::Progress;
-use crate::runtime::control::{Control, Mode, Parts};
-use crate::runtime::engine_thread::EngineThread;
-use crate::runtime::hosted::HostedEngine;
+use crate::runtime::control::{Control, Parts};
+use crate::runtime::engine_thread::EngineThreads;
 use crate::runtime::in_handler::Guarded;
 use crate::runtime::inline::Inline;
+use crate::runtime::manual::Manual;
 use crate::runtime::released::Released;
 use crate::runtime::runner::Runner;
 use xwarp_rnic::engine::Engine;
@@ -642,39 +643,43 @@ fn attend(engines: &mut [Engine], wakings: &[Waking], host: &Arc<Ports>, ending:
     }
 }
 
-/// Has the engines be run as the configuration says.
+/// Starts to run the engines as the configuration says.
 fn run_by(
     config: &RnicConfig,
-    mut engines: Vec<Engine>,
+    engines: Vec<Engine>,
     wakings: Vec<Waking>,
     released: &Arc<Released>,
-) -> io::Result<Mode> {
+) -> io::Result<AnyMode> {
     let waiting = config.wait_mode;
-    match config.progress {
-        Progress::Manual => return Mode::manual(engines),
+    Ok(match config.progress {
+        Progress::Manual => AnyMode::Manual(Manual::new(engines)?),
         Progress::Thread => {
-            let threads = engines.into_iter().zip(wakings);
-            let start = |(engine, waking)| EngineThread::start(engine, waiting, waking);
-            return Ok(Mode::Threads(
-                threads.map(start).collect::<io::Result<_>>()?,
-            ));
+            let engines = engines.into_iter().zip(wakings);
+            AnyMode::Threads(EngineThreads::start(engines, waiting)?)
         }
-        Progress::Inline | Progress::Assisted => {}
-    }
-    let (Some(engine), [waking], true) = (engines.pop(), &*wakings, engines.is_empty()) else {
-        return Err(refusal(
+        Progress::Inline => {
+            let (engine, waking) = only_engine(engines, wakings)?;
+            AnyMode::Inline(Inline::new(Runner::new(engine, waiting)?, &waking)?)
+        }
+        Progress::Assisted => {
+            let (engine, waking) = only_engine(engines, wakings)?;
+            // Where the number of processors cannot be found, there are probably several.
+            let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
+            let runner = Runner::new(engine, waiting_on(processors, waiting))?;
+            AnyMode::Assisted(Assisted::new(runner, &waking, released)?)
+        }
+    })
+}
+
+/// The engine that a thread of the application runs.
+fn only_engine(engines: Vec<Engine>, wakings: Vec<Waking>) -> io::Result<(Engine, Waking)> {
+    let mut engines = engines.into_iter().zip(wakings);
+    match (engines.next(), engines.next()) {
+        (Some(engine), None) => Ok(engine),
+        _ => Err(refusal(
             "an application's thread turns one engine, for one queue: use Progress::Thread for several",
-        ));
-    };
-    let engine = HostedEngine::new(engine)?;
-    if config.progress == Progress::Inline {
-        let runner = Runner::new(engine, waiting);
-        return Ok(Mode::Inline(Inline::new(runner, waking)?));
+        )),
     }
-    // A number that cannot be told is as good as many.
-    let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
-    let runner = Runner::new(engine, waiting_on(processors, waiting));
-    Ok(Mode::Assisted(Assisted::new(runner, waking, released)?))
 }
 
 impl AsFd for Rnic {

@@ -19,6 +19,7 @@ use super::burst::{Burst, Seen};
 use super::config::WaitMode;
 use super::hand_over::HandOver;
 use super::inline::Inline;
+use super::mode::Mode;
 use super::released::Released;
 use super::runner::{Runner, take_signals};
 use super::sharing::{Turned, Uncounted};
@@ -69,40 +70,42 @@ impl Assisted {
             join: Mutex::new(Some(thread)),
         })
     }
+}
 
-    /// A verb. The thread, which takes the engine again and again, lets it go first.
-    pub(crate) fn call<R>(
+impl Mode for Assisted {
+    /// The engine's own thread, which takes the engine again and again, yields it to the caller.
+    fn call<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Engine) -> R,
+        _: usize,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicUnavailable> {
         self.shared.calls.fetch_add(1, Ordering::Relaxed);
-        let done = self.shared.inline.call(work);
+        let done = self.shared.inline.run(work);
         self.shared.calls.fetch_sub(1, Ordering::Relaxed);
         done
     }
 
-    /// One turn for a caller that polls, unless somebody turns it now.
-    pub(crate) fn turn(&self) {
+    #[inline(never)]
+    fn turn(&self, after: impl FnOnce()) {
         self.shared.hand_over.note_poll();
-        self.shared.inline.turn();
+        self.shared.inline.try_turn();
+        after();
     }
 
-    /// The application is going to wait: the thread turns the engine.
-    pub(crate) fn ask(&self) {
+    fn ask_for_progress(&self) {
         if self.shared.hand_over.ask() {
             self.helper.unpark();
         }
     }
 
-    /// Ends the engine, and its thread unless that calls: then it ends both after the turn.
-    pub(crate) fn close(&self, from_handler: bool) {
+    fn close(&self, from_handler: bool) {
         if self.shared.hand_over.end() {
             self.helper.unpark();
         }
         if from_handler {
             return;
         }
-        self.shared.inline.close();
+        self.shared.inline.end();
         if let Some(thread) = lock(&self.join).take() {
             join(thread, "the engine's thread");
         }
@@ -156,35 +159,35 @@ impl<'a> Helper<'a> {
     fn run(mut self) {
         take_signals();
         while !self.shared.hand_over.has_ended() {
-            self.give_way();
-            match self.rest_or_turn() {
+            self.yield_to_callers();
+            match self.rest_or_step() {
                 Ok(Turned::Ended) => return,
                 Ok(Turned::On) => {}
-                Ok(Turned::Elsewhere) => self.stand_by(),
+                Ok(Turned::Elsewhere) => self.back_off(),
                 Err(error) => {
                     self.fail(&error);
                     break;
                 }
             }
-            self.let_go();
+            self.drop_released();
         }
-        self.shared.inline.close();
+        self.shared.inline.end();
     }
 
     /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
     /// failed then. What is posted is flushed until the program closes it.
     fn fail(&mut self, error: &io::Error) {
         let reason = format!("the engine cannot wait for frames: {error}");
-        let failed = self.shared.inline.call(|engine| engine.fail(&reason));
+        let failed = self.shared.inline.run(|engine| engine.fail(&reason));
         while failed.is_ok() && !self.shared.hand_over.has_ended() {
-            self.shared.inline.turn();
-            self.let_go();
+            self.shared.inline.try_turn();
+            self.drop_released();
             std::thread::park_timeout(FLUSH_PAUSE);
         }
     }
 
     /// Rests while the application polls, and turns the engine otherwise.
-    fn rest_or_turn(&mut self) -> io::Result<Turned> {
+    fn rest_or_step(&mut self) -> io::Result<Turned> {
         let inline = &self.shared.inline;
         if !self.sees_burst() {
             return inline.turn_or_sleep_long(&mut self.counted);
@@ -197,17 +200,17 @@ impl<'a> Helper<'a> {
     }
 
     /// Lets verbs have the engine first.
-    fn give_way(&self) {
+    fn yield_to_callers(&self) {
         while self.shared.calls.load(Ordering::Relaxed) > 0 && !self.shared.hand_over.has_ended() {
             std::thread::yield_now();
         }
     }
 
     /// What a handler has dropped.
-    fn let_go(&self) {
+    fn drop_released(&self) {
         for (_, release) in self.shared.released.take() {
             // An engine that is gone has nothing to let go of.
-            let _ = self.shared.inline.call(release);
+            let _ = self.shared.inline.run(release);
         }
     }
 
@@ -225,7 +228,7 @@ impl<'a> Helper<'a> {
     }
 
     /// Somebody has the engine: as long as a poll lasts, the application polls.
-    fn stand_by(&mut self) {
+    fn back_off(&mut self) {
         self.burst
             .lasts(self.shared.hand_over.polls(), Instant::now());
         std::thread::yield_now();
@@ -279,7 +282,6 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::runtime::hosted::HostedEngine;
     use crate::sim::{MemoryIo, RegionPool, StackConfig, Wire};
     use xwarp_rnic::model::{MpaConfig, PblMode};
     use xwarp_rnic::queues::{EngineDoorbell, InCommon};
@@ -308,15 +310,8 @@ mod tests {
         let regions = RegionPool::anonymous(4096).unwrap();
         let stags = StagTable::new(regions.area(), PblMode::default(), || Some(1));
         let stags = InCommon::of_engines(stags, 1, StagTable::share).remove(0);
-        let engine = Engine::new(
-            stack,
-            MpaConfig::default(),
-            stags,
-            &shared_tables,
-            0,
-            &doorbell,
-        );
-        let runner = Runner::new(HostedEngine::new(engine).unwrap(), WaitMode::Blocking);
+        let engine = Engine::new(stack, MpaConfig::default(), stags, &shared_tables, 0, &doorbell);
+        let runner = Runner::new(engine, WaitMode::Blocking).unwrap();
         let shared = Shared {
             inline: Inline::new(runner, &waking).unwrap(),
             hand_over: HandOver::new(),
@@ -422,7 +417,7 @@ mod tests {
         if shared.hand_over.end() {
             thread.thread().unpark();
         }
-        shared.inline.close();
+        shared.inline.end();
         thread.join().unwrap();
     }
 

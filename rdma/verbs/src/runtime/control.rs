@@ -3,20 +3,18 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::net::PortError;
-use xwarp_driver::{RegionPool, Signal, is_any_readable, sleep_on};
+use xwarp_driver::{RegionPool, Signal, is_any_readable};
 
-use super::assisted::Assisted;
-use super::engine_thread::EngineThread;
-use super::hosted::HostedEngine;
+use super::any_mode::AnyMode;
 use super::in_handler::is_in_handler;
-use super::inline::{Bell, Inline, Paused};
+use super::mode::Mode;
 use super::open_rnics;
+use super::pause::{Bell, Paused};
 use super::released::Released;
 use crate::error::{RnicEnded, WaitError};
 use crate::host::ports::{Claim, Ports};
@@ -39,7 +37,7 @@ const FIRST: usize = 0;
 /// What all handles of an RNIC share.
 pub(crate) struct Control {
     id: RnicId,
-    mode: Mode,
+    mode: AnyMode,
     closed: AtomicBool,
     shared_tables: Arc<SharedTables>,
     /// That of the first engine, which most RNICs have alone.
@@ -58,29 +56,8 @@ pub(crate) struct Control {
     mpa: MpaConfig,
 }
 
-/// Who runs the engines.
-#[expect(clippy::large_enum_variant, reason = "there is one per RNIC")]
-pub(crate) enum Mode {
-    /// A thread of its own runs each.
-    Threads(Vec<EngineThread>),
-    /// Whoever polls runs the one engine.
-    Inline(Inline),
-    /// Whoever polls runs the one engine, and a thread while nobody does.
-    Assisted(Assisted),
-    /// A test runs them, with its own clock.
-    Manual(Vec<Mutex<Option<HostedEngine>>>),
-}
-
-impl Mode {
-    pub(crate) fn manual(engines: Vec<Engine>) -> io::Result<Self> {
-        let hosted = engines.into_iter().map(HostedEngine::new);
-        let engines = hosted.map(|engine| Ok(Mutex::new(Some(engine?))));
-        Ok(Self::Manual(engines.collect::<io::Result<_>>()?))
-    }
-}
-
 impl Control {
-    pub(crate) fn new(mode: Mode, parts: Parts) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(mode: AnyMode, parts: Parts) -> io::Result<Arc<Self>> {
         let shared_tables = parts.shared_tables;
         parts.ending.watch(shared_tables.events().signal());
         let control = Arc::new(Self {
@@ -136,24 +113,9 @@ impl Control {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Err(RnicUnavailable::Closed);
         }
-        match &self.mode {
-            Mode::Inline(inline) => inline.close(),
-            Mode::Assisted(assisted) => assisted.close(is_in_handler(self.id)),
-            Mode::Manual(engines) => {
-                for engine in engines {
-                    let ended = lock(engine).take();
-                    drop(ended);
-                }
-            }
-            Mode::Threads(threads) => {
-                threads.iter().for_each(EngineThread::end);
-                // A handler that drops the last handle runs in one of them, which then end by themselves.
-                if !is_in_handler(self.id) {
-                    threads.iter().for_each(EngineThread::join);
-                }
-            }
-        }
-        if !is_in_handler(self.id) {
+        let from_handler = is_in_handler(self.id);
+        self.mode.close(from_handler);
+        if !from_handler {
             self.shared_tables.drop_handlers();
         }
         self.quiet.raise();
@@ -332,21 +294,7 @@ impl Control {
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicUnavailable> {
         self.check_no_handler()?;
-        let done = match &self.mode {
-            Mode::Inline(inline) => inline.call(work),
-            Mode::Assisted(assisted) => assisted.call(work),
-            Mode::Manual(engines) => {
-                let engine = engines.get(engine).ok_or(RnicUnavailable::Closed)?;
-                let done = lock(engine).as_mut().map(|engine| engine.call(work));
-                Ok(done
-                    .ok_or(RnicUnavailable::Closed)?
-                    .unwrap_or_else(|panic| resume_unwind(panic)))
-            }
-            Mode::Threads(threads) => {
-                let thread = threads.get(engine).ok_or(RnicUnavailable::Closed)?;
-                thread.call(work)
-            }
-        };
+        let done = self.mode.call(engine, work);
         self.do_released();
         done
     }
@@ -378,16 +326,7 @@ impl Control {
             let _ = self.call_on(engine, work);
             return;
         }
-        match &self.mode {
-            Mode::Threads(threads) => {
-                if let Some(thread) = threads.get(engine) {
-                    thread.release(work);
-                }
-            }
-            Mode::Inline(_) | Mode::Assisted(_) | Mode::Manual(_) => {
-                self.released.add(engine, Box::new(work));
-            }
-        }
+        (self.mode).release_from_handler(engine, work, &self.released);
     }
 
     /// Has the owners of all engines let go of something likewise.
@@ -470,92 +409,39 @@ impl Control {
         }
     }
 
-    /// One turn of an inline engine, for a caller that polls.
+    /// One turn of an inline or assisted engine, for a caller that polls.
     #[inline]
     pub(crate) fn turn(&self) {
-        match &self.mode {
-            Mode::Inline(inline) => self.turn_inline(inline),
-            Mode::Assisted(assisted) => self.turn_assisted(assisted),
-            Mode::Threads(_) | Mode::Manual(_) => {}
-        }
-    }
-
-    #[inline(never)]
-    fn turn_assisted(&self, assisted: &Assisted) {
-        assisted.turn();
-        self.do_released();
+        self.mode.turn(|| self.do_released());
     }
 
     /// The caller is going to sleep on a descriptor of its own: whoever is to turn the engine meanwhile does.
     pub(crate) fn ask_for_progress(&self) {
-        if let Mode::Assisted(assisted) = &self.mode {
-            assisted.ask();
-        }
-    }
-
-    #[inline(never)]
-    fn turn_inline(&self, inline: &Inline) {
-        inline.turn();
-        self.do_released();
+        self.mode.ask_for_progress();
     }
 
     /// One turn of an inline engine, for an event loop that waits for [`fd`](Self::fd) then.
     pub(crate) fn progress(&self) -> Result<(), WaitError> {
         self.check_no_handler()?;
-        if let Mode::Inline(inline) = &self.mode {
-            inline.progress()?;
-            self.do_released();
-        }
+        self.mode.progress()?;
+        self.do_released();
         Ok(self.check_open()?)
     }
 
     /// What is readable while an inline engine has something to do, and once the RNIC was closed.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.mode {
-            Mode::Inline(inline) => inline.as_fd(),
-            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => self.quiet.as_fd(),
-        }
+        self.mode.fd().unwrap_or_else(|| self.quiet.as_fd())
     }
 
     /// What is readable while an inline engine has something to do; `None` if somebody turns the engine anyway.
     #[cfg(feature = "tokio")]
     pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.mode {
-            Mode::Inline(inline) => Some(inline.as_fd()),
-            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => None,
-        }
+        self.mode.fd()
     }
 
     /// One turn of each manual engine at the time given; how much was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
-        let Mode::Manual(engines) = &self.mode else {
-            return 0;
-        };
-        engines
-            .iter()
-            .map(|engine| self.step_one(engine, now))
-            .sum()
-    }
-
-    /// One turn of a manual engine; none in a handler.
-    fn step_one(&self, engine: &Mutex<Option<HostedEngine>>, now: xwarp_tcp::Instant) -> usize {
-        let Some(mut locked) = self.lock_out_of_handler(engine) else {
-            return 0;
-        };
-        let turned = locked.as_mut().map(|engine| engine.step(now));
-        drop(locked);
-        self.do_released();
-        turned.map_or(0, |done| done.unwrap_or_else(|panic| resume_unwind(panic)))
-    }
-
-    /// The engine. `None` in a handler of it, during which it is locked.
-    #[inline]
-    fn lock_out_of_handler<'a, T>(&self, engine: &'a Mutex<T>) -> Option<MutexGuard<'a, T>> {
-        match engine.try_lock() {
-            Ok(engine) => Some(engine),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => (!is_in_handler(self.id)).then(|| lock(engine)),
-        }
+        self.mode.step_at(now, self.id, || self.do_released())
     }
 
     /// What `condition` returns as soon as it returns something; `None` at the deadline, or when the RNIC is closed. It is asked anew whenever
@@ -586,41 +472,20 @@ impl Control {
             let left = time_left(deadline);
             if value.is_some() || closed || others_ready || left.is_zero() {
                 if turns > 0 {
-                    self.leave()?;
+                    self.mode.leave()?;
                 }
                 return Ok(value);
             }
-            let Some(paused) = self.turn_or_sleep(bell, others, left)? else {
+            let Some(paused) = self.mode.pause(bell, others, left)? else {
                 return Ok(None);
             };
+            self.do_released();
             turns = turns.wrapping_add(1).max(1);
             others_ready = match paused {
                 Paused::ForOther => true,
                 Paused::Not if turns.is_multiple_of(TURNS_WITHOUT_LOOK) => is_any_readable(others)?,
                 Paused::Slept | Paused::Not => false,
             };
-        }
-    }
-
-    /// Lets a caller that waits turn an inline engine once, or sleep. `None` with a manual engine.
-    fn turn_or_sleep(
-        &self,
-        bell: &dyn Bell,
-        others: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> io::Result<Option<Paused>> {
-        match &self.mode {
-            Mode::Manual(_) => Ok(None),
-            Mode::Threads(_) | Mode::Assisted(_) => {
-                self.ask_for_progress();
-                let slept = sleep_for(bell, others, timeout)?;
-                Ok(Some(Paused::after_sleep(slept)))
-            }
-            Mode::Inline(inline) => {
-                let paused = inline.turn_or_sleep(bell, others, timeout)?;
-                self.do_released();
-                Ok(Some(paused))
-            }
         }
     }
 
@@ -643,16 +508,8 @@ impl Control {
         Ok(false)
     }
 
-    /// The caller waits no longer.
-    fn leave(&self) -> io::Result<()> {
-        match &self.mode {
-            Mode::Inline(inline) => inline.leave(),
-            Mode::Threads(_) | Mode::Assisted(_) | Mode::Manual(_) => Ok(()),
-        }
-    }
-
     /// Which threads run the engines.
-    pub(crate) fn mode(&self) -> &Mode {
+    pub(crate) fn mode(&self) -> &AnyMode {
         &self.mode
     }
 
@@ -691,22 +548,9 @@ impl Drop for Control {
     }
 }
 
-/// Sleeps until `bell`, one of `others` or a signal handler ends it, `timeout` at most. True if one of `others` is readable.
-fn sleep_for(bell: &dyn Bell, others: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
-    let slept = bell
-        .arm()
-        .and_then(|()| sleep_on([bell.fd()], others, Some(timeout)));
-    bell.disarm()?;
-    slept
-}
-
 /// How long until the deadline; `None`: as long as one can think of.
 fn time_left(deadline: Option<Instant>) -> Duration {
     deadline.map_or(Duration::MAX, |deadline| {
         deadline.saturating_duration_since(Instant::now())
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

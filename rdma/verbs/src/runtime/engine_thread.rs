@@ -1,5 +1,6 @@
-//! Engine thread: an engine that a thread of its own turns, and the mailbox for verbs.
+//! Engine threads: each runs one engine, and has a mailbox for verbs.
 
+use std::fmt;
 use std::io;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +11,66 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
 use super::config::WaitMode;
-use super::hosted::HostedEngine;
+use super::mode::Mode;
+use super::released::Released;
 use super::runner::{Command, Runner, run};
 
-/// See the module. Dropping it ends both.
-pub(crate) struct EngineThread {
+/// A thread for each engine ([`Progress::Thread`](super::config::Progress::Thread)).
+pub(crate) struct EngineThreads(Vec<EngineThread>);
+
+impl EngineThreads {
+    /// Starts a thread for each engine.
+    pub(crate) fn start(
+        engines: impl Iterator<Item = (Engine, (Sleeper, Doorbell))>,
+        waiting: WaitMode,
+    ) -> io::Result<Self> {
+        let threads = engines.map(|(engine, waking)| EngineThread::start(engine, waiting, waking));
+        Ok(Self(threads.collect::<io::Result<_>>()?))
+    }
+
+    fn thread(&self, engine: usize) -> Result<&EngineThread, RnicUnavailable> {
+        self.0.get(engine).ok_or(RnicUnavailable::Closed)
+    }
+}
+
+impl Mode for EngineThreads {
+    fn call<R: Send + 'static>(
+        &self,
+        engine: usize,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.thread(engine)?.call(work)
+    }
+
+    /// The thread takes the work from its mailbox, after the handler.
+    fn release_from_handler(
+        &self,
+        engine: usize,
+        work: impl FnOnce(&mut Engine) + Send + 'static,
+        _: &Released,
+    ) {
+        if let Ok(thread) = self.thread(engine) {
+            thread.release(work);
+        }
+    }
+
+    /// A handler that drops the last handle runs in one of the threads. They end by themselves then.
+    fn close(&self, from_handler: bool) {
+        self.0.iter().for_each(EngineThread::end);
+        if !from_handler {
+            self.0.iter().for_each(EngineThread::join);
+        }
+    }
+}
+
+impl fmt::Debug for EngineThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} threads", self.0.len())
+    }
+}
+
+/// A thread that runs an engine. Dropping it ends both.
+struct EngineThread {
     commands: Mutex<Option<Sender<Command>>>,
     bell: Doorbell,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -22,13 +78,13 @@ pub(crate) struct EngineThread {
 
 impl EngineThread {
     /// Begins to turn an engine.
-    pub(crate) fn start(
+    fn start(
         engine: Engine,
         waiting: WaitMode,
         (sleeper, bell): (Sleeper, Doorbell),
     ) -> io::Result<Self> {
         let (commands, inbox) = mpsc::channel();
-        let runner = Runner::new(HostedEngine::new(engine)?, waiting);
+        let runner = Runner::new(engine, waiting)?;
         let thread = std::thread::Builder::new()
             .name("xwarp-engine".to_owned())
             .spawn(move || run(runner, &sleeper, &inbox))?;
@@ -40,13 +96,13 @@ impl EngineThread {
     }
 
     /// A verb.
-    pub(crate) fn call<R: Send + 'static>(
+    fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, RnicUnavailable> {
         let (answer, reply) = mpsc::sync_channel(1);
-        self.send(Box::new(move |engine| {
-            if let Ok(done) = engine.call(work) {
+        self.send(Box::new(move |runner| {
+            if let Ok(done) = runner.call(work) {
                 // Whoever asked may have stopped listening.
                 let _ = answer.send(done);
             }
@@ -55,9 +111,9 @@ impl EngineThread {
     }
 
     /// Has the thread let go of something later.
-    pub(crate) fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
+    fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
         // An engine that is gone has nothing to let go of; and nobody is there to be told.
-        let _ = self.send(Box::new(|engine| drop(engine.call(work))));
+        let _ = self.send(Box::new(|runner| drop(runner.call(work))));
     }
 
     /// Puts a command into the mailbox.
@@ -70,13 +126,13 @@ impl EngineThread {
     }
 
     /// Has the thread end the engine and itself.
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         lock(&self.commands).take();
         self.bell.ring();
     }
 
     /// Waits until it has.
-    pub(crate) fn join(&self) {
+    fn join(&self) {
         if let Some(thread) = lock(&self.thread).take() {
             join(thread, "the engine's thread");
         }

@@ -8,10 +8,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use xwarp_driver::{Doorbell, Signal, Sleeper, WaitSet, is_any_readable, sleep_on};
+use xwarp_driver::{Doorbell, Sleeper, WaitSet, is_any_readable, sleep_on};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
+use super::mode::Mode;
+use super::pause::{Bell, Paused};
 use super::runner::Runner;
 use super::sharing::{Shared, Sharing, Turned, Uncounted, turn_or_sleep, turn_or_sleep_beside};
 
@@ -76,51 +78,20 @@ impl Inline {
     }
 
     /// A verb.
-    pub(crate) fn call<R>(
-        &self,
-        work: impl FnOnce(&mut Engine) -> R,
-    ) -> Result<R, RnicUnavailable> {
+    pub(crate) fn run<R>(&self, work: impl FnOnce(&mut Engine) -> R) -> Result<R, RnicUnavailable> {
         let mut sharing = self.lock();
         let runner = sharing.shared_mut().runner.as_mut();
         let runner = runner.ok_or(RnicUnavailable::Closed)?;
-        let done = runner
-            .engine()
-            .call(work)
-            .map_err(|_| RnicUnavailable::Closed);
+        let done = runner.call(work).map_err(|_| RnicUnavailable::Closed);
         sharing.settle();
         done
     }
 
     /// One turn for a caller that polls, unless somebody turns it now: another thread, or this one, which is in a handler then.
-    pub(crate) fn turn(&self) {
+    pub(crate) fn try_turn(&self) {
         if let Some(mut sharing) = self.try_lock() {
             sharing.turn();
         }
-    }
-
-    /// One turn for an event loop, and arms the descriptor for what is next. It stays readable as long as there is more to do.
-    pub(crate) fn progress(&self) -> io::Result<()> {
-        self.lock().progress()
-    }
-
-    /// One turn for a caller that waits. If there was nothing to do, spins or sleeps as the policy says: until there is something, `bell` or one
-    /// of `others` is readable or `timeout` is over.
-    pub(crate) fn turn_or_sleep(
-        &self,
-        bell: &dyn Bell,
-        others: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> io::Result<Paused> {
-        let sleep = |longest: Duration| {
-            let fds = [self.fd.as_fd(), bell.fd()];
-            let slept = bell
-                .arm()
-                .and_then(|()| sleep_on(fds, others, Some(longest.min(timeout))));
-            bell.disarm()?;
-            slept.map(Paused::after_sleep)
-        };
-        let paused = turn_or_sleep(|| self.lock(), sleep)?;
-        Ok(paused.unwrap_or(Paused::Not))
     }
 
     /// One turn for the engine's own thread, unless somebody has the engine now. If there was nothing to do, spins or sleeps as the policy says,
@@ -151,13 +122,8 @@ impl Inline {
         runner.map_or(Duration::MAX, Runner::idle_time)
     }
 
-    /// A caller waits no longer, and so turns the engine no longer: others that sleep look anew.
-    pub(crate) fn leave(&self) -> io::Result<()> {
-        self.lock().leave()
-    }
-
     /// Ends the engine. The descriptor stays readable.
-    pub(crate) fn close(&self) {
+    pub(crate) fn end(&self) {
         let mut sharing = self.lock();
         let (ended, opened) = sharing.close(|state| state.runner.take());
         if let Err(error) = opened {
@@ -168,9 +134,57 @@ impl Inline {
     }
 }
 
-impl AsFd for Inline {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+impl Mode for Inline {
+    fn call<R: Send + 'static>(
+        &self,
+        _: usize,
+        work: impl FnOnce(&mut Engine) -> R + Send + 'static,
+    ) -> Result<R, RnicUnavailable> {
+        self.run(work)
+    }
+
+    fn close(&self, _: bool) {
+        self.end();
+    }
+
+    #[inline(never)]
+    fn turn(&self, after: impl FnOnce()) {
+        self.try_turn();
+        after();
+    }
+
+    /// Also arms the descriptor for the next work. It stays readable as long as there is more to do.
+    fn progress(&self) -> io::Result<()> {
+        self.lock().progress()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
+    /// Runs the engine once. If it had nothing to do, spins or sleeps as the policy says: until it
+    /// has work, `bell` or one of `others` is readable, or `timeout` is over.
+    fn pause(
+        &self,
+        bell: &dyn Bell,
+        others: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> io::Result<Option<Paused>> {
+        let sleep = |longest: Duration| {
+            let fds = [self.fd.as_fd(), bell.fd()];
+            let slept = bell
+                .arm()
+                .and_then(|()| sleep_on(fds, others, Some(longest.min(timeout))));
+            bell.disarm()?;
+            slept.map(Paused::after_sleep)
+        };
+        let paused = turn_or_sleep(|| self.lock(), sleep)?;
+        Ok(Some(paused.unwrap_or(Paused::Not)))
+    }
+
+    /// Threads that sleep look again, since the caller no longer runs the engine for them.
+    fn leave(&self) -> io::Result<()> {
+        self.lock().leave()
     }
 }
 
@@ -227,68 +241,5 @@ impl Shared for State {
 
     fn ring(&self) {
         self.bell.ring();
-    }
-}
-
-/// What a caller that waits has done between two looks at its condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paused {
-    /// It has not slept.
-    Not,
-    /// It has slept.
-    Slept,
-    /// It has slept, and one of the other descriptors is readable.
-    ForOther,
-}
-
-impl Paused {
-    pub(crate) fn after_sleep(is_other_readable: bool) -> Self {
-        if is_other_readable {
-            Self::ForOther
-        } else {
-            Self::Slept
-        }
-    }
-}
-
-/// What else ends the sleep of a caller that waits.
-pub(crate) trait Bell {
-    /// Before the sleep.
-    fn arm(&self) -> io::Result<()>;
-
-    /// After it.
-    fn disarm(&self) -> io::Result<()>;
-
-    /// The descriptor that it makes readable.
-    fn fd(&self) -> BorrowedFd<'_>;
-}
-
-impl Bell for BorrowedFd<'_> {
-    /// It is readable as long as there is something to do.
-    fn arm(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn disarm(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        *self
-    }
-}
-
-impl Bell for Signal {
-    /// Whoever takes what it announces clears it.
-    fn arm(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn disarm(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
     }
 }

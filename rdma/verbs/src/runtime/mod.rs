@@ -3,16 +3,20 @@
 //! An engine is run by a thread of its own, by the application's polls and waits, or by both in
 //! turn. [`control::Control`] owns all engines of an RNIC; every handle has a reference to it.
 
+pub(crate) mod any_mode;
 pub(crate) mod assisted;
 mod burst;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod engine_thread;
 mod hand_over;
-pub(crate) mod hosted;
+mod host_questions;
 pub(crate) mod in_handler;
 pub(crate) mod inline;
+pub(crate) mod manual;
+mod mode;
 pub(crate) mod open_rnics;
+pub(crate) mod pause;
 pub(crate) mod released;
 pub(crate) mod runner;
 mod sharing;

@@ -1,49 +1,65 @@
-//! Runner: an engine with its clock, and the thread that turns it.
+//! Runner: an engine with its clock and its host, as the threads that run it see it; and the loop
+//! of an engine's own thread.
 
+use std::any::Any;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use xwarp_driver::{Sleeper, take_only_faults};
+use xwarp_driver::{DescriptorSet, Sleeper, take_only_faults};
+use xwarp_rnic::engine::Engine;
 
 use super::config::WaitMode;
-use super::hosted::HostedEngine;
+use super::host_questions::{ask_host, take_next_hops, watch_begun_searches};
+use super::showing::Showing;
 use super::spinning::Spinning;
 
-/// Between two turns of an engine that has failed, and that has no descriptor to sleep on.
+/// Pause between two steps of an engine that has failed, and that has no descriptor to sleep on.
 const FLUSH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Something to be done by whoever owns the engine.
-pub(crate) type Command = Box<dyn FnOnce(&mut HostedEngine) + Send>;
+/// Work for the thread that owns the engine.
+pub(crate) type Command = Box<dyn FnOnce(&mut Runner) + Send>;
 
-/// An engine, the clock it lives by, and how it waits for work.
+/// The payload of a panic in a verb or in a step.
+type Panic = Box<dyn Any + Send>;
+
+/// An engine, its clock, how it waits for work, and the host's searches that its connections wait
+/// for.
 pub(crate) struct Runner {
-    engine: HostedEngine,
+    engine: Engine,
+    /// Descriptors of the searches, each by the search's number. A search that ends closes its own.
+    searches: DescriptorSet,
+    /// `None` where no other process could read it.
+    showing: Option<Showing>,
     origin: Instant,
     spinning: Spinning,
     last_work: Instant,
-    last_turn: Instant,
+    last_step: Instant,
 }
 
 impl Runner {
-    pub(crate) fn new(engine: HostedEngine, waiting: WaitMode) -> Self {
+    /// Takes a file descriptor.
+    pub(crate) fn new(engine: Engine, waiting: WaitMode) -> io::Result<Self> {
         let now = Instant::now();
-        Self {
+        Ok(Self {
+            showing: Showing::begin(&engine),
             engine,
+            searches: DescriptorSet::new()?,
             origin: now,
             spinning: Spinning::new(waiting),
             last_work: now,
-            last_turn: now,
-        }
+            last_step: now,
+        })
     }
 
-    /// One turn; how much was done.
+    /// One step of the engine. Returns how much was done.
     pub(crate) fn step(&mut self) -> usize {
         let began = Instant::now();
         let now = self.at(began);
-        let done = self.engine.step(now).unwrap_or(1);
-        self.last_turn = began;
+        let done = self.step_at(now).unwrap_or(1);
+        self.last_step = began;
         if done > 0 {
             self.last_work = began;
             self.spinning.succeed();
@@ -51,15 +67,61 @@ impl Runner {
         done
     }
 
-    /// How long ago the last turn began.
-    pub(crate) fn idle_time(&self) -> Duration {
-        self.last_turn.elapsed()
+    /// One step of the engine at a time that the caller chooses. Returns how much was done.
+    pub(crate) fn step_at(&mut self, now: xwarp_tcp::Instant) -> Result<usize, Panic> {
+        let done = self.guarded(|engine, searches| {
+            let found = if engine.is_searching() {
+                engine.wake_at(now);
+                take_next_hops(engine, searches)
+            } else {
+                0
+            };
+            found + engine.step(now)
+        })?;
+        if let Some(showing) = &mut self.showing {
+            showing.note_turn(now, done, &self.engine);
+        }
+        Ok(done)
     }
 
-    /// The engine, for a verb. It may have slept since its last turn, and what begins now has all of its time.
-    pub(crate) fn engine(&mut self) -> &mut HostedEngine {
+    /// Runs a verb. The engine may have slept since its last step; timers that begin in the verb
+    /// begin now.
+    pub(crate) fn call<R>(&mut self, work: impl FnOnce(&mut Engine) -> R) -> Result<R, Panic> {
         self.engine.wake_at(self.now());
-        &mut self.engine
+        self.call_at_last_step(work)
+    }
+
+    /// Runs a verb at the time of the last step, where the caller has the clock.
+    pub(crate) fn call_at_last_step<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine) -> R,
+    ) -> Result<R, Panic> {
+        self.guarded(|engine, _| work(engine))
+    }
+
+    /// Runs a verb or a step, then asks the host and reports events. A panic is a defect of this
+    /// program: the RNIC fails, and its connections end. A manual engine passes the panic on to the
+    /// test.
+    fn guarded<R>(
+        &mut self,
+        work: impl FnOnce(&mut Engine, &DescriptorSet) -> R,
+    ) -> Result<R, Panic> {
+        let (engine, searches) = (&mut self.engine, &self.searches);
+        let done = catch_unwind(AssertUnwindSafe(|| work(engine, searches)));
+        if done.is_err() {
+            engine.on_panic();
+        }
+        if engine.asks_host() {
+            ask_host(engine);
+            watch_begun_searches(engine, searches);
+        }
+        engine.deliver_events();
+        done
+    }
+
+    /// Time since the last step began.
+    pub(crate) fn idle_time(&self) -> Duration {
+        self.last_step.elapsed()
     }
 
     fn now(&self) -> xwarp_tcp::Instant {
@@ -71,30 +133,45 @@ impl Runner {
         xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// Whether, after a turn without work, the policy is to turn again rather than to sleep.
+    /// Whether the policy is to take another step rather than to sleep, after a step without work.
     pub(crate) fn spins(&mut self) -> bool {
         let last_work = self.last_work;
         self.spinning.goes_on(|| last_work.elapsed())
     }
 
-    /// How long a sleep may last; `None`: until something happens.
+    /// The longest sleep that the engine allows. `None`: until a descriptor is readable.
     pub(crate) fn sleep_timeout(&self) -> Option<Duration> {
-        self.engine.sleep_timeout(self.now())
+        let now = self.now();
+        let shown = self.showing.as_ref().and_then(|it| it.sleep_timeout(now));
+        [self.engine.sleep_timeout(now), shown]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// What becomes readable when a frame arrives.
+    /// The longest sleep of the engine's own thread. `None`: until a descriptor is readable.
+    fn thread_timeout(&self) -> Option<Duration> {
+        let now = self.now();
+        let shown = self.showing.as_ref().map(|it| it.idle_timeout(now));
+        [self.engine.sleep_timeout(now), shown]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The descriptor that is readable when a frame has arrived.
     pub(crate) fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.engine.engine().readiness()
+        self.engine.readiness()
     }
 
-    /// What is readable when the host may have found a next hop.
+    /// The descriptor that is readable when the host may have found a next hop.
     pub(crate) fn searches(&self) -> BorrowedFd<'_> {
-        self.engine.searches()
+        self.searches.as_fd()
     }
 
-    /// True when nothing has been posted since the last turn and nobody waits for a further one.
+    /// Whether no work was posted since the last step and no application waits for another one.
     pub(crate) fn is_idle(&self) -> bool {
-        self.engine.engine().is_idle()
+        self.engine.is_idle()
     }
 
     /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
@@ -102,7 +179,7 @@ impl Runner {
     fn fail(&mut self, error: &io::Error) {
         let reason = format!("the engine cannot wait for frames: {error}");
         // A panic is the RNIC's failure, too.
-        let _ = self.engine.call(|engine| engine.fail(&reason));
+        let _ = self.call_at_last_step(|engine| engine.fail(&reason));
         std::thread::sleep(FLUSH_PAUSE);
     }
 
@@ -110,7 +187,7 @@ impl Runner {
     fn take_commands(&mut self, inbox: &Receiver<Command>) -> Result<(), TryRecvError> {
         loop {
             match inbox.try_recv() {
-                Ok(command) => command(self.engine()),
+                Ok(command) => command(self),
                 Err(TryRecvError::Empty) => return Ok(()),
                 Err(gone) => return Err(gone),
             }
@@ -125,7 +202,7 @@ impl Runner {
         }
         let idle = || no_command() && self.is_idle();
         let others = [self.readiness(), Some(self.searches())];
-        let timeout = self.engine.thread_timeout(self.now());
+        let timeout = self.thread_timeout();
         sleeper.sleep(others, timeout, idle)
     }
 }
@@ -144,7 +221,7 @@ pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Comman
     let mut next: Option<Command> = None;
     loop {
         if let Some(command) = next.take() {
-            command(runner.engine());
+            command(&mut runner);
         }
         if runner.take_commands(inbox).is_err() {
             return;
