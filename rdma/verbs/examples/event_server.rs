@@ -1,4 +1,5 @@
-//! Event loop of a server with several clients: one thread, which turns the engine, too, and sleeps until something happens.
+//! Event loop of a server with several clients: one thread, which turns the engine, too, and sleeps
+//! until something happens.
 //!
 //! ```sh
 //! event_server --dev eth1                             # host B
@@ -54,7 +55,8 @@ struct Args {
     words: Vec<String>,
 }
 
-/// One end of a connection, with a buffer for each message that can be outstanding: the `WrId` of a Receive is the number of its buffer.
+/// One end of a connection, with a buffer for each message that can be outstanding: the `WrId` of a
+/// Receive is the number of its buffer.
 struct End {
     qp: QueuePair,
     memory: MemoryRegion,
@@ -62,7 +64,8 @@ struct End {
     messages: u32,
     /// What has ended the connection: a completion tells it, or else an event.
     why: Option<String>,
-    /// Tells when a connection has ended that is ending: no event says that its Terminate has been sent.
+    /// Tells when a connection has ended that is ending: no event says that its Terminate has been
+    /// sent.
     ending: Option<StateChanges>,
 }
 
@@ -127,7 +130,8 @@ struct Server {
 }
 
 impl Server {
-    /// A client for whom there is nothing left is rejected. That is no reason to leave those who are here.
+    /// A client for whom there is nothing left is rejected. That is no reason to leave those who
+    /// are here.
     fn admit(&mut self, request: ConnectionRequest) {
         let remote = request.remote();
         match self.try_admit(request) {
@@ -201,11 +205,13 @@ impl Server {
         let before = self.clients.len();
         for client in self.clients.values_mut() {
             if client.why.is_some() && client.ending.is_none() {
-                // If no descriptor is left, the server looks at this client when something else wakes it.
+                // If no descriptor is left, the server looks at this client when something else
+                // wakes it.
                 client.ending = client.qp.state_changes().ok();
             }
         }
-        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it were dropped.
+        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it
+        // were dropped.
         self.clients.retain(|_, client| {
             let changes = client.ending.as_ref();
             let state = changes.map_or_else(|| client.qp.state(), StateChanges::take);

@@ -1,4 +1,5 @@
-//! Lines of text to another host. At each end one thread sends, another takes completions, many at a time, and no lock is between them.
+//! Lines of text to another host. At each end one thread sends, another takes completions, many at
+//! a time, and no lock is between them.
 //!
 //! ```sh
 //! journal --dev eth1                              # host B, which prints what comes
@@ -34,7 +35,8 @@ const CREDIT: u32 = DEPTH / 2;
 const LEN: u32 = 1024;
 /// What every line begins with. It stays where the program has it, and is registered there.
 static MARK: [u8; 2] = *b"> ";
-/// Bytes of a message that travels in its work request. A longer one is gathered out of registered memory.
+/// Bytes of a message that travels in its work request. A longer one is gathered out of registered
+/// memory.
 const SHORT: usize = 64;
 /// Completions that are taken at once.
 const BATCH: usize = 16;
@@ -208,7 +210,8 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     println!("waiting for a client at {}", listener.addresses()[0]);
     let request = listener.accept(LONG)?.context("no client has come")?;
     let mut end = End::new(rnic)?;
-    // Before accepting, as the first message may come at once: one without a buffer ends the connection.
+    // Before accepting, as the first message may come at once: one without a buffer ends the
+    // connection.
     for buffer in 0..u64::from(DEPTH) {
         let place = end.buffers.local(buffer * u64::from(LEN), LEN);
         end.qp.post_recv(RecvRequest::new(WrId(buffer), place))?;

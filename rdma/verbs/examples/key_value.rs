@@ -1,4 +1,5 @@
-//! A table that clients look up by RDMA Read alone: the server's application does nothing for it, its RNIC answers.
+//! A table that clients look up by RDMA Read alone: the server's application does nothing for it,
+//! its RNIC answers.
 //!
 //! ```sh
 //! key_value --dev eth1 --put color=green --put size=7     # host B
@@ -57,14 +58,16 @@ struct Args {
     keys: Vec<String>,
 }
 
-/// FNV-1a, which is the same on every host and in every build. It finds a key's slot and guards what is in a slot.
+/// FNV-1a, which is the same on every host and in every build. It finds a key's slot and guards
+/// what is in a slot.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
-/// The slots in which a key may be: the first that its hash says, and, if another key is there, the next ones.
+/// The slots in which a key may be: the first that its hash says, and, if another key is there, the
+/// next ones.
 fn slots_of(key: &str) -> impl Iterator<Item = u64> {
     let first = hash(key.as_bytes()) % SLOTS;
     (0..SLOTS).map(move |step| (first + step) % SLOTS)
@@ -118,7 +121,8 @@ impl Table {
             self.0.bytes().read(at, &mut held)?;
             match decode(&held) {
                 Found::Entry { key: other, .. } if other != key => {}
-                // A Read may come in the middle of this. Its client sees that the checksum is wrong.
+                // A Read may come in the middle of this. Its client sees that the checksum is
+                // wrong.
                 _ => return Ok(self.0.bytes().write(at, &entry)?),
             }
         }
@@ -126,7 +130,8 @@ impl Table {
     }
 }
 
-/// Accepts a client, who is told where the table is. A request that is dropped is rejected, as it is if no queue pair is left.
+/// Accepts a client, who is told where the table is. A request that is dropped is rejected, as it
+/// is if no queue pair is left.
 fn admit(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
@@ -204,7 +209,8 @@ impl Remote {
     fn connect(rnic: &Rnic, server: IpAddr, port: u16) -> anyhow::Result<Self> {
         let (pd, cq) = (rnic.allocate_pd()?, rnic.create_cq(8)?);
         let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
-        // In iWARP the answer to a Read is written by the peer. Registered for this queue pair alone, no other's peer can do so.
+        // In iWARP the answer to a Read is written by the peer. Registered for this queue pair
+        // alone, no other's peer can do so.
         let sink = qp.allocate(SLOT, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let answer = qp.connect((server, port).into(), b"", TIMEOUT)?;
         let table = RemoteAddress::from_bytes(&answer)

@@ -87,7 +87,8 @@ impl End {
         Ok(())
     }
 
-    /// The end of the Receive, or of a Send that has failed, and its buffer. Those of Sends that were done are free again.
+    /// The end of the Receive, or of a Send that has failed, and its buffer. Those of Sends that
+    /// were done are free again.
     fn next(&mut self, timeout: Duration) -> anyhow::Result<(WorkCompletion, Buffer)> {
         loop {
             let next = self.cq.wait(timeout)?;
@@ -107,7 +108,8 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
     println!("waiting for a client at {}", listener.addresses()[0]);
     let request = listener.accept(LONG)?.context("no client has come")?;
     let mut end = End::new(rnic, args.size)?;
-    // Before accepting, as the first message may come at once: one without a buffer ends the connection.
+    // Before accepting, as the first message may come at once: one without a buffer ends the
+    // connection.
     end.expect()?;
     request.accept(&mut end.qp, b"")?;
     for round in 0_u32.. {
@@ -125,7 +127,8 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
             status => bail!("a {:?} failed: {status}", completion.opcode),
         }
         ensure!(completion.byte_len == args.size, "the sizes are not equal");
-        // In this order, as the answer's answer may come at once. Nothing is copied: what has come is what is sent.
+        // In this order, as the answer's answer may come at once. Nothing is copied: what has come
+        // is what is sent.
         end.expect()?;
         end.send(message)?;
     }
@@ -172,7 +175,8 @@ fn measure(rnic: &Rnic, server: IpAddr, args: &Args) -> anyhow::Result<()> {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    // The thread that waits for the completion moves the data itself: no other has to be woken for it.
+    // The thread that waits for the completion moves the data itself: no other has to be woken for
+    // it.
     let config = RnicConfig::default().progress(Progress::Inline);
     let rnic = Rnic::open(&args.dev, &config)?;
     match args.server {

@@ -89,7 +89,8 @@ impl End {
         Ok(self.qp.post_send(request)?)
     }
 
-    /// The next completion. Arms first and polls then: what completes in between is seen by the one or the other.
+    /// The next completion. Arms first and polls then: what completes in between is seen by the one
+    /// or the other.
     async fn completion(&mut self) -> anyhow::Result<WorkCompletion> {
         loop {
             self.cq.arm(Arm::Next)?;

@@ -1,4 +1,5 @@
-//! Errors: what each verb can fail with, what a peer's message was refused for, and Terminate codes.
+//! Errors: what each verb can fail with, what a peer's message was refused for, and Terminate
+//! codes.
 //!
 //! Defined here are those that only handles return: of opening, ending, waiting and posting lists.
 
@@ -70,7 +71,8 @@ pub enum RnicEnded {
     /// It was closed; or a handler of the RNIC cannot wait for it.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// It has failed, as [`AsyncEventKind::Failed`](crate::event::AsyncEventKind::Failed) tells, too.
+    /// The RNIC has failed. [`AsyncEventKind::Failed`](crate::event::AsyncEventKind::Failed)
+    /// reports the failure, too.
     #[error("the RNIC has failed: {0}")]
     Failed(String),
 }
@@ -106,8 +108,8 @@ impl<T, E> RefusedError<T, E> {
     }
 }
 
-/// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the region is as it was; any other has
-/// deallocated it (verbs draft §7.3.2.3).
+/// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the
+/// region is as it was; any other has deallocated it (verbs draft §7.3.2.3).
 #[derive(Debug, thiserror::Error)]
 #[error("{error}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
 #[non_exhaustive]
@@ -122,7 +124,7 @@ pub struct ReregisterError<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataPathError {
-    /// Somebody has it already.
+    /// Another holder has it already.
     #[error("the queue pair's data path was taken: there is one only")]
     Taken,
     /// The queue pair may name physical memory.
@@ -185,8 +187,8 @@ impl PostListError {
         Ok(posted)
     }
 
-    /// Posts a list to a queue up to the first request that `check` refuses or that finds no room; how many were posted. As many as there is
-    /// room for enter the queue by one store.
+    /// Posts a list to a queue up to the first request that `check` refuses or that finds no room;
+    /// how many were posted. As many as there is room for enter the queue by one store.
     #[inline]
     pub(crate) fn post_runs<T>(
         requests: impl IntoIterator<Item = T>,
@@ -229,7 +231,7 @@ impl From<PostError> for PostListError {
     }
 }
 
-/// Why nobody waits for a completion.
+/// Why a wait failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -248,7 +250,7 @@ pub enum DisconnectError {
     /// The time was over first. The close goes on.
     #[error("the close was not over within the time")]
     TimedOut,
-    /// The connection failed first. An asynchronous event or a completion tells why.
+    /// The connection failed first. An asynchronous event or a completion has the cause.
     #[error("the connection failed before both sides had closed it")]
     Failed,
     /// No RNIC, or a call from its handler.
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(said(Errno::EINVAL), "the RNIC could not be set up");
     }
 
-    /// Whoever prints an error prints its causes behind it.
+    /// A program that prints an error prints its causes after it.
     #[test]
     fn error_leaves_its_cause_to_the_cause() {
         let peer = ([10, 0, 0, 1], 7471).into();

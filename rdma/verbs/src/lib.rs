@@ -1,14 +1,19 @@
-//! RDMA verbs on any Linux network interface that can run XDP: the library that an application links to.
+//! RDMA verbs on any Linux network interface that can run XDP. Applications link to this library.
 //!
-//! The objects are those of the verbs draft (draft-hilland-rddp-verbs-00). An [`Rnic`] is opened on an interface. A [`ProtectionDomain`]
-//! groups [`MemoryRegion`]s and [`QueuePair`]s. Work requests are posted to a queue pair and their results polled from a
-//! [`CompletionQueue`]. Connections are made as rdma_cm makes them: [`QueuePair::connect`] on one host, [`Rnic::listen`] on the other.
+//! The objects are those of the verbs draft (draft-hilland-rddp-verbs-00). An [`Rnic`] is opened on
+//! an interface. A [`ProtectionDomain`] groups [`MemoryRegion`]s and [`QueuePair`]s. Work requests
+//! are posted to a queue pair and their results polled from a [`CompletionQueue`]. Connections are
+//! made in the manner of rdma_cm: [`QueuePair::connect`] on one host, [`Rnic::listen`] on the
+//! other.
 //!
-//! A region is open to the peers of all queue pairs of its domain that know its `STag`, as far as its rights go. A [`MemoryWindow`] gives
-//! one peer a part of a region for a while, and an invalidation takes it back. Both are work requests.
+//! The peers of all queue pairs of a domain that know a region's `STag` can access the region,
+//! within its access rights. A [`MemoryWindow`] gives one peer access to a part of a region until
+//! it is invalidated. Bind and invalidation are work requests.
 //!
-//! Memory is of two kinds. A [`MemoryRegion`] is shared: its bytes may change at any time that its rights allow, and are copied in and out. A [`Buffer`](buffers::Buffer)
-//! is exclusive: no peer reaches it, and it cannot be touched from when it is posted until its completion gives it back ([`PostedBuffers`](buffers::PostedBuffers)).
+//! Memory is of two kinds. A [`MemoryRegion`] is shared: peers may change its bytes at any time, so
+//! they are copied in and out. A [`Buffer`](buffers::Buffer) is exclusive: no peer can access it,
+//! and from posting until its completion the application cannot, either
+//! ([`PostedBuffers`](buffers::PostedBuffers)).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -57,7 +62,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What every program names is at the root; the rest is in modules:
+//! Items that every program uses are at the root; the rest is in modules:
 //!
 //! | module | has |
 //! |---|---|
@@ -101,7 +106,8 @@ mod srq;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
-/// Attributes: what queries of the objects return, what Modify QP takes, identifiers, and counters (verbs draft §9).
+/// Attributes: what queries of the objects return, what Modify QP takes, identifiers, and counters
+/// (verbs draft §9).
 pub mod attr {
     pub use crate::cq::CqInfo;
     pub use crate::qp::change::QpChange;
@@ -115,7 +121,8 @@ pub mod attr {
     pub use xwarp_tcp::{ConnLoad, StackCounters};
 }
 
-/// Completion notification: channels, arming, and the poller of a queue that is borrowed (verbs draft §8.2.5).
+/// Completion notification: channels, arming, and the poller of a queue that is borrowed (verbs
+/// draft §8.2.5).
 pub mod completion {
     pub use crate::cq::CompletionPoller;
     pub use crate::cq::channel::CompletionChannel;
@@ -163,7 +170,8 @@ pub mod stream {
     pub use xwarp_rnic::model::{Framing, StreamId, StreamState};
 }
 
-/// Work requests: what they are made of, and the queues that they are posted to (verbs draft §8.1, §8.2).
+/// Work requests: what they are made of, and the queues that they are posted to (verbs draft §8.1,
+/// §8.2).
 pub mod work {
     pub use crate::qp::batch::{Piece, PlainRequest, ReceiveBatch, SendBatch};
     pub use crate::qp::data_path::{DataPath, ReceiveQueue, SendQueue};

@@ -10,13 +10,15 @@ use xwarp_rnic::model::{CreateError, DestroyError, StagScope};
 
 /// Regions and queue pairs of one domain can be used together; those of different domains cannot.
 ///
-/// A region of the domain is there for all its queue pairs, so for all their peers that know its `STag`. One that only a single connection
-/// needs is better made by [`QueuePair::allocate`](crate::QueuePair::allocate) or [`QueuePair::register`](crate::QueuePair::register) (RFC
-/// 5042 §2.2.5). While the domain has more than one queue pair, connected or not, no peer may invalidate a region of it by a Send. Others
+/// A region of the domain is there for all its queue pairs, so for all their peers that know its
+/// `STag`. One that only a single connection needs is better made by
+/// [`QueuePair::allocate`](crate::QueuePair::allocate) or
+/// [`QueuePair::register`](crate::QueuePair::register) (RFC 5042 §2.2.5). While the domain has more
+/// than one queue pair, connected or not, no peer may invalidate a region of it by a Send. Others
 /// may still need it (RFC 5040 §8.1.1, RFC 5042 §6.4.5). Such a Send ends its connection.
 ///
-/// Dropping it is sound at any time: nothing can be made in it any more, and what was made stays as it is. The domain itself goes with the
-/// last of that.
+/// Dropping it is sound at any time: no further object can be made in it, and existing objects stay
+/// as they are. The domain itself goes with the last of that.
 pub struct ProtectionDomain {
     id: PdId,
     /// There is nothing left to deallocate.
@@ -34,12 +36,13 @@ impl ProtectionDomain {
         })
     }
 
-    /// Deallocate PD (verbs draft §9.2.2.2): refused while a queue pair, a shared receive queue, a region or a window is of it, whatever state
-    /// that is in.
+    /// Deallocate PD (verbs draft §9.2.2.2): refused while a queue pair, a shared receive queue, a
+    /// region or a window is of it, whatever state that is in.
     ///
     /// # Errors
     ///
-    /// - [`DestroyError::DomainInUse`]: queue pairs, shared receive queues, regions or windows are of it.
+    /// - [`DestroyError::DomainInUse`]: queue pairs, shared receive queues, regions or windows are
+    ///   of it.
     /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn deallocate(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
@@ -50,7 +53,7 @@ impl ProtectionDomain {
         RefusedError::unless(ended, self)
     }
 
-    /// Its identity in what is told of regions and windows.
+    /// Identity of the domain in attributes of regions and windows.
     pub fn id(&self) -> PdId {
         self.id
     }

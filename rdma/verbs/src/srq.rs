@@ -18,8 +18,9 @@ use xwarp_rnic::queues::WorkQueue;
 pub struct SrqConfig {
     /// Work requests that it holds.
     pub depth: usize,
-    /// Below how many unused buffers [`SrqLimitReached`](crate::event::AsyncEventKind::SrqLimitReached) is told, once;
-    /// 0 for never. It cannot exceed the depth.
+    /// Number of unused buffers below which
+    /// [`SrqLimitReached`](crate::event::AsyncEventKind::SrqLimitReached) is reported, once; 0 for
+    /// never. It cannot exceed the depth.
     pub limit: usize,
     /// Elements that the list of a receive buffer may have, [`MAX_SGE`] at most.
     pub sge: usize,
@@ -44,7 +45,7 @@ impl Default for SrqConfig {
     }
 }
 
-/// What Query S-RQ tells (verbs draft §9.2.4.2).
+/// Attributes of a shared receive queue, as Query S-RQ returns them (verbs draft §9.2.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SrqInfo {
@@ -56,18 +57,20 @@ pub struct SrqInfo {
     pub sge: usize,
     /// The limit that was set last.
     pub limit: usize,
-    /// Whether falling below that is still to be told.
+    /// Whether the limit is armed: falling below it will be reported.
     pub armed: bool,
 }
 
-/// Receive buffers for several queue pairs. A message takes the oldest one, whichever of them it is for. It completes on the completion
-/// queue of that queue pair. Every queue pair may take all of them.
+/// Receive buffers for several queue pairs. A message takes the oldest one, whichever of them it is
+/// for. It completes on the completion queue of that queue pair. Every queue pair may take all of
+/// them.
 ///
-/// The buffers' pieces are regions of this queue's protection domain, which need not be that of the queue pairs. A
-/// buffer that a message has taken belongs to its queue pair: it is flushed if that ends. All others stay. A message
-/// that finds none ends its connection.
+/// The buffers' pieces are regions of this queue's protection domain, which need not be that of the
+/// queue pairs. A buffer that a message has taken belongs to its queue pair: it is flushed if that
+/// ends. All others stay. A message that finds none ends its connection.
 ///
-/// Dropping it is sound at any time: queue pairs that take from it find what is posted, and nothing more.
+/// Dropping it is sound at any time: queue pairs that take from it find what is posted, and nothing
+/// more.
 pub struct SharedReceiveQueue {
     id: SrqId,
     pd: PdId,
@@ -84,12 +87,14 @@ fn check_depth(depth: usize) -> Result<(), CapabilityError> {
 }
 
 impl ProtectionDomain {
-    /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this domain.
+    /// Creates a shared receive queue (verbs draft §9.2.4.1), whose buffers are regions of this
+    /// domain.
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: depth or elements are beyond what [`Rnic::query`](crate::Rnic::query) tells, or there are as many
-    ///   queues as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Capability`]: depth or elements exceed a limit of
+    ///   [`Rnic::query`](crate::Rnic::query), or there are as many queues as the RNIC can have
+    ///   (verbs draft §9.5.1).
     /// - [`CreateError::LimitOutOfRange`]: the limit exceeds the depth.
     /// - [`CreateError::Memory`]: the host has no memory for it.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
@@ -131,12 +136,14 @@ impl SharedReceiveQueue {
         &self.control
     }
 
-    /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion has been polled, wherever that comes.
+    /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion
+    /// has been polled, wherever that comes.
     ///
     /// # Errors
     ///
     /// - [`PostError::TooManyWorkRequests`]: the queue is full.
-    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs draft §9.5.1).
+    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs
+    ///   draft §9.5.1).
     /// - [`PostError::TooLong`]: the list has 4 GiB or more (RFC 5041 §5.2).
     /// - [`PostError::Unavailable`]: the RNIC was closed.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
@@ -145,12 +152,13 @@ impl SharedReceiveQueue {
         self.posts.push(request)
     }
 
-    /// `PostRQ` of a list (verbs draft §8.2.1): posts buffers in its order, and tells how many that were. The first one
-    /// that is refused ends it: those before it stay posted.
+    /// `PostRQ` of a list (verbs draft §8.2.1): posts buffers in order. Returns the number of
+    /// posted buffers. The first one that is refused ends it: those before it stay posted.
     ///
     /// # Errors
     ///
-    /// What [`post_recv`](Self::post_recv) fails with, for the first request that is refused; how many were posted before it.
+    /// The error of [`post_recv`](Self::post_recv) for the first refused request, and the number of
+    /// requests posted before it.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -180,13 +188,15 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted stays, in order; a depth
-    /// that what is outstanding does not fit into, or below a limit that is armed, is refused.
+    /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted
+    /// stays, in order; a depth that what is outstanding does not fit into, or below a limit that
+    /// is armed, is refused.
     ///
     /// # Errors
     ///
     /// - [`ModifySrqError::BelowLimit`]: a limit above `depth` is armed.
-    /// - [`ModifySrqError::Resize`]: what is outstanding does not fit, `depth` is beyond what the RNIC supports, or the host has no memory.
+    /// - [`ModifySrqError::Resize`]: what is outstanding does not fit, `depth` is beyond what the
+    ///   RNIC supports, or the host has no memory.
     /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn resize(&mut self, depth: usize) -> Result<(), ModifySrqError> {
         check_depth(depth).map_err(ResizeError::Capability)?;
@@ -209,7 +219,8 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Modify S-RQ (verbs draft §9.2.4.3): sets the limit and arms it, also if it is armed already; 0 disarms.
+    /// Modify S-RQ (verbs draft §9.2.4.3): sets the limit and arms it, also if it is armed already;
+    /// 0 disarms.
     ///
     /// # Errors
     ///
@@ -226,7 +237,8 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Buffers that are posted go without a completion.
+    /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Buffers that
+    /// are posted go without a completion.
     ///
     /// # Errors
     ///

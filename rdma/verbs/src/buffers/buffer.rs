@@ -11,13 +11,15 @@ use crate::pd::ProtectionDomain;
 use crate::runtime::control::Control;
 use xwarp_rnic::model::{Access, RegisterError, Sge};
 
-/// Memory that is either the application's or a work request's, never both: posting it takes it away, and
-/// [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) gives it back for the completion. What to post, where,
-/// and what becomes of it, is told at [`PostedBuffers`](crate::buffers::PostedBuffers).
+/// Memory that is either the application's or a work request's, never both: posting it takes it
+/// away, and [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) gives it back for the
+/// completion. [`PostedBuffers`](crate::buffers::PostedBuffers) describes how buffers are posted
+/// and returned.
 ///
-/// It is a piece of a region without remote rights, whose `STag` nobody is told. No peer reaches it by a Write, a Read or an Atomic
-/// Operation, nor does any other work request. So it does for Sends, Writes and Receives, and not for the sink of a Read, which the peer
-/// writes. A privileged queue pair reaches it as all memory of its process, by physical address.
+/// It is a piece of a region without remote rights, whose `STag` is never disclosed. No peer
+/// reaches it by a Write, a Read or an Atomic Operation, nor does any other work request. So it
+/// does for Sends, Writes and Receives, and not for the sink of a Read, which the peer writes. A
+/// privileged queue pair reaches it as all memory of its process, by physical address.
 pub struct Buffer {
     bytes: SharedBytes,
     /// All pieces keep it registered.
@@ -27,19 +29,21 @@ pub struct Buffer {
 }
 
 impl ProtectionDomain {
-    /// Carves `count` zeroed buffers of `len` bytes out of the RNIC's region area, all in one region of this domain. It is deregistered
-    /// when the last of them is dropped.
+    /// Carves `count` zeroed buffers of `len` bytes out of the RNIC's region area, all in one
+    /// region of this domain. It is deregistered when the last of them is dropped.
     ///
     /// # Errors
     ///
     /// - [`RegisterError::Full`]: the region area has no free piece of that length.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_buffers(&self, count: usize, len: u32) -> Result<Vec<Buffer>, RegisterError> {
         let each = usize::try_from(len).unwrap_or(usize::MAX);
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
-        // One that is too long to be counted is too long for the area; and empty buffers count as well, or there would be no end of them.
+        // One that is too long to be counted is too long for the area; and empty buffers count as
+        // well, or there would be no end of them.
         let bytes = each.max(1).saturating_mul(count);
         let region = Arc::new(self.allocate(bytes, access)?);
         let piece = |number: usize| {

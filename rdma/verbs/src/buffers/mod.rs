@@ -1,4 +1,5 @@
-//! Exclusive memory: buffers that nobody can touch while a work request has them (verbs draft §8.1.3.2, §8.2.4).
+//! Exclusive memory: buffers that no program code can access while a work request owns them (verbs
+//! draft §8.1.3.2, §8.2.4).
 
 mod buffer;
 mod posted;

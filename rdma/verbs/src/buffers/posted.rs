@@ -14,7 +14,8 @@ use super::request::{BufferRequest, Work};
 use crate::error::{PostListError, RefusedError};
 use xwarp_rnic::model::{PostError, WorkCompletion, WrId};
 
-/// Names that work requests with buffers have in the queues begin here, and are never used twice in a process.
+/// Names that work requests with buffers have in the queues begin here, and are never used twice in
+/// a process.
 const FIRST_NAME: u64 = 1 << 63;
 
 fn new_name() -> WrId {
@@ -29,8 +30,9 @@ struct Posted {
     queue: PostedTo,
 }
 
-/// Keeps [`Buffer`]s while work requests have them: nobody can read or write them then, by type. Any number of queues, of any RNIC, can be posted to with
-/// one of these, and it costs nothing where it is not used.
+/// Owns [`Buffer`]s while work requests use them. Their type then gives the application no access
+/// to the bytes. Any number of queues, of any RNIC, can be posted to with one of these, and it
+/// costs nothing where it is not used.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -84,26 +86,29 @@ struct Posted {
 /// # }
 /// ```
 ///
-/// The application names each work request, as it likes: names may be equal. In the queues the work has another name, of 2^63 or more,
-/// which is used once. So no completion but a buffer's own gives it back: not a former one of the same buffer, and not that of other work.
-/// [`take`](Self::take) puts the application's name into the completion. Work that an application posts itself to the same completion
-/// queue should have names below 2^63.
+/// The application names each work request, as it likes: names may be equal. In the queues the work
+/// has another name, of 2^63 or more, which is used once. So no completion but a buffer's own gives
+/// it back: not a former one of the same buffer, and not that of other work. [`take`](Self::take)
+/// puts the application's name into the completion. Work that an application posts itself to the
+/// same completion queue should have names below 2^63.
 ///
 /// # What becomes of a buffer
 ///
 /// - A post that is refused gives it back at once.
 /// - Its completion gives it back, whether the work was done, has failed or was flushed.
-/// - Work may get no completion. Its queue pair or shared receive queue is gone, the RNIC is closed, or its completion queue was dropped or
-///   has lost it. Then [`reclaim`](Self::reclaim) gives the buffer back when the queue that it was posted to is gone. A shared receive
-///   queue is gone when it and all queue pairs that take from it are.
-/// - This is dropped: so are the buffers. When nothing is left of their region, that is deregistered, and work that comes upon it later fails.
-///   Until then whatever is still placed goes where nobody looks.
+/// - Work may get no completion. Its queue pair or shared receive queue is destroyed, the RNIC is
+///   closed, or its completion queue was dropped or has lost it. [`reclaim`](Self::reclaim) then
+///   returns the buffer once the queue that it was posted to is destroyed. A shared receive queue
+///   is destroyed once it and all queue pairs that take buffers from it are.
+/// - This is dropped: so are the buffers. When nothing is left of their region, that is
+///   deregistered, and work that comes upon it later fails. Until then the peer's data may still be
+///   placed into it, and the application cannot see the bytes.
 #[derive(Default)]
 pub struct PostedBuffers {
     posted: FxHashMap<WrId, Posted>,
 }
 
-/// Posts one, and tells its name in the queue.
+/// Posts one buffer. Returns the name of its work in the queue.
 fn push<W: Work>(queue: &mut impl Queue<W::Request>, work: &W) -> Result<WrId, PostError> {
     if !queue.is_of_rnic_of(work.buffer()) {
         return Err(PostError::OtherRnic);
@@ -128,12 +133,13 @@ impl PostedBuffers {
         self.post(queue, (wr_id, buffer))
     }
 
-    /// Posts a list of buffers, in its order, and tells how many that were. Those are taken out of the list; the first one that is refused and
-    /// those behind it stay in it.
+    /// Posts a list of buffers in order. Returns the number of posted buffers. Those are taken out
+    /// of the list; the first one that is refused and those behind it stay in it.
     ///
     /// # Errors
     ///
-    /// What [`PostedBuffers::post_recv`] fails with, for the first request that is refused; how many were posted before it.
+    /// What [`PostedBuffers::post_recv`] fails with, for the first request that is refused; how
+    /// many were posted before it.
     pub fn post_recv_list(
         &mut self,
         queue: &mut impl PostReceives,
@@ -161,7 +167,8 @@ impl PostedBuffers {
     ///
     /// # Errors
     ///
-    /// What [`PostedBuffers::post_send`] fails with, for the first request that is refused; how many were posted before it.
+    /// What [`PostedBuffers::post_send`] fails with, for the first request that is refused; how
+    /// many were posted before it.
     pub fn post_send_list(
         &mut self,
         queue: &mut impl PostSends,
@@ -170,16 +177,17 @@ impl PostedBuffers {
         self.post_list(queue, requests)
     }
 
-    /// Gives back the buffer of the work request that has completed, and the application's name for the work to the completion. `None`, and
-    /// the completion as it was, if the work had none of these buffers, or it was given back already.
+    /// Gives back the buffer of the work request that has completed, and the application's name for
+    /// the work to the completion. `None`, and the completion as it was, if the work had none of
+    /// these buffers, or it was given back already.
     pub fn take(&mut self, completion: &mut WorkCompletion) -> Option<Buffer> {
         let posted = self.posted.remove(&completion.wr_id)?;
         completion.wr_id = posted.wr_id;
         Some(posted.buffer)
     }
 
-    /// Gives back all buffers whose queue pair or shared receive queue is gone, in no particular order, each with the application's name for
-    /// its work.
+    /// Returns all buffers whose queue pair or shared receive queue is destroyed, in no particular
+    /// order, each with the application's name for its work.
     pub fn reclaim(&mut self) -> Vec<(WrId, Buffer)> {
         let mut gone = HashMap::new();
         let mut is_gone = |posted: &Posted| {

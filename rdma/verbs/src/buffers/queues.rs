@@ -39,7 +39,8 @@ pub(super) mod sealed {
 
 use sealed::Queue;
 
-/// What receives can be posted to: a [`QueuePair`], its [`DataPath`] or [`ReceiveQueue`], or a [`SharedReceiveQueue`].
+/// What receives can be posted to: a [`QueuePair`], its [`DataPath`] or [`ReceiveQueue`], or a
+/// [`SharedReceiveQueue`].
 pub trait PostReceives: Queue<RecvRequest> {}
 
 /// What sends can be posted to: a [`QueuePair`], its [`DataPath`] or [`SendQueue`].

@@ -8,7 +8,8 @@ use xwarp_rnic::model::{
     Immediate, Operation, Payload, RecvRequest, RemoteAddress, SendRequest, Sge, WrId,
 };
 
-/// A work request for the send queue that takes its bytes from a [`Buffer`]. It is always signaled, as its completion gives the buffer back.
+/// A work request for the send queue that takes its bytes from a [`Buffer`]. It is always signaled,
+/// as its completion gives the buffer back.
 #[derive(Debug)]
 pub struct BufferRequest {
     buffer: Buffer,
@@ -65,7 +66,8 @@ impl BufferRequest {
         self
     }
 
-    /// Names a region of the peer that it shall invalidate when it receives the message. Means nothing to a Write.
+    /// Names a region of the peer that it shall invalidate when it receives the message. Means
+    /// nothing to a Write.
     #[must_use]
     pub fn invalidating(mut self, stag: Stag) -> Self {
         if let Operation::Send { invalidate, .. } = &mut self.request.operation {

@@ -15,7 +15,7 @@ use crate::runtime::control::Control;
 /// What an attempt ended in.
 pub(crate) type Outcome<T> = Result<T, ConnectError>;
 
-/// An attempt that the engine makes, whether or not anybody looks at this.
+/// An attempt that the engine makes. It goes on whether or not the application polls it.
 pub(crate) struct Attempt<T> {
     outcome: Arc<Inbox<Outcome<T>>>,
     /// The application has the outcome.
@@ -58,7 +58,7 @@ impl<T> Attempt<T> {
 
     /// The outcome, waiting for it as long as the engine needs.
     pub(crate) fn wait(&mut self) -> Outcome<T> {
-        // Nobody turns a manual engine here.
+        // A wait does not run a manual engine.
         let none = || Err(ConnectError::Resources("no engine runs".to_owned()));
         self.wait_until(None).unwrap_or_else(none)
     }

@@ -1,4 +1,4 @@
-//! Bound port: one that an RNIC has and nobody listens on yet.
+//! Bound port: a port that the RNIC owns and does not listen on yet.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use xwarp_rnic::engine::{Clients, Engine};
 use xwarp_rnic::model::{ListenError, LocalPort};
 use xwarp_rnic::queues::Inbox;
 
-/// A port of one address, or of all addresses of a family, that nobody else can bind or listen on. Dropping it gives the port back, as far as no
-/// connection has it.
+/// A port of one address, or of all addresses of a family. No other program and no other handle can
+/// bind it or listen on it. Dropping it gives the port back, as far as no connection has it.
 pub struct BoundPort {
     wanted: IpAddr,
     ports: Vec<LocalPort>,
@@ -49,12 +49,14 @@ impl BoundPort {
         Ok(bound)
     }
 
-    /// What it is bound to: as many addresses as the interface has of those that were asked for, and one port, which is not 0.
+    /// What it is bound to: as many addresses as the interface has of those that were asked for,
+    /// and one port, which is not 0.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(LocalPort::local).collect()
     }
 
-    /// Listens for connections, as [`Rnic::listen`](crate::Rnic::listen) does. After an error the port is free.
+    /// Listens for connections, as [`Rnic::listen`](crate::Rnic::listen) does. After an error the
+    /// port is free.
     ///
     /// # Errors
     ///

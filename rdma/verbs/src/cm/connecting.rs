@@ -18,13 +18,13 @@ use crate::runtime::control::Control;
 /// How it ended: the private data of the peer's answer, or an error.
 type Outcome = Result<PrivateData, ConnectError>;
 
-/// A connection that is being made. The engine makes it, whether or not anybody looks at this. Dropping it before it
-/// has ended gives the attempt up: the queue pair stays Idle.
+/// A connection that is being made. The engine goes on whether or not the application polls this
+/// handle. Dropping it before it has ended gives the attempt up: the queue pair stays Idle.
 pub struct Connecting {
     qp: QpId,
     engine: usize,
     address: IpAddr,
-    /// The engine tells another one here.
+    /// The engine stores a new port here if it changes the port.
     port: Arc<AtomicU16>,
     attempt: Attempt<Vec<u8>>,
 }
@@ -90,8 +90,8 @@ impl Source {
 }
 
 impl Connecting {
-    /// Asks the host for the path and has the engine connect which the queue pair is on. Everything that depends on the calling thread's network
-    /// namespace is done here.
+    /// Asks the host for the path and has the engine connect which the queue pair is on. Everything
+    /// that depends on the calling thread's network namespace is done here.
     pub(crate) fn begin(
         (qp, engine): (QpId, usize),
         wanted: Wanted,
@@ -133,13 +133,14 @@ impl Connecting {
         self.attempt.control()
     }
 
-    /// The address and port that the connection comes from. The port may become another until there is a result: where answers come to another
-    /// engine, and for a second try by MPA revision 1.
+    /// The address and port that the connection comes from. The port may become another until there
+    /// is a result: where answers come to another engine, and for a second try by MPA revision 1.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port.load(Ordering::Relaxed))
     }
 
-    /// The result, once there is one: the private data of the peer's answer. It does not turn an inline engine.
+    /// The result, once there is one: the private data of the peer's answer. It does not turn an
+    /// inline engine.
     ///
     /// # Errors
     ///
@@ -162,12 +163,16 @@ impl Connecting {
     ///
     /// # Errors
     ///
-    /// - [`ConnectError::Refused`], [`ConnectError::TimedOut`]: nobody listens there, or the time is over.
+    /// - [`ConnectError::Refused`], [`ConnectError::TimedOut`]: no listener is there, or the
+    ///   timeout is over.
     /// - [`ConnectError::Rejected`]: the peer's application said no (RFC 5044 §7.1.1, bit R).
-    /// - [`ConnectError::PeerClosed`], [`ConnectError::NotIwarp`]: the peer closed, or its answer is no valid MPA Reply.
-    /// - [`ConnectError::Unacceptable`]: the peer's read depths or RTR types cannot be met (RFC 6581 §9).
-    /// - [`ConnectError::AddressLost`], [`ConnectError::Failed`]: the host lost the local address, or the RNIC has failed.
-    /// - [`ConnectError::Host`]: nobody answers for the next hop.
+    /// - [`ConnectError::PeerClosed`], [`ConnectError::NotIwarp`]: the peer closed, or its answer
+    ///   is no valid MPA Reply.
+    /// - [`ConnectError::Unacceptable`]: the peer's read depths or RTR types cannot be met (RFC
+    ///   6581 §9).
+    /// - [`ConnectError::AddressLost`], [`ConnectError::Failed`]: the host lost the local address,
+    ///   or the RNIC has failed.
+    /// - [`ConnectError::Host`]: the next hop does not answer.
     /// - [`ConnectError::InvalidState`]: the queue pair has left Idle meanwhile.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
@@ -181,8 +186,9 @@ fn with_private_data(outcome: Result<Vec<u8>, ConnectError>) -> Outcome {
 }
 
 impl AsFd for Connecting {
-    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline
-    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable when [`try_finish`](Self::try_finish) has something to return. Do not read from it.
+    /// With an inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attempt.fd()
     }

@@ -13,7 +13,8 @@ use crate::runtime::control::Control;
 use xwarp_rnic::engine::IncomingRequest;
 use xwarp_rnic::model::{AcceptError, IncomingId, QpId};
 
-/// Waits for connections on one address and port, or on that port of all addresses of the interface.
+/// Waits for connections on one address and port, or on that port of all addresses of the
+/// interface.
 pub struct Listener(Listening<IncomingRequest>);
 
 impl Listener {
@@ -26,12 +27,13 @@ impl Listener {
         self.0.control()
     }
 
-    /// Addresses and ports that it listened on at first. The listener follows the interface's addresses; this list does not.
+    /// Addresses and ports that it listened on at first. The listener follows later changes of the
+    /// interface's addresses; this list does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.0.addresses()
     }
 
-    /// The oldest request that has come in. Turns an inline engine if there is none.
+    /// Returns the oldest waiting request. Runs an inline engine if there is none.
     ///
     /// # Errors
     ///
@@ -40,7 +42,7 @@ impl Listener {
         self.0.try_accept(|| self.take())
     }
 
-    /// The oldest request, waiting for one up to `timeout`; `None` when none has come.
+    /// Returns the oldest request, and waits up to `timeout` for one. `None` if none has come.
     ///
     /// # Errors
     ///
@@ -57,8 +59,9 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Readable while [`try_accept`](Self::try_accept) has something to return. It is not to be read. With an inline
-    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable while [`try_accept`](Self::try_accept) has something to return. Do not read from
+    /// it. With an inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }
@@ -105,7 +108,8 @@ impl ConnectionRequest {
         self.remote
     }
 
-    /// Private data of the MPA Request: at most 512 bytes (RFC 5044 §7.1.1), 508 from a peer of MPA revision 2 (RFC 6581 §6).
+    /// Private data of the MPA Request: at most 512 bytes (RFC 5044 §7.1.1), 508 from a peer of MPA
+    /// revision 2 (RFC 6581 §6).
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -115,12 +119,14 @@ impl ConnectionRequest {
         self.revision
     }
 
-    /// The peer's read depths and RTR types as they came (RFC 6581 §9.1); `None` if its Request is not enhanced.
+    /// The peer's read depths and RTR types as they came (RFC 6581 §9.1); `None` if its Request is
+    /// not enhanced.
     pub fn enhanced(&self) -> Option<EnhancedData> {
         self.enhanced
     }
 
-    /// The peer begins with an RTR, so that this side may send before the peer's application does (RFC 6581 §9.2).
+    /// The peer begins with an RTR, so that this side may send before the peer's application does
+    /// (RFC 6581 §9.2).
     pub fn is_peer_to_peer(&self) -> bool {
         self.enhanced.is_some_and(|enhanced| enhanced.rtr.is_some())
     }
@@ -150,20 +156,23 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
-    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044 §7.1.1, RFC 6581 §6).
+    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044
+    ///   §7.1.1, RFC 6581 §6).
     /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn reject(self, private_data: &[u8]) -> Result<(), AcceptError> {
         self.answer_no(None, private_data)
     }
 
-    /// Rejects the peer because its IRD is below the `ord` that is needed here, and tells a peer of revision 2 which
-    /// that is (RFC 6581 §9.1). To others it is a plain rejection. Whether an IRD suffices is the application's to
-    /// judge: [`accept`](Self::accept) makes do with any.
+    /// Rejects the peer because its IRD is below the `ord` that this side needs. A peer of MPA
+    /// revision 2 receives that value (RFC 6581 §9.1). Any other peer receives a plain rejection.
+    /// Whether an IRD suffices is the application's to judge: [`accept`](Self::accept) makes do
+    /// with any.
     ///
     /// # Errors
     ///
     /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
-    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044 §7.1.1, RFC 6581 §6).
+    /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044
+    ///   §7.1.1, RFC 6581 §6).
     /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn reject_for_ord(self, ord: u16, private_data: &[u8]) -> Result<(), AcceptError> {
         self.answer_no(Some(ord), private_data)
@@ -194,7 +203,7 @@ impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             self.control.release_on(id.engine(), move |engine| {
-                // A peer that is gone needs no answer.
+                // A peer that has ended the connection needs no answer.
                 let _ = engine.reject(id, None, &[]);
             });
         }

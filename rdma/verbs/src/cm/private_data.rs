@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-/// Private data of the MPA Reply with which a peer has accepted: at most 508 bytes (RFC 6581 §6), 512 with MPA
-/// revision 1 (RFC 5044 §7.1.1). It is empty if the peer's application sent none.
+/// Private data of the MPA Reply with which a peer has accepted: at most 508 bytes (RFC 6581 §6),
+/// 512 with MPA revision 1 (RFC 5044 §7.1.1). It is empty if the peer's application sent none.
 #[derive(Clone, Debug, Default)]
 pub struct PrivateData(Vec<u8>);
 

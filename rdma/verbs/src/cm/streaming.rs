@@ -1,7 +1,7 @@
 //! TCP connections in streaming mode, before they carry iWARP (verbs draft §6.2.1.2, §6.6.1).
 //!
-//! The draft has no verbs that make connections. Applications make one by other means, say on it what they like, and hand it over by Modify
-//! QP. Here both sides of that are the RNIC's own TCP.
+//! The draft has no verbs that make connections. Applications make one by other means, say on it
+//! what they like, and hand it over by Modify QP. Here both sides of that are the RNIC's own TCP.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,8 +23,9 @@ use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
 
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
-/// [`QueuePair::modify`](crate::QueuePair::modify) takes the connection to a queue pair; this handle is then of no use any more. What the
-/// peer has sent and was not read by then is taken as FPDUs. So read the last streaming message of the peer, and not a byte beyond it.
+/// [`QueuePair::modify`](crate::QueuePair::modify) moves the connection to a queue pair. After
+/// that, this handle has no stream. What the peer has sent and was not read by then is
+/// taken as FPDUs. So read the last streaming message of the peer, and not a byte beyond it.
 /// Dropping the handle closes the connection unless a queue pair has it.
 ///
 /// ```no_run
@@ -98,7 +99,8 @@ impl LlpStream {
         self.control.call_on(self.id.engine(), work)
     }
 
-    /// The stream's identity, which [`QpInfo::stream`](crate::attr::QpInfo::stream) tells once a queue pair has it.
+    /// Identity of the stream. [`QpInfo::stream`](crate::attr::QpInfo::stream) returns it once a
+    /// queue pair owns the stream.
     pub fn id(&self) -> StreamId {
         self.id
     }
@@ -192,7 +194,7 @@ impl LlpStream {
         })
     }
 
-    /// Sends all of `bytes`, up to `timeout`. How much was sent by the time of an error is not told.
+    /// Sends all of `bytes`, up to `timeout`. After an error the number of sent bytes is unknown.
     ///
     /// # Errors
     ///
@@ -226,9 +228,11 @@ impl LlpStream {
 }
 
 impl AsFd for LlpStream {
-    /// Readable when bytes have come, the peer has closed or the stream has ended, until [`read`](LlpStream::read) has told it; an end
-    /// stays. Also when it is established or TCP takes bytes again, until the next read. It is not to be read. With an inline engine that
-    /// holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable when bytes have come, the peer has closed or the stream has ended, until
+    /// [`read`](LlpStream::read) has returned it. After the end it stays readable. Also when it is
+    /// established or TCP takes bytes again, until the next read. Do not read from it. With an
+    /// inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signal.as_fd()
     }
@@ -259,8 +263,8 @@ impl Drop for LlpStream {
     }
 }
 
-/// A stream whose path the host searches for. Once it is found, TCP connects, whether or not anybody looks at this. Dropping it gives the
-/// stream up.
+/// A stream whose path the host searches for. TCP connects once the path is known, whether or not
+/// the application polls this handle. Dropping it gives the stream up.
 pub struct ConnectingStream {
     attempt: Attempt<StreamId>,
     engine: usize,
@@ -308,8 +312,8 @@ impl ConnectingStream {
         LlpStream::of(id, Arc::clone(&self.signal), self.attempt.control())
     }
 
-    /// The stream, once the path to the peer is known: TCP has begun to connect then, and [`LlpStream::wait_established`] waits for it.
-    /// `None` while the host searches.
+    /// The stream, once the path to the peer is known: TCP has begun to connect then, and
+    /// [`LlpStream::wait_established`] waits for it. `None` while the host searches.
     ///
     /// # Errors
     ///
@@ -323,7 +327,8 @@ impl ConnectingStream {
     ///
     /// # Errors
     ///
-    /// - [`ConnectError::Host`]: no route leads there, nobody answers for the next hop, or no local port is free.
+    /// - [`ConnectError::Host`]: no route leads there, the next hop does not answer, or no local
+    ///   port is free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Failed`]: the RNIC has failed.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
@@ -334,8 +339,9 @@ impl ConnectingStream {
 }
 
 impl AsFd for ConnectingStream {
-    /// Readable when [`try_finish`](Self::try_finish) has something to return. It is not to be read. With an inline
-    /// engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable when [`try_finish`](Self::try_finish) has something to return. Do not read from it.
+    /// With an inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.attempt.fd()
     }
@@ -350,7 +356,8 @@ impl Drop for ConnectingStream {
     }
 }
 
-/// Waits for TCP connections on one address and port, or on that port of all addresses of the interface; each becomes a stream.
+/// Waits for TCP connections on one address and port, or on that port of all addresses of the
+/// interface; each becomes a stream.
 pub struct StreamListener(Listening<StreamId>);
 
 impl StreamListener {
@@ -363,12 +370,13 @@ impl StreamListener {
         self.0.control()
     }
 
-    /// Addresses and ports that it listened on at first. The listener follows the interface's addresses; this list does not.
+    /// Addresses and ports that it listened on at first. The listener follows later changes of the
+    /// interface's addresses; this list does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         self.0.addresses()
     }
 
-    /// The oldest connection that has come. Turns an inline engine if there is none.
+    /// Returns the oldest waiting connection. Runs an inline engine if there is none.
     ///
     /// # Errors
     ///
@@ -377,7 +385,7 @@ impl StreamListener {
         self.0.try_accept(|| self.take())
     }
 
-    /// The oldest connection, waiting for one up to `timeout`; `None` when none has come.
+    /// Returns the oldest connection, and waits up to `timeout` for one. `None` if none has come.
     ///
     /// # Errors
     ///
@@ -424,8 +432,9 @@ impl Drop for StreamListener {
 }
 
 impl AsFd for StreamListener {
-    /// Readable while [`try_accept`](Self::try_accept) may have something to return. It is not to be read. With an
-    /// inline engine that holds as far as somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable while [`try_accept`](Self::try_accept) may have something to return. Do not read
+    /// from it. With an inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }

@@ -1,4 +1,5 @@
-//! Completion channel: one descriptor for the completion events of several completion queues, as `ibv_comp_channel` is.
+//! Completion channel: one descriptor for the completion events of several completion queues, as
+//! `ibv_comp_channel` is.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -10,11 +11,13 @@ use xwarp_rnic::queues::CompletionNotices;
 use crate::error::RnicEnded;
 use crate::runtime::control::Control;
 
-/// A channel that says which of its completion queues have got the completion that they were armed for.
+/// A channel that says which of its completion queues have got the completion that they were armed
+/// for.
 ///
-/// [`Rnic::create_cq_on`](crate::Rnic::create_cq_on) makes a completion queue on it, which lives on by itself if the channel is dropped. A
-/// queue that was [armed](crate::CompletionQueue::arm) enters the channel with the next completion of that kind, once. The descriptor is
-/// readable while a queue is in the channel, and for good when the RNIC has ended.
+/// [`Rnic::create_cq_on`](crate::Rnic::create_cq_on) makes a completion queue on it, which lives on
+/// by itself if the channel is dropped. A queue that was [armed](crate::CompletionQueue::arm)
+/// enters the channel with the next completion of that kind, once. The descriptor is readable while
+/// a queue is in the channel, and for good when the RNIC has ended.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -55,7 +58,8 @@ impl CompletionChannel {
         &self.control
     }
 
-    /// Takes the completion queue that has been in the channel for longest. Turns an inline engine if there is none.
+    /// Takes the completion queue that has been in the channel for longest. Turns an inline engine
+    /// if there is none.
     ///
     /// # Errors
     ///
@@ -69,7 +73,8 @@ impl CompletionChannel {
         self.take()
     }
 
-    /// Takes the completion queue that has been in the channel for longest, waiting for one up to `timeout`; `None` when none has come.
+    /// Takes the completion queue that has been in the channel for longest, waiting for one up to
+    /// `timeout`; `None` when none has come.
     ///
     /// # Errors
     ///
@@ -93,8 +98,9 @@ impl CompletionChannel {
 }
 
 impl AsFd for CompletionChannel {
-    /// Readable while [`try_next`](Self::try_next) has something to return. It is not to be read. With an inline engine that holds as far as
-    /// somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable while [`try_next`](Self::try_next) has something to return. Do not read from it.
+    /// With an inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.notices.signal().as_fd()
     }

@@ -31,22 +31,26 @@ use xwarp_rnic::queues::{Cqe, arm_and_look, ring};
 
 use rings::Rings;
 
-/// What Query CQ tells (verbs draft §9.2.3.2).
+/// Attributes of a completion queue, as Query CQ returns them (verbs draft §9.2.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CqInfo {
     /// Completions that it has room for.
     pub entries: usize,
-    /// Whom its events are told, besides whoever waits for it.
+    /// Handler of its events, if it was created with one.
     pub handler: Option<HandlerId>,
 }
 
-/// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete on it.
+/// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete
+/// on it.
 ///
-/// It should have room for all work that can be outstanding on them, unsignaled work included, which completes if it fails. One that is
-/// full loses what is to be added, never what it has. The queue pair whose completion is lost ends with
-/// [`SendCqError`](crate::event::AsyncEventKind::SendCqError) or [`RecvCqError`](crate::event::AsyncEventKind::RecvCqError), and no other
-/// is touched. The first time, [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow) names the queue (verbs draft §5.3.1).
+/// It should have room for all work that can be outstanding on them, unsignaled work included,
+/// which completes if it fails. One that is full loses what is to be added, never what it has. The
+/// queue pair whose completion is lost ends with
+/// [`SendCqError`](crate::event::AsyncEventKind::SendCqError) or
+/// [`RecvCqError`](crate::event::AsyncEventKind::RecvCqError), and no other is touched. The first
+/// time, [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow) names the queue (verbs draft
+/// §5.3.1).
 pub struct CompletionQueue {
     id: CqId,
     rings: Rings,
@@ -77,7 +81,7 @@ struct NewRings {
 }
 
 impl NewRings {
-    /// With room for so many entries. Any engine may fill all of it.
+    /// With room for `entries` completions. Any engine may fill all of it.
     fn new(control: &Control, entries: usize) -> Result<Self, OutOfMemory> {
         let others = (1..control.shared_tables().engines()).map(|_| ring(entries));
         Ok(Self {
@@ -87,7 +91,7 @@ impl NewRings {
     }
 }
 
-/// The completion event handler that events are told, which there must be.
+/// The completion event handler that is called, which must exist.
 fn checked_handler(
     control: &Control,
     target: &EventTarget,
@@ -135,7 +139,7 @@ impl CompletionQueue {
         })
     }
 
-    /// Its identity in events, and in what is told of queue pairs.
+    /// Identity of the queue in events and in attributes of queue pairs.
     pub fn id(&self) -> CqId {
         self.id
     }
@@ -153,13 +157,15 @@ impl CompletionQueue {
         })
     }
 
-    /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going on. What it has stays in it, in order; a
-    /// size that this does not fit into is refused, and nothing is changed then.
+    /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going
+    /// on. What it has stays in it, in order; a size that this does not fit into is refused, and
+    /// nothing is changed then.
     ///
     /// # Errors
     ///
     /// - [`ResizeError::TooManyPresent`]: the completions that it has do not fit.
-    /// - [`ResizeError::Capability`]: `entries` is 0 or more than a queue can have (verbs draft §9.5.1).
+    /// - [`ResizeError::Capability`]: `entries` is 0 or more than a queue can have (verbs draft
+    ///   §9.5.1).
     /// - [`ResizeError::Memory`]: the host has no memory for it.
     /// - [`ResizeError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
@@ -191,8 +197,8 @@ impl CompletionQueue {
         self.backlog.iter().any(is_success) || self.rings.has(is_success)
     }
 
-    /// Drops the completions of a queue pair that was destroyed, which would be polled else, and returns their number. Those of others stay in
-    /// order.
+    /// Drops the completions of a queue pair that was destroyed, which would be polled else, and
+    /// returns their number. Completions of other work stay in order.
     ///
     /// # Errors
     ///
@@ -213,7 +219,8 @@ impl CompletionQueue {
         Ok(before - self.backlog.len())
     }
 
-    /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it instead lets their completions go nowhere.
+    /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it
+    /// instead lets their completions go nowhere.
     ///
     /// # Errors
     ///
@@ -238,8 +245,9 @@ impl CompletionQueue {
         CompletionPoller(self)
     }
 
-    /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work request had in its queue. Where the engine runs
-    /// inline, this is what drives it. Close RNIC takes the completions that were not polled along.
+    /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work
+    /// request had in its queue. Where the engine runs inline, this is what drives it. Close RNIC
+    /// takes the completions that were not polled along.
     ///
     /// # Errors
     ///
@@ -277,8 +285,9 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the oldest completions, as many as there are and `completions` has room for, and returns their number, as `ibv_poll_cq` does.
-    /// The slots of a queue are freed together. Places beyond that number are left as they were.
+    /// Takes the oldest completions, as many as there are and `completions` has room for, and
+    /// returns their number, as `ibv_poll_cq` does. The slots of a queue are freed together. Places
+    /// beyond that number are left as they were.
     ///
     /// # Errors
     ///
@@ -296,8 +305,8 @@ impl CompletionQueue {
         })
     }
 
-    /// Takes the oldest completions, as many as there are and `most` allows, and returns their number. Each is shown to `see` where it lies, so
-    /// that it need not be copied.
+    /// Takes the oldest completions, as many as there are and `most` allows, and returns their
+    /// number. Each is shown to `see` where it lies, so that it need not be copied.
     ///
     /// # Errors
     ///
@@ -319,8 +328,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the oldest completion if it is there and `accept` says so. Returns false else, also where it was not found out: then
-    /// [`poll_each`](Self::poll_each) does.
+    /// Takes the oldest completion if it is there and `accept` says so. Returns false else, also
+    /// where it was not found out: then [`poll_each`](Self::poll_each) does.
     #[inline]
     pub fn take_if(&mut self, mut accept: impl FnMut(&WorkCompletion) -> bool) -> bool {
         if self.control.is_closed() || !self.backlog.is_empty() {
@@ -337,7 +346,7 @@ impl CompletionQueue {
             return false;
         }
         let slots = entry.slots;
-        // The engine must find the place free before anybody posts again.
+        // The engine must find the slot free before the application posts again.
         let _seen = ring.pop();
         self.control.slots().free(slots);
         true
@@ -369,7 +378,8 @@ impl CompletionQueue {
         })
     }
 
-    /// Takes the oldest completions as far as they are of a few queues, whose slots are freed together.
+    /// Takes the oldest completions as far as they are of a few queues, whose slots are freed
+    /// together.
     #[inline]
     fn take_run(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
         let (ring, there) = self.rings.next_run(most);
@@ -388,7 +398,7 @@ impl CompletionQueue {
             see(&entry.completion);
             taken += 1;
         }
-        // The engine must find the places free before anybody posts again.
+        // The engine must find the slots free before the application posts again.
         entries.commit(taken);
         self.rings.pass(taken);
         let slots = u32::try_from(taken).unwrap_or(u32::MAX); // no more than a queue has
@@ -396,8 +406,9 @@ impl CompletionQueue {
         taken
     }
 
-    /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft §8.2.5). A completion that is in the
-    /// queue already does not count, so poll again afterwards. `Next` is not weakened by `Solicited`.
+    /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft
+    /// §8.2.5). A completion that is in the queue already does not count, so poll again afterwards.
+    /// `Next` is not weakened by `Solicited`.
     ///
     /// # Errors
     ///
@@ -409,7 +420,8 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes the oldest completion, waiting for one up to `timeout`; `None` when none has come. Ends at once when the RNIC is closed.
+    /// Takes the oldest completion, waiting for one up to `timeout`; `None` when none has come.
+    /// Ends at once when the RNIC is closed.
     ///
     /// # Errors
     ///
@@ -419,8 +431,9 @@ impl CompletionQueue {
         self.wait_or(&[], timeout)
     }
 
-    /// Waits as [`wait`](Self::wait) does, and also ends when one of `others` is readable: a descriptor that tells of Ctrl-C, for example.
-    /// They are looked at when the caller sleeps and, while it does not, now and then.
+    /// Waits as [`wait`](Self::wait) does, and also ends when one of `others` is readable: a
+    /// descriptor that reports Ctrl-C, for example. They are looked at when the caller sleeps and,
+    /// while it does not, now and then.
     ///
     /// # Errors
     ///
@@ -449,8 +462,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `timeout`. True if it has. Ends at once when the RNIC is
-    /// closed.
+    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `timeout`. True if
+    /// it has. Ends at once when the RNIC is closed.
     ///
     /// # Errors
     ///
@@ -462,7 +475,8 @@ impl CompletionQueue {
         self.await_event(&[], deadline)
     }
 
-    /// Sleeps until the event has come, one of `others` is readable, or the deadline. True if the event has come.
+    /// Sleeps until the event has come, one of `others` is readable, or the deadline. True if the
+    /// event has come.
     fn await_event(
         &self,
         others: &[BorrowedFd<'_>],
@@ -526,13 +540,13 @@ impl Drop for CompletionQueue {
             // Completions of queue pairs that still use it go nowhere from now on.
             (self.control).release_on_each(move |engine| engine.cqs().remove(id));
         }
-        // Nobody else can poll these, and their work requests are done.
+        // No other handle can poll these, and their work requests are done.
         self.take_each(usize::MAX, &mut |_completion| {});
     }
 }
 
-/// What a Non-Privileged Consumer has of a completion queue (verbs draft §8.2.1): it polls, and asks to be told. For as long as it is lent by
-/// [`CompletionQueue::poller`].
+/// Polling handle of a completion queue, for a Non-Privileged Consumer (verbs draft §8.2.1): it can
+/// poll, arm and wait, and nothing else. For as long as it is lent by [`CompletionQueue::poller`].
 pub struct CompletionPoller<'a>(pub(crate) &'a mut CompletionQueue);
 
 impl CompletionPoller<'_> {

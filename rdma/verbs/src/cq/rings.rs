@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rtrb::Consumer;
 use xwarp_rnic::queues::{CqPlace, CqShared, Cqe};
 
-/// See the module. They are polled in turn, so that no engine's completions wait for those of another forever.
+/// See the module. They are polled in turn, so that no engine's completions wait for those of
+/// another forever.
 pub(crate) struct Rings {
     /// The one that is next.
     current: Ring,
@@ -43,7 +44,7 @@ impl Rings {
         }
     }
 
-    /// Lends the completions that are next, at most so many, for some of the oldest to be taken.
+    /// Lends the next completions, at most `most`. The caller takes some of the oldest.
     #[inline]
     pub(crate) fn next_run(&mut self, most: usize) -> (&mut Consumer<Cqe>, usize) {
         let there = if self.others.is_empty() {
@@ -54,7 +55,7 @@ impl Rings {
         (&mut self.current.entries, there.min(most))
     }
 
-    /// So many were taken; the next are another engine's.
+    /// Records that `taken` completions were taken. The next ones come from another engine's ring.
     #[inline]
     pub(crate) fn pass(&mut self, taken: usize) {
         if !self.others.is_empty() {
@@ -105,10 +106,12 @@ impl Rings {
         self.others.iter().chain([&self.current])
     }
 
-    /// Goes on with other rings, in the order of the engines. What the former ones have is appended to `backlog`.
+    /// Goes on with other rings, in the order of the engines. What the former ones have is appended
+    /// to `backlog`.
     ///
-    /// A queue pair may move while the engines change their rings, one after the other. What is in the former ring of an engine may then follow
-    /// something in the new ring of one before it, which is appended, too. It follows nothing in the new ring of one behind it.
+    /// A queue pair may move while the engines change their rings, one after the other. What is in
+    /// the former ring of an engine may then follow something in the new ring of one before it,
+    /// which is appended, too. It follows nothing in the new ring of one behind it.
     pub(crate) fn replace(
         &mut self,
         rings: impl Iterator<Item = Consumer<Cqe>>,
@@ -123,7 +126,8 @@ impl Rings {
         }
     }
 
-    /// Goes to the next ring that has completions which may be polled now; how many of them may. 0: there is none.
+    /// Goes to the next ring that has completions which may be polled now; how many of them may. 0:
+    /// there is none.
     #[inline(never)]
     fn seek(&mut self) -> usize {
         for _ in 0..=self.others.len() {
@@ -213,7 +217,8 @@ mod tests {
         numbers(std::iter::from_fn(|| rings.pop()))
     }
 
-    /// What lies before `first` of the one engine is polled before what lies behind `then` of the other.
+    /// What lies before `first` of the one engine is polled before what lies behind `then` of the
+    /// other.
     fn order(shared: &CqShared, first: (usize, u64), then: (usize, u64)) {
         let place = |(engine, count)| CqPlace { engine, count };
         shared.orders().put(place(first), place(then));
@@ -246,7 +251,8 @@ mod tests {
         assert_eq!(rest(&mut rings), [0; 0]);
     }
 
-    /// The queue pair moves from engine 0, which has the new ring already, to engine 1, which still has the former one.
+    /// The queue pair moves from engine 0, which has the new ring already, to engine 1, which still
+    /// has the former one.
     #[test]
     fn completions_of_a_queue_pair_that_moves_during_a_resize_come_in_order() {
         let shared = Arc::new(CqShared::new());

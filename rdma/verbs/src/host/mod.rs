@@ -23,7 +23,8 @@ use xwarp_tcp::RouteMetrics;
 
 use spread::{Spread, engine_of};
 
-/// Ports that are tried for each queue: none of them leads to a wanted one by chance once in 2980 times.
+/// Ports that are tried for each queue: none of them leads to a wanted one by chance once in 2980
+/// times.
 const TRIES: usize = 8;
 
 /// The kernel of this machine, in the network namespace of the calling thread.
@@ -139,8 +140,8 @@ impl Host for KernelHost {
         self.steer(PortReservation::reserve(address, port, self.info.index)?)
     }
 
-    /// Reserves ports until the NIC's hash leads from the remote endpoint to this engine. The others are given back then, so that none comes
-    /// twice.
+    /// Reserves ports until the NIC's hash leads from the remote endpoint to this engine. The
+    /// rejected ports are kept until then, so that the host returns none twice.
     fn open_port_towards(
         &self,
         address: IpAddr,
@@ -257,7 +258,7 @@ impl FixedHost {
         self.neighbours.clone()
     }
 
-    /// Lets the interface change as `monitor` tells.
+    /// Lets the interface change as `monitor` reports.
     #[must_use]
     pub fn watched(mut self, monitor: InterfaceMonitor) -> Self {
         self.monitor = Some(monitor);

@@ -1,4 +1,5 @@
-//! Ports of an RNIC: each is open once at the host, shared by connections, and claimed by one listener at a time.
+//! Ports of an RNIC: each is open once at the host, shared by connections, and claimed by one
+//! listener at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +17,8 @@ type Place = (IpAddr, u16);
 /// A host whose ports are shared: one that the RNIC has already is not opened a second time.
 pub(crate) struct Ports {
     name: String,
-    /// Nothing once the RNIC was closed, though handles may live: they would keep the XDP program attached.
+    /// Nothing once the RNIC was closed, though handles may live: they would keep the XDP program
+    /// attached.
     host: Mutex<Option<Arc<dyn Host>>>,
     table: Arc<Mutex<Table>>,
 }
@@ -25,11 +27,11 @@ pub(crate) struct Ports {
 struct Table {
     /// Ports that are open at the host, and how many have a share of each.
     held: HashMap<Place, (LocalPort, usize)>,
-    /// Ports that somebody is bound to or listens on.
+    /// Ports that are bound or listened on.
     claimed: HashSet<Place>,
 }
 
-/// The right to listen on a port. Nobody else has it until this is dropped.
+/// The right to listen on a port. The claim is exclusive until it is dropped.
 pub(crate) struct Claim {
     place: Place,
     table: Arc<Mutex<Table>>,
@@ -54,7 +56,7 @@ impl Ports {
         lock(&self.host).clone().ok_or(HostError::Closed)
     }
 
-    /// The RNIC was closed: the host has all ports back, whoever has a share.
+    /// The RNIC was closed: all ports go back to the host, even those that are still shared.
     pub(crate) fn close(&self) {
         let held = std::mem::take(&mut lock(&self.table).held);
         drop(held);
@@ -62,7 +64,8 @@ impl Ports {
         drop(host);
     }
 
-    /// Claims a port. Connections that came by a former listener may have a share of it, but nobody may be bound to it.
+    /// Claims a port. Connections that came by a former listener may share it. It is refused if it
+    /// is bound or listened on.
     pub(crate) fn claim(
         &self,
         address: IpAddr,
@@ -176,7 +179,8 @@ impl Drop for Share {
         if let Some((_, shares)) = table.held.get_mut(&self.place) {
             *shares -= 1;
             if *shares == 0 {
-                // Within the lock: nobody asks the host for the port before it has it back.
+                // Within the lock, so that the port is not requested from the host before the host
+                // has it back.
                 table.held.remove(&self.place);
             }
         }

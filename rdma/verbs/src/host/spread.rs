@@ -1,4 +1,5 @@
-//! Spread: by which hash the NIC spreads connections over its queues, as far as it can be relied upon.
+//! Spread: by which hash the NIC spreads connections over its queues, as far as it can be relied
+//! upon.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,14 +12,15 @@ use xwarp_tcp::StrayAnswers;
 const TOLERATED: u64 = 4;
 const TOLERATED_PART: u64 = 16;
 
-/// The NIC's hash. It is believed until answers come to other engines than it says: some drivers tell a table that the NIC does not use.
+/// The NIC's hash. It is trusted until answers come to other engines than it predicts: some drivers
+/// report a table that the NIC does not use.
 pub(crate) struct Spread {
     /// Answers that came to another engine than the one that had asked.
     strays: StrayAnswers,
     trust: Mutex<Trust>,
 }
 
-/// What was found out about the hash that the driver tells.
+/// Whether the hash that the driver reports can be trusted.
 #[derive(Default)]
 struct Trust {
     rss: Option<Rss>,
@@ -55,7 +57,8 @@ impl Spread {
 }
 
 impl Trust {
-    /// The hash that is `told`, if it can be relied upon. There have been so many strays.
+    /// The hash that is `told`, if it can be relied upon. `strays` is the number of answers that
+    /// came to other engines so far.
     fn judge(&mut self, told: Option<Rss>, strays: u64, interface: &str) -> Option<Rss> {
         if told != self.rss {
             *self = Self {

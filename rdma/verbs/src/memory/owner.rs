@@ -8,7 +8,8 @@ use xwarp_rnic::model::DeallocateError;
 /// No region or window has it.
 const NOTHING: u32 = 0;
 
-/// Owns an index of the table: dropping it deallocates what the table has there, and takes away the windows that are bound to it.
+/// Owns an index of the table: dropping it deallocates what the table has there, and takes away the
+/// windows that are bound to it.
 pub(super) struct Owner {
     index: u32,
     control: Arc<Control>,
@@ -39,7 +40,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The table has nothing there any more.
+    /// The table has no entry there now.
     pub(super) fn disown(&mut self) {
         self.index = NOTHING;
     }

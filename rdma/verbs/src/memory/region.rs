@@ -17,9 +17,9 @@ use xwarp_rnic::model::{
 };
 use xwarp_rnic::stags::NotReregistered;
 
-/// A registered region: of memory in one piece, or of a [`PhysicalList`](crate::memory::PhysicalList). Dropping it
-/// deregisters it, and takes away the windows that are bound to it: from then on nobody can reach the memory through
-/// its `STag`.
+/// A registered region: of memory in one piece, or of a
+/// [`PhysicalList`](crate::memory::PhysicalList). Dropping it deregisters it, and takes away the
+/// windows that are bound to it: from then on no access through its `STag` reaches the memory.
 pub struct MemoryRegion<M = SharedBytes> {
     stag: AllocatedStag,
     /// Tagged Offset of its first byte.
@@ -29,15 +29,16 @@ pub struct MemoryRegion<M = SharedBytes> {
 }
 
 impl ProtectionDomain {
-    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for the domain's queue pairs (verbs draft
-    /// §9.2.6.2).
+    /// Allocates a zeroed region of `len` bytes from the RNIC's region area and registers it for
+    /// the domain's queue pairs (verbs draft §9.2.6.2).
     ///
     /// # Errors
     ///
     /// - [`RegisterError::Full`]: the region area has no free piece of that length.
     /// - [`RegisterError::Spec`]: the rights are no valid set (verbs draft figure 18).
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control().regions().allocate(len)?;
@@ -50,9 +51,11 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    ///   §7.4, §7.6), or the memory can only be read.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register(
         &self,
@@ -62,14 +65,17 @@ impl ProtectionDomain {
         self.register_with(bytes, &RegionSpec::new(access))
     }
 
-    /// Registers memory with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets, key and Remote Access Flag. The memory
-    /// is in one piece, or a [`PhysicalList`](crate::memory::PhysicalList).
+    /// Registers memory with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets,
+    /// key and Remote Access Flag. The memory is in one piece, or a
+    /// [`PhysicalList`](crate::memory::PhysicalList).
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    ///   §7.4, §7.6), or the memory can only be read.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register_with<M>(
         &self,
@@ -109,19 +115,23 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         Ok(Self::new(stag, memory, spec.addressing))
     }
 
-    /// Registers the same memory once more, shared. It has an `STag` of its own, in any domain of this RNIC, with rights and Tagged Offsets
-    /// of its own (verbs draft §7.3.2.4). Both regions stay shared for as long as they live: neither can be invalidated, reregistered or
-    /// used for Fast-Register, only deallocated. Otherwise this region and its windows stay as they are.
+    /// Registers the same memory once more, shared. It has an `STag` of its own, in any domain of
+    /// this RNIC, with rights and Tagged Offsets of its own (verbs draft §7.3.2.4). Both regions
+    /// stay shared for as long as they live: neither can be invalidated, reregistered or used for
+    /// Fast-Register, only deallocated. Otherwise this region and its windows stay as they are.
     ///
-    /// Tagged Offsets that do not begin at 0 have to lie within a page or block as those of this region do.
+    /// Tagged Offsets that do not begin at 0 have to lie within a page or block as those of this
+    /// region do.
     ///
     /// # Errors
     ///
     /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
     /// - [`RegisterError::InvalidStag`]: the region is not Valid, as it was invalidated.
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    ///   §7.4, §7.6), or the memory can only be read.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn share(&self, pd: &ProtectionDomain, spec: &RegionSpec) -> Result<Self, RegisterError> {
         let control = self.stag.control();
@@ -135,9 +145,9 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         Ok(Self::new(stag, self.memory.clone(), spec.addressing))
     }
 
-    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
-    /// rights. Not while windows are bound to it, nor if it is shared: then it comes back as it was. Any other error leaves no
-    /// registration.
+    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any
+    /// domain of this RNIC and with other rights. Not while windows are bound to it, nor if it is
+    /// shared: then it comes back as it was. Any other error leaves no registration.
     ///
     /// # Errors
     ///
@@ -173,8 +183,8 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         }
     }
 
-    /// Deallocate `STag` (verbs draft §7.9). When this returns nobody can reach the memory through it any more; what was under way
-    /// fails. Refused while windows are bound to it.
+    /// Deallocate `STag` (verbs draft §7.9). After this returns, no access through it reaches the
+    /// memory. Accesses that were under way fail. Refused while windows are bound to it.
     ///
     /// # Errors
     ///
@@ -200,9 +210,10 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
 }
 
 impl AllocatedStag {
-    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any domain of this RNIC and with other
-    /// rights, whether the `STag` is Valid or not. Not while windows are bound to it, nor if it is shared: then it comes back as it was.
-    /// Any other error leaves no registration.
+    /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any
+    /// domain of this RNIC and with other rights, whether the `STag` is Valid or not. Not while
+    /// windows are bound to it, nor if it is shared: then it comes back as it was. Any other error
+    /// leaves no registration.
     ///
     /// # Errors
     ///
@@ -244,7 +255,8 @@ impl<M> MemoryRegion<M> {
         self.stag.control()
     }
 
-    /// The region's `STag` (verbs draft §7.1), to be told to the peer. An invalidation takes effect on it, but does not change it.
+    /// `STag` of the region (verbs draft §7.1), which a peer needs to access it. An invalidation
+    /// takes effect on it, but does not change it.
     pub fn stag(&self) -> Stag {
         self.stag.stag()
     }
@@ -258,7 +270,8 @@ impl<M> MemoryRegion<M> {
         self.stag.query()
     }
 
-    /// The `STag` by itself, whose memory stays registered until it is invalidated; for Fast-Register after that.
+    /// The `STag` by itself, whose memory stays registered until it is invalidated; for
+    /// Fast-Register after that.
     pub fn into_stag(self) -> AllocatedStag {
         self.stag
     }

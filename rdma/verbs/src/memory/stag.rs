@@ -16,7 +16,8 @@ use xwarp_rnic::model::{
 use xwarp_rnic::stags::NotReregistered;
 
 /// The `STag` of a region that is not shared, for memory to be registered with by Fast-Register or
-/// [`reregister`](Self::reregister). Dropping it deallocates it, and takes away the windows that are bound to it.
+/// [`reregister`](Self::reregister). Dropping it deallocates it, and takes away the windows that
+/// are bound to it.
 ///
 /// ```no_run
 /// # fn fast(rnic: &xwarp::Rnic, pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair) -> Result<(), Box<dyn std::error::Error>> {
@@ -40,19 +41,21 @@ use xwarp_rnic::stags::NotReregistered;
 /// ```
 pub struct AllocatedStag {
     owner: Owner,
-    /// What it was given last, by the verb that made it or by [`fast_register`](Self::fast_register).
+    /// What it was given last, by the verb that made it or by
+    /// [`fast_register`](Self::fast_register).
     stag: Stag,
 }
 
 impl ProtectionDomain {
-    /// Allocates the `STag` of a region without memory (verbs draft §9.2.6.1), for lists of up to `entries` entries. Without
-    /// `remote_access` no remote right can be given to it.
+    /// Allocates the `STag` of a region without memory (verbs draft §9.2.6.1), for lists of up to
+    /// `entries` entries. Without `remote_access` no remote right can be given to it.
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: lists of so many entries are not possible.
+    /// - [`RegisterError::Spec`]: a list cannot have that many entries.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_stag(
         &self,
@@ -82,7 +85,7 @@ impl AllocatedStag {
         Ok(Self::new(stag, control))
     }
 
-    /// The `STag` that it was given last. Whether it is Valid, [`query`](Self::query) tells.
+    /// The `STag` that it was given last. [`query`](Self::query) returns whether it is Valid.
     pub fn stag(&self) -> Stag {
         self.stag
     }
@@ -98,9 +101,10 @@ impl AllocatedStag {
         control.call(move |engine| engine.stags().query_region(index))?
     }
 
-    /// A request that registers a list, zero-based, with the next key: the one before it stays unused for as long as there are others.
-    /// The list may have as many entries as [`RegionInfo::entries`] says, and the region remote rights if its Remote Access Flag is
-    /// set (verbs draft §7.3.2.5).
+    /// A request that registers a list, zero-based, with the next key: the one before it stays
+    /// unused for as long as there are others. The list may have as many entries as
+    /// [`RegionInfo::entries`] says, and the region remote rights if its Remote Access Flag is set
+    /// (verbs draft §7.3.2.5).
     pub fn fast_register(&mut self, list: PhysicalList, access: Access) -> FastRegister {
         self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
         FastRegister {
@@ -133,8 +137,8 @@ impl AllocatedStag {
         replaced
     }
 
-    /// Deallocate `STag` (verbs draft §7.9), whether Valid or not. When this returns nobody can reach memory through it any more.
-    /// Refused while windows are bound to it.
+    /// Deallocate `STag` (verbs draft §7.9), whether Valid or not. After this returns, no access
+    /// through it reaches memory. Refused while windows are bound to it.
     ///
     /// # Errors
     ///

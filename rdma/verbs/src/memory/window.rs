@@ -12,8 +12,9 @@ use xwarp_rnic::model::{
     Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, StagScope, WindowInfo,
 };
 
-/// A memory window: what it is bound to, one peer may use, for as long as it is bound. Binding is a work request, and costs no more than
-/// that. Dropping the window deallocates it: from then on nobody can reach memory through its `STag`.
+/// A memory window: what it is bound to, one peer may use, for as long as it is bound. Binding is a
+/// work request, and costs no more than that. Dropping the window deallocates it: from then on no
+/// access through its `STag` reaches memory.
 ///
 /// ```no_run
 /// # fn grant(pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair, memory: xwarp::memory::SharedBytes) -> Result<(), Box<dyn std::error::Error>> {
@@ -44,7 +45,8 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_window(&self) -> Result<MemoryWindow, RegisterError> {
         MemoryWindow::allocate(self.control(), self.scope())
@@ -68,9 +70,9 @@ impl MemoryWindow {
         self.stag
     }
 
-    /// Bind request (verbs draft §7.10.2): binds it to `len` bytes from `first` on, which is a place in a region (see
-    /// [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key. So an `STag` of an earlier Bind stays unused for another
-    /// 255.
+    /// Bind request (verbs draft §7.10.2): binds it to `len` bytes from `first` on, which is a
+    /// place in a region (see [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next
+    /// key. So an `STag` of an earlier Bind stays unused for another 255.
     pub fn bind(&mut self, first: RemoteAddress, len: u64, access: Access) -> Bind {
         self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
         Bind {
@@ -94,8 +96,8 @@ impl MemoryWindow {
         control.call(move |engine| engine.stags().query_window(index))?
     }
 
-    /// Deallocate `STag` (verbs draft §7.9), whether bound or not. When this returns nobody can reach memory through it any more; what
-    /// was under way fails.
+    /// Deallocate `STag` (verbs draft §7.9), whether bound or not. After this returns, no access
+    /// through it reaches memory. Accesses that were under way fail.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Batches: work requests that are posted one after the other, of which the engine is told once.
+//! Batches: work requests that are posted one after the other, with one notification of the engine.
 
 use super::data_path::{ReceiveQueue, SendQueue};
 use xwarp_rnic::model::{
@@ -6,13 +6,15 @@ use xwarp_rnic::model::{
     WrId,
 };
 
-/// Posts to a send queue until it is dropped, when the engine is told. A work request that is refused is not posted, and ends nothing.
+/// Posts to a send queue. The engine is notified once, when the batch is dropped. A refused work
+/// request is not posted, and the batch goes on.
 pub struct SendBatch<'a>(&'a mut SendQueue);
 
-/// Posts to a receive queue, likewise.
+/// Posts to a receive queue. The engine is notified once, when the batch is dropped.
 pub struct ReceiveBatch<'a>(&'a mut ReceiveQueue);
 
-/// A Send, RDMA Write or RDMA Read of one piece of memory, as most work requests are. It is made where the queue has it, not moved there.
+/// A Send, RDMA Write or RDMA Read of one piece of memory, as most work requests are. It is made
+/// where the queue has it, not moved there.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainRequest<'a> {
     wr_id: WrId,
@@ -39,7 +41,7 @@ pub enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Checks it where so many elements are allowed.
+    /// Checks it against the number of elements that the queue pair allows.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the verb is known where it is called")]
     fn check(self, max: usize, limits: &PayloadLimits) -> Result<(), PostError> {
@@ -65,19 +67,19 @@ impl Piece<'_> {
 }
 
 impl<'a> PlainRequest<'a> {
-    /// A Send without a Solicited Event, signaled and without a fence.
+    /// A Send without a Solicited Event: signaled, without a fence.
     #[inline]
     pub fn send(wr_id: WrId, piece: Piece<'a>) -> Self {
         Self::new(wr_id, Verb::Send(piece))
     }
 
-    /// An RDMA Write, likewise.
+    /// An RDMA Write: signaled, without a fence.
     #[inline]
     pub fn write(wr_id: WrId, piece: Piece<'a>, remote: RemoteAddress) -> Self {
         Self::new(wr_id, Verb::Write(piece, remote))
     }
 
-    /// An RDMA Read, likewise.
+    /// An RDMA Read: signaled, without a fence.
     #[inline]
     pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
         Self::new(wr_id, Verb::Read(sink, remote))

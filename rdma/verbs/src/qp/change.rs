@@ -4,10 +4,11 @@ use xwarp_rnic::model::{Framing, Handover, ModifyQp, QpState, RnicId};
 
 use crate::cm::streaming::LlpStream;
 
-/// A change of a queue pair, for [`QueuePair::modify`](crate::QueuePair::modify): the state that it shall be in next, which may be the
-/// present one, and attributes.
+/// A change of a queue pair, for [`QueuePair::modify`](crate::QueuePair::modify): the state that it
+/// shall be in next, which may be the present one, and attributes.
 ///
-/// What is not said stays as it is. Attributes go only with Idle to Idle, Idle to RTS and RTS to RTS.
+/// What is not said stays as it is. Attributes go only with Idle to Idle, Idle to RTS and RTS to
+/// RTS.
 #[derive(Clone, Debug)]
 pub struct QpChange {
     pub(crate) modify: ModifyQp,
@@ -24,11 +25,13 @@ impl QpChange {
         }
     }
 
-    /// From Idle to RTS over `stream`, which must be established. What was posted in Idle goes out at once. What the peer has sent and was
-    /// not read is taken as FPDUs, so that nothing is lost however early it comes (verbs draft §6.2.1.2).
+    /// From Idle to RTS over `stream`, which must be established. What was posted in Idle goes out
+    /// at once. What the peer has sent and was not read is taken as FPDUs, so that nothing is lost
+    /// however early it comes (verbs draft §6.2.1.2).
     ///
-    /// This is for the side that has read the last streaming message of the other. That is the draft's passive side, which sends the first
-    /// FPDU. It is also for both sides where there is no streaming mode at all.
+    /// This is for the side that has read the last streaming message of the other. That is the
+    /// draft's passive side, which sends the first FPDU. It is also for both sides where there is
+    /// no streaming mode at all.
     pub fn start(stream: &LlpStream, framing: Framing) -> Self {
         let mut change = Self::to(QpState::Rts);
         change.rnic = Some(stream.rnic());
@@ -40,9 +43,9 @@ impl QpChange {
         change
     }
 
-    /// From Idle to RTS, for the side that sends the last streaming message (the draft's active side, §6.6.1.1).
-    /// `message` goes out as it is, ahead of all FPDUs. Work that was posted waits until the peer's first FPDU is here.
-    /// Before, the peer may still be in streaming mode.
+    /// From Idle to RTS, for the side that sends the last streaming message (the draft's active
+    /// side, §6.6.1.1). `message` goes out as it is, ahead of all FPDUs. Work that was posted waits
+    /// until the peer's first FPDU is here. Before, the peer may still be in streaming mode.
     pub fn start_with(stream: &LlpStream, framing: Framing, message: &[u8]) -> Self {
         let mut change = Self::start(stream, framing);
         if let Some(handover) = &mut change.modify.handover {
@@ -51,50 +54,55 @@ impl QpChange {
         change
     }
 
-    /// ORD (verbs draft §6.5): Reads and Atomic Operations that this side may have outstanding, more or less than before. Those that are
-    /// outstanding already are not called back; further ones wait until there are fewer.
+    /// ORD (verbs draft §6.5): Reads and Atomic Operations that this side may have outstanding,
+    /// more or less than before. Those that are outstanding already are not called back; further
+    /// ones wait until there are fewer.
     #[must_use]
     pub fn ord(mut self, ord: u16) -> Self {
         self.modify.ord = Some(ord);
         self
     }
 
-    /// IRD (verbs draft §6.5): Reads and Atomic Operations that the peer may have outstanding. A queue pair that was created with an
-    /// [`ird`](crate::QpConfig::ird) of 0 never lets its peer read.
+    /// IRD (verbs draft §6.5): Reads and Atomic Operations that the peer may have outstanding. A
+    /// queue pair that was created with an [`ird`](crate::QpConfig::ird) of 0 never lets its peer
+    /// read.
     ///
-    /// The peer is not told. One that has more of them outstanding than this ends the connection.
+    /// The peer does not learn of it. One that has more of them outstanding than this ends the
+    /// connection.
     #[must_use]
     pub fn ird(mut self, ird: u16) -> Self {
         self.modify.ird = Some(ird);
         self
     }
 
-    /// Work requests that the send queue holds, whatever is going on: what is outstanding stays, and is done in its order. Fewer than are
-    /// outstanding are refused.
+    /// Work requests that the send queue holds, whatever is going on: what is outstanding stays,
+    /// and is done in its order. Fewer than are outstanding are refused.
     #[must_use]
     pub fn send_depth(mut self, depth: usize) -> Self {
         self.modify.send_depth = Some(depth);
         self
     }
 
-    /// Work requests that the receive queue holds, as for [`send_depth`](Self::send_depth). A shared one is resized by
-    /// [`SharedReceiveQueue::resize`](crate::SharedReceiveQueue::resize) instead.
+    /// Work requests that the receive queue holds, as for [`send_depth`](Self::send_depth). A
+    /// shared one is resized by [`SharedReceiveQueue::resize`](crate::SharedReceiveQueue::resize)
+    /// instead.
     #[must_use]
     pub fn recv_depth(mut self, depth: usize) -> Self {
         self.modify.recv_depth = Some(depth);
         self
     }
 
-    /// RQ Limit (verbs draft §6.3.8), where the receive queue is shared: how many messages may be in progress until
-    /// [`RqLimitReached`](crate::event::AsyncEventKind::RqLimitReached) is told. It stays as armed as it was.
+    /// RQ Limit (verbs draft §6.3.8), where the receive queue is shared: how many messages may be
+    /// in progress before [`RqLimitReached`](crate::event::AsyncEventKind::RqLimitReached) is
+    /// reported. It stays as armed as it was.
     #[must_use]
     pub fn rq_limit(mut self, limit: usize) -> Self {
         self.modify.rq_limit = Some(limit);
         self
     }
 
-    /// Arms the RQ Limit (verbs draft §6.3.8), also if it is armed already. A limit of 0 tells of the next message;
-    /// what is in progress counts.
+    /// Arms the RQ Limit (verbs draft §6.3.8), also if it is armed already. A limit of 0 reports
+    /// the next message. Messages in progress count.
     #[must_use]
     pub fn arm_rq_limit(mut self) -> Self {
         self.modify.arm_rq_limit = true;

@@ -14,17 +14,17 @@ use xwarp_rnic::model::{
 };
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
-/// What a Non-Privileged Consumer has of a queue pair (verbs draft §8.2.1, §9.1): it posts, and can do nothing else with it.
+/// Posting handle of a queue pair, for a Non-Privileged Consumer (verbs draft §8.2.1, §9.1): it can
+/// post work and nothing else.
 ///
-/// The [`QueuePair`] has it and gives it away by [`take_data_path`](crate::QueuePair::take_data_path): to another thread, say, or to code that
-/// shall not be able to change the queue pair. Whoever has the queue pair itself is the Privileged Consumer. Two threads post without a lock
-/// after [`split`](Self::split).
+/// [`QueuePair::take_data_path`](crate::QueuePair::take_data_path) hands it out, for example to
+/// another thread, or to code that must not change the queue pair. The owner of the queue pair is
+/// the Privileged Consumer. After [`split`](Self::split) two threads can post without a lock.
 ///
-/// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which open and close memory that the Privileged
-/// Consumer has registered (RFC 5042 §2.3.2). None of them registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, and
-/// that gives no data path away. On any other one they complete with an error, and the queue pair ends.
-///
-/// [`QueuePair`]: crate::QueuePair
+/// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which open
+/// and close memory that the Privileged Consumer has registered (RFC 5042 §2.3.2). None of them
+/// registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, and that gives no
+/// data path away. On any other one they complete with an error, and the queue pair ends.
 pub struct DataPath {
     sends: SendQueue,
     /// None where buffers are posted to a shared receive queue.
@@ -44,14 +44,14 @@ pub struct ReceiveQueue {
     ring: WorkQueue<RecvRequest>,
 }
 
-/// What is posted to.
+/// The ring that requests are posted to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     Sends,
     Receives,
 }
 
-/// What both halves know of their queue pair.
+/// State that both halves share.
 #[derive(Clone)]
 pub(crate) struct PostingEnd {
     pub(crate) id: QpId,
@@ -59,12 +59,12 @@ pub(crate) struct PostingEnd {
     pub(crate) limits: PayloadLimits,
     /// Buffers are posted to a shared receive queue.
     pub(crate) shares_receives: bool,
-    /// What is posted too late is flushed, not refused.
+    /// Late posts are flushed, not refused.
     flushes_late: bool,
     pub(crate) control: Arc<Control>,
 }
 
-/// Where is posted to when work queues have been resized.
+/// The new rings of work queues that are resized.
 #[derive(Default)]
 pub(crate) struct NewPosts {
     sends: Option<Producer<SendRequest>>,
@@ -72,7 +72,7 @@ pub(crate) struct NewPosts {
 }
 
 impl PostingEnd {
-    /// Of a queue pair that the engine has made.
+    /// The posting end of a queue pair that the engine has created.
     pub(crate) fn new(
         id: QpId,
         config: &QpConfig,
@@ -111,7 +111,7 @@ impl PostingEnd {
         Err(PostError::InvalidState(state))
     }
 
-    /// The engine does not take what is posted but flushes it.
+    /// Whether the engine flushes posted work instead of executing it.
     #[inline]
     fn is_late(&self) -> bool {
         !matches!(self.shared.state(), QpState::Idle | QpState::Rts)
@@ -121,14 +121,14 @@ impl PostingEnd {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// Tells the engine that something was posted.
+    /// Notifies the engine that work was posted.
     #[inline]
     fn notify(&self) {
         self.control.notify(self.id, self.shared.engine());
     }
 }
 
-/// Refuses what a send queue does not take.
+/// Refuses requests that a send queue does not accept.
 #[inline]
 fn check_operation(
     limits: &PayloadLimits,
@@ -137,7 +137,7 @@ fn check_operation(
 ) -> Result<(), PostError> {
     limits.check_send(operation)?;
     match operation {
-        // Most are such.
+        // Most requests are of this kind.
         Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => Ok(()),
         _ => check_kind(extensions, operation),
     }
@@ -160,7 +160,7 @@ impl SendQueue {
         self.end.id
     }
 
-    /// The queue pair's state a moment ago; Error once it is destroyed.
+    /// Snapshot of the queue pair's state. Returns `Error` after the queue pair is destroyed.
     pub fn state(&self) -> QpState {
         self.end.shared.state()
     }
@@ -169,27 +169,32 @@ impl SendQueue {
     ///
     /// # Errors
     ///
-    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2), and
-    ///   [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not accept it.
-    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft
+    ///   §6.2), and [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not
+    ///   accept it.
+    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue
+    ///   pair is destroyed.
     /// - [`PostError::TooManyWorkRequests`]: the queue is full.
-    /// - [`PostError::TooManyElements`], [`PostError::TooManyInlineBytes`]: list or inline data are longer than the queue pair was created for
-    ///   (verbs draft §9.5.1).
+    /// - [`PostError::TooManyElements`], [`PostError::TooManyInlineBytes`]: list or inline data are
+    ///   longer than the queue pair was created for (verbs draft §9.5.1).
     /// - [`PostError::TooLong`]: the message has 4 GiB or more (RFC 5041 §5.2).
-    /// - [`PostError::StagZero`]: the request binds, registers or invalidates `STag` index 0 (verbs draft §7.2.1).
-    /// - [`PostError::ExtensionsDisabled`]: an operation of RFC 7306, and [`QpConfig::rfc7306`](crate::QpConfig::rfc7306) is not set.
+    /// - [`PostError::StagZero`]: the request binds, registers or invalidates `STag` index 0 (verbs
+    ///   draft §7.2.1).
+    /// - [`PostError::ExtensionsDisabled`]: an operation of RFC 7306, and
+    ///   [`QpConfig::rfc7306`](crate::QpConfig::rfc7306) is not set.
     pub fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.push(request)?;
         self.ring_doorbell();
         Ok(())
     }
 
-    /// Posts a list, in its order (verbs draft §8.2.1), and tells how many that were. The first one that is refused ends it: those before
-    /// it stay posted.
+    /// Posts a list in order (verbs draft §8.2.1). Returns the number of posted requests. The first
+    /// refused request ends the list; requests before it stay posted.
     ///
     /// # Errors
     ///
-    /// What [`post`](Self::post) fails with, for the first request that is refused; how many were posted before it.
+    /// The error of [`post`](Self::post) for the first refused request, and the number of requests
+    /// posted before it.
     pub fn post_list(
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
@@ -205,11 +210,13 @@ impl SendQueue {
         posted
     }
 
-    /// Posts a list as a whole, or nothing of it: other than with [`post_list`](Self::post_list), a list that fails leaves nothing behind.
+    /// Posts a whole list or nothing. Unlike [`post_list`](Self::post_list), a list that fails
+    /// leaves no request posted.
     ///
     /// # Errors
     ///
-    /// What [`post`](Self::post) fails with, for any of the requests; [`PostError::TooManyWorkRequests`] if there is no room for all.
+    /// The error of [`post`](Self::post) for any of the requests.
+    /// [`PostError::TooManyWorkRequests`] if there is no room for all.
     pub fn post_all(&mut self, requests: Vec<SendRequest>) -> Result<(), PostError> {
         self.end.check_postable(Half::Sends)?;
         let (limits, extensions) = (&self.end.limits, self.extensions);
@@ -225,7 +232,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Posts without telling the engine.
+    /// Posts without notifying the engine.
     pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.end.check_postable(Half::Sends)?;
         check_operation(&self.end.limits, self.extensions, &request.operation)?;
@@ -243,14 +250,15 @@ impl SendQueue {
         self.ring.check_room()
     }
 
-    /// Posts what was checked, without telling the engine. A request that is made in the argument is made in its place.
+    /// Posts a checked request without notifying the engine. A request that the argument constructs
+    /// is constructed in its slot.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "else the request is moved")]
     pub(crate) fn put(&mut self, request: SendRequest) {
         self.ring.put(request);
     }
 
-    /// Tells the engine that something was posted.
+    /// Notifies the engine that work was posted.
     #[inline]
     pub(crate) fn ring_doorbell(&self) {
         self.end.notify();
@@ -267,20 +275,24 @@ impl ReceiveQueue {
         self.end.id
     }
 
-    /// The queue pair's state a moment ago; Error once it is destroyed.
+    /// Snapshot of the queue pair's state. Returns `Error` after the queue pair is destroyed.
     pub fn state(&self) -> QpState {
         self.end.shared.state()
     }
 
-    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message of the peer. In Idle it waits for the connection.
+    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message from the peer. In Idle it
+    /// waits for the connection.
     ///
     /// # Errors
     ///
-    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft §6.2), and
-    ///   [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not accept it.
-    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue pair is gone.
+    /// - [`PostError::InvalidState`]: the queue pair is in Closing, Terminate or Error (verbs draft
+    ///   §6.2), and [`QpConfig::flush_late_posts`](crate::QpConfig::flush_late_posts) does not
+    ///   accept it.
+    /// - [`PostError::Unavailable`], [`PostError::Destroyed`]: the RNIC was closed, or the queue
+    ///   pair is destroyed.
     /// - [`PostError::TooManyWorkRequests`]: the queue is full.
-    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs draft §9.5.1).
+    /// - [`PostError::TooManyElements`]: the list is longer than the queue was created for (verbs
+    ///   draft §9.5.1).
     /// - [`PostError::TooLong`]: the list has 4 GiB or more (RFC 5041 §5.2).
     pub fn post(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.push(request)?;
@@ -292,7 +304,8 @@ impl ReceiveQueue {
     ///
     /// # Errors
     ///
-    /// What [`post`](Self::post) fails with, for the first request that is refused; how many were posted before it.
+    /// The error of [`post`](Self::post) for the first refused request, and the number of requests
+    /// posted before it.
     pub fn post_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -308,7 +321,7 @@ impl ReceiveQueue {
         posted
     }
 
-    /// Posts without looking whether it came too late.
+    /// Posts without checking for a late post.
     pub(crate) fn push(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.end.check_postable(Half::Receives)?;
         self.end.limits.check_recv(&request.sgl)?;
@@ -326,14 +339,15 @@ impl ReceiveQueue {
         self.ring.check_room()
     }
 
-    /// Posts what was checked, as [`SendQueue::put`] does.
+    /// Posts a checked buffer, as [`SendQueue::put`] does.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "else the request is moved")]
     pub(crate) fn put(&mut self, request: RecvRequest) {
         self.ring.put(request);
     }
 
-    /// Either the engine, which changes the state before it flushes, finds what was posted, or the new state is seen here.
+    /// Either the engine, which changes the state before it flushes, finds what was posted, or the
+    /// new state is seen here.
     #[inline]
     pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
@@ -348,7 +362,7 @@ impl ReceiveQueue {
 }
 
 impl DataPath {
-    /// What posts to these rings of a queue pair that the engine has made.
+    /// The posting handle of a queue pair that the engine has created.
     pub(crate) fn new(
         end: &PostingEnd,
         sends: Producer<SendRequest>,
@@ -370,13 +384,15 @@ impl DataPath {
         }
     }
 
-    /// Its halves, which two threads use without a lock. There is no receive queue where buffers are posted to a shared one.
+    /// Splits the data path into halves that two threads can use without a lock. A queue pair with
+    /// a shared receive queue has no receive half.
     pub fn split(self) -> (SendQueue, Option<ReceiveQueue>) {
         (self.sends, self.recvs)
     }
 
-    /// Puts the halves of one queue pair together again, so that the queue pair can have them back. Halves of two queue pairs, and a send
-    /// queue without the receive queue that belongs to it, are refused, and come back.
+    /// Joins the halves of one queue pair again, so that they can be returned to the queue pair.
+    /// Halves of two queue pairs, and a send queue without its receive queue, are refused and
+    /// returned.
     ///
     /// # Errors
     ///
@@ -401,7 +417,7 @@ impl DataPath {
         self.sends.qp()
     }
 
-    /// The queue pair's state a moment ago; Error once it is destroyed.
+    /// Snapshot of the queue pair's state. Returns `Error` after the queue pair is destroyed.
     pub fn state(&self) -> QpState {
         self.sends.state()
     }
@@ -427,11 +443,12 @@ impl DataPath {
         self.sends.post_list(requests)
     }
 
-    /// Posts a buffer for one message of the peer. In Idle it waits for the connection.
+    /// Posts a buffer for one message from the peer. In Idle it waits for the connection.
     ///
     /// # Errors
     ///
-    /// As [`ReceiveQueue::post`], and [`PostError::SharedReceiveQueue`] if the queue pair takes its buffers from a shared one.
+    /// As [`ReceiveQueue::post`], and [`PostError::SharedReceiveQueue`] if the queue pair takes its
+    /// buffers from a shared one.
     pub fn post_recv(&mut self, request: RecvRequest) -> Result<(), PostError> {
         self.receives()?.post(request)
     }
@@ -440,7 +457,8 @@ impl DataPath {
     ///
     /// # Errors
     ///
-    /// What [`post_recv`](Self::post_recv) fails with, for the first request that is refused; how many were posted before it.
+    /// The error of [`post_recv`](Self::post_recv) for the first refused request, and the number of
+    /// requests posted before it.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -468,7 +486,8 @@ impl DataPath {
         self.sends.end.is_of(shared)
     }
 
-    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not resized here.
+    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not
+    /// resized here.
     pub(crate) fn other_rings(
         &mut self,
         send_depth: Option<usize>,
@@ -482,7 +501,7 @@ impl DataPath {
         Ok((NewPosts { sends, recvs }, NewRings { sq, rq }))
     }
 
-    /// Posts to them from now on.
+    /// Posts to the new rings from now on.
     pub(crate) fn resize(&mut self, ends: NewPosts) {
         if let Some(sends) = ends.sends {
             self.sends.ring.resize(sends);

@@ -39,11 +39,12 @@ use change::QpChange;
 use data_path::{DataPath, NewPosts, PostingEnd};
 use state_changes::StateChanges;
 
-/// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and takes away the windows that it has bound.
+/// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and
+/// invalidates the windows that it has bound.
 pub struct QueuePair {
     id: QpId,
     user: QpIdentity,
-    /// None while somebody else has it.
+    /// `None` while another handle posts.
     data_path: Option<DataPath>,
     shared: Arc<QpShared>,
     /// There is nothing left to destroy.
@@ -52,17 +53,19 @@ pub struct QueuePair {
 }
 
 impl ProtectionDomain {
-    /// Create QP (verbs draft §9.2.5.1): a queue pair in state Idle whose sends and receives complete on the given queues, which may be the
-    /// same.
+    /// Create QP (verbs draft §9.2.5.1): a queue pair in state Idle whose sends and receives
+    /// complete on the given queues, which may be the same.
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or
-    ///   there are as many queue pairs as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Capability`]: a value of `config` exceeds a limit of
+    ///   [`Rnic::query`](crate::Rnic::query), or there are as many queue pairs as the RNIC can have
+    ///   (verbs draft §9.5.1).
     /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
-    /// - [`CreateError::LimitWithoutSrq`]: `config` has a limit of messages in progress (verbs draft §6.3.8).
-    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required
-    ///   where MPA revision 1 is the highest (RFC 6581 §9.2).
+    /// - [`CreateError::LimitWithoutSrq`]: `config` has a limit of messages in progress (verbs
+    ///   draft §6.3.8).
+    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without
+    ///   an RTR, or required where MPA revision 1 is the highest (RFC 6581 §9.2).
     /// - [`CreateError::Memory`]: the host has no memory for its queues.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_qp(
@@ -83,18 +86,20 @@ impl ProtectionDomain {
         Ok(cqs.map(CompletionQueue::id))
     }
 
-    /// Create QP with a shared receive queue (verbs draft §9.2.5.1): the queue pair takes its receive buffers from
-    /// there for all its life. Its receive depth is not looked at (§6.3.4).
+    /// Create QP with a shared receive queue (verbs draft §9.2.5.1): the queue pair takes its
+    /// receive buffers from there for all its life. `config.recv_depth` is ignored (§6.3.4).
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: a value of `config` is beyond what [`Rnic::query`](crate::Rnic::query) tells, or
-    ///   there are as many queue pairs as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Capability`]: a value of `config` exceeds a limit of
+    ///   [`Rnic::query`](crate::Rnic::query), or there are as many queue pairs as the RNIC can have
+    ///   (verbs draft §9.5.1).
     /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
     /// - [`CreateError::InvalidSrq`]: the shared receive queue is one of another RNIC.
-    /// - [`CreateError::LimitOutOfRange`]: the limit of messages in progress exceeds its depth (verbs draft §6.3.8).
-    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without an RTR, or required
-    ///   where MPA revision 1 is the highest (RFC 6581 §9.2).
+    /// - [`CreateError::LimitOutOfRange`]: the limit of messages in progress exceeds its depth
+    ///   (verbs draft §6.3.8).
+    /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without
+    ///   an RTR, or required where MPA revision 1 is the highest (RFC 6581 §9.2).
     /// - [`CreateError::Memory`]: the host has no memory for its queues.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_qp_with_srq(
@@ -112,7 +117,8 @@ impl ProtectionDomain {
     }
 }
 
-/// The ring that receive buffers are posted to, unless the queue is shared, and where the engine takes them from.
+/// The ring that receive buffers are posted to, unless the queue is shared, and where the engine
+/// takes them from.
 fn receives(
     config: &QpConfig,
     srq: Option<SrqId>,
@@ -168,59 +174,67 @@ impl QueuePair {
         self.id
     }
 
-    /// The queue pair's state a moment ago (verbs draft §6.2).
+    /// Snapshot of the queue pair's state (verbs draft §6.2).
     pub fn state(&self) -> QpState {
         self.shared.state()
     }
 
-    /// What MPA start-up has settled (RFC 5044 §7.1, RFC 6581 §9) for the present or the last connection. `None` before there was one.
+    /// Parameters that MPA start-up negotiated (RFC 5044 §7.1, RFC 6581 §9) for the current or last
+    /// connection. `None` before the first connection.
     pub fn connection(&self) -> Option<ConnectionInfo> {
         self.shared.connection()
     }
 
-    /// Whether its connection, the present or the last one, carries CRCs that are checked (RFC 5044 §7.1.1).
+    /// Whether the current or last connection uses CRCs (RFC 5044 §7.1.1).
     pub fn crc(&self) -> bool {
         self.connection().is_some_and(|connection| connection.crc)
     }
 
-    /// IRD: Reads and Atomic Operations that the peer may have outstanding, as start-up has settled it for the present
-    /// or the last connection (RFC 6581 §9.1). Before any connection it is what was asked for.
+    /// IRD of the current or last connection: Reads and Atomic Operations that the peer may have
+    /// outstanding (RFC 6581 §9.1). Before the first connection, the requested value.
     pub fn ird(&self) -> u16 {
         self.connection()
             .map_or_else(|| self.shared.start_up().ird, |connection| connection.ird)
     }
 
-    /// ORD: Reads and Atomic Operations that this side may have outstanding, likewise.
+    /// ORD of the current or last connection: Reads and Atomic Operations that this side may have
+    /// outstanding. Before the first connection, the requested value.
     pub fn ord(&self) -> u16 {
         self.connection()
             .map_or_else(|| self.shared.start_up().ord, |connection| connection.ord)
     }
 
-    /// Carves a zeroed region of `len` bytes out of the RNIC's region area and registers it for this queue pair alone (RFC 5041 §8.2).
+    /// Allocates a zeroed region of `len` bytes from the RNIC's region area and registers it for
+    /// this queue pair alone (RFC 5041 §8.2).
     ///
     /// # Errors
     ///
     /// - [`RegisterError::Full`]: the region area has no free piece of that length.
     /// - [`RegisterError::Spec`]: the rights are no valid set (verbs draft figure 18).
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control.regions().allocate(len)?;
         self.register(bytes, access)
     }
 
-    /// Registers memory that the application has already, for this queue pair alone. The `STag` is associated with its stream (RFC 5041
-    /// §8.2). Any other stream is refused, also one of the same protection domain. Its peer may invalidate the region.
+    /// Registers the application's memory for this queue pair alone. The `STag` is associated with
+    /// its stream (RFC 5041 §8.2): any other stream is refused, even one of the same protection
+    /// domain. The peer of this queue pair may invalidate the region.
     ///
-    /// The region is the queue pair's before it is connected, so that the peer can be told of it in private data. It stays so if the queue
-    /// pair is connected anew. Once the queue pair has been dropped nobody can use the region any more.
+    /// The region belongs to the queue pair before it connects, so private data can carry its
+    /// `STag` to the peer. It stays with the queue pair when that connects again. After the queue
+    /// pair is dropped, no peer can access the region.
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    ///   §7.4, §7.6), or the memory can only be read.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register(
         &self,
@@ -230,14 +244,16 @@ impl QueuePair {
         self.register_with(bytes, &RegionSpec::new(access))
     }
 
-    /// Registers memory for this queue pair alone (RFC 5041 §8.2), with all that the verbs let choose, as
-    /// [`ProtectionDomain::register_with`](crate::ProtectionDomain::register_with) has it.
+    /// Registers memory for this queue pair alone (RFC 5041 §8.2), with all options of the verbs;
+    /// see [`ProtectionDomain::register_with`](crate::ProtectionDomain::register_with).
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft §7.4, §7.6), or the memory can only be read.
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    ///   §7.4, §7.6), or the memory can only be read.
     /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
-    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no random bytes for an `STag`.
+    /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
+    ///   random bytes for an `STag`.
     /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn register_with<M>(
         &self,
@@ -254,7 +270,7 @@ impl QueuePair {
         &self.control
     }
 
-    /// A verb of its engine. Whoever moves it to another has the handle for that.
+    /// Calls the queue pair's engine. Only this handle can move the queue pair to another engine.
     fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
@@ -262,16 +278,19 @@ impl QueuePair {
         self.control.call_on(self.shared.engine(), work)
     }
 
-    /// Has it be on this engine, if it is Idle and not connecting. False if it is on another.
+    /// Moves the queue pair to this engine if it is Idle and not connecting. Returns false if it
+    /// stays on another engine.
     pub(crate) fn move_to(&mut self, engine: usize) -> Result<bool, RnicUnavailable> {
         self.control.move_qp(self.id, &self.shared, engine)
     }
 
-    /// `PostSQ` (verbs draft §9.3.1.1): posts to the send queue. In Idle the work waits for the connection.
+    /// `PostSQ` (verbs draft §9.3.1.1): posts to the send queue. In Idle the work waits for the
+    /// connection.
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::post`](crate::work::SendQueue::post), and [`PostError::DataPathTaken`] while another handle posts.
+    /// As [`SendQueue::post`](crate::work::SendQueue::post), and [`PostError::DataPathTaken`] while
+    /// another handle posts.
     pub fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.data_path()?.post_send(request)
     }
@@ -280,7 +299,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::post_list`](crate::work::SendQueue::post_list), and [`PostError::DataPathTaken`] while another handle posts.
+    /// As [`SendQueue::post_list`](crate::work::SendQueue::post_list), and
+    /// [`PostError::DataPathTaken`] while another handle posts.
     pub fn post_send_list(
         &mut self,
         requests: impl IntoIterator<Item = SendRequest>,
@@ -288,7 +308,8 @@ impl QueuePair {
         self.data_path()?.post_send_list(requests)
     }
 
-    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message of the peer. In Idle it waits for the connection.
+    /// `PostRQ` (verbs draft §9.3.1.2): posts a buffer for one message from the peer. In Idle it
+    /// waits for the connection.
     ///
     /// # Errors
     ///
@@ -301,7 +322,8 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// As [`DataPath::post_recv_list`], and [`PostError::DataPathTaken`] while another handle posts.
+    /// As [`DataPath::post_recv_list`], and [`PostError::DataPathTaken`] while another handle
+    /// posts.
     pub fn post_recv_list(
         &mut self,
         requests: impl IntoIterator<Item = RecvRequest>,
@@ -309,16 +331,16 @@ impl QueuePair {
         self.data_path()?.post_recv_list(requests)
     }
 
-    /// Gives away what posts, to a Non-Privileged Consumer (verbs draft §9.1). Until it comes back nothing can be posted here, and the work
-    /// queues cannot be resized.
+    /// Hands out the posting handle, for a Non-Privileged Consumer (verbs draft §9.1). Until it is
+    /// returned, this queue pair refuses posts and does not resize its work queues.
     ///
-    /// Refused on a queue pair that is [privileged](QpConfig::privileged): whoever posts there reaches all physical
-    /// memory of the RNIC (verbs draft §6.1.1, §8.1.3.2.1).
+    /// Refused on a [privileged](QpConfig::privileged) queue pair: work that is posted there
+    /// reaches all physical memory of the RNIC (verbs draft §6.1.1, §8.1.3.2.1).
     ///
     /// # Errors
     ///
     /// - [`DataPathError::Privileged`]: the queue pair is privileged.
-    /// - [`DataPathError::Taken`]: it was given away, and is not back.
+    /// - [`DataPathError::Taken`]: it was taken before, and was not returned.
     pub fn take_data_path(&mut self) -> Result<DataPath, DataPathError> {
         if self.user.has(QpAccess::PHYSICAL) {
             return Err(DataPathError::Privileged);
@@ -326,7 +348,7 @@ impl QueuePair {
         self.data_path.take().ok_or(DataPathError::Taken)
     }
 
-    /// Takes back what posts. One of another queue pair is refused, and comes back.
+    /// Takes the posting handle back. A handle of another queue pair is refused and returned.
     ///
     /// # Errors
     ///
@@ -344,14 +366,16 @@ impl QueuePair {
         self.data_path.as_mut().ok_or(PostError::DataPathTaken)
     }
 
-    /// Connects to a listener, as MPA initiator (RFC 5044 §7.1), within `timeout`, which a second try with MPA revision 1 does not extend.
-    /// Returns the private data of its answer; [`connection`](Self::connection) tells what was settled besides.
+    /// Connects to a listener, as MPA initiator (RFC 5044 §7.1), within `timeout`, which a second
+    /// try with MPA revision 1 does not extend. Returns the private data of the listener's answer.
+    /// [`connection`](Self::connection) returns the other negotiated parameters.
     ///
-    /// `private_data` has 508 bytes at most (RFC 6581 §6), 512 if the RNIC's highest revision is 1 (RFC 5044 §7.1.1).
+    /// `private_data` has 508 bytes at most (RFC 6581 §6), 512 if the RNIC's highest revision is 1
+    /// (RFC 5044 §7.1.1).
     ///
     /// # Errors
     ///
-    /// What [`begin_connect`](Self::begin_connect) and [`Connecting::wait`] fail with.
+    /// The errors of [`begin_connect`](Self::begin_connect) and [`Connecting::wait`].
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -361,14 +385,18 @@ impl QueuePair {
         self.begin_connect(remote, private_data, timeout)?.wait()
     }
 
-    /// Begins to connect and returns at once. The engine goes on by itself; the result is asked for later. `timeout` bounds all of it: the
-    /// search for the next hop's Ethernet address, TCP and MPA start-up.
+    /// Begins to connect and returns at once. The engine goes on by itself, and [`Connecting`]
+    /// returns the result later. `timeout` bounds the whole attempt: the search for the next hop's
+    /// Ethernet address, TCP and MPA start-up.
     ///
     /// # Errors
     ///
-    /// - [`ConnectError::InvalidState`]: the queue pair is not in Idle. It is in Error once the RNIC was closed.
-    /// - [`ConnectError::PrivateDataTooLong`]: `private_data` does not fit into the Request (RFC 5044 §7.1.1, RFC 6581 §6).
-    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is free.
+    /// - [`ConnectError::InvalidState`]: the queue pair is not in Idle. It is in Error once the
+    ///   RNIC was closed.
+    /// - [`ConnectError::PrivateDataTooLong`]: `private_data` does not fit into the Request (RFC
+    ///   5044 §7.1.1, RFC 6581 §6).
+    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is
+    ///   free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed meanwhile, or a handler of it calls.
     pub fn begin_connect(
@@ -385,9 +413,9 @@ impl QueuePair {
     /// client by these. An unspecified address stands for the one that routes choose, port 0 for
     /// any free port.
     ///
-    /// The port may be one that this RNIC has already, by [`Rnic::bind`](crate::Rnic::bind) for
-    /// instance. A second connection to the same peer cannot have it. With several engines, neither
-    /// can one that follows another in TIME-WAIT.
+    /// The port may be one that this RNIC owns already, by [`Rnic::bind`](crate::Rnic::bind) for
+    /// instance. A second connection to the same peer cannot use it. With several engines, nor can
+    /// a connection that follows one in TIME-WAIT.
     ///
     /// # Errors
     ///
@@ -424,20 +452,21 @@ impl QueuePair {
         Connecting::begin(place, wanted, &self.control)
     }
 
-    /// Why the last connection has ended, or is ending. It is the cause of completions that are
+    /// Why the last connection ended or is ending. It is the cause of completions that are
     /// [`Flushed`](crate::CompletionStatus::Flushed), and is known before they can be polled.
     /// `None` if no connection has ended, and again once the queue pair has a new one.
     pub fn why_ended(&self) -> Option<ConnectionEnd> {
         self.shared.end()
     }
 
-    /// Closes gracefully, as RFC 5041 §6.2.1 has it: everything posted is sent first, and the peer may go on sending until it closes,
-    /// too. [`modify`](Self::modify) to Closing is the verbs draft's close, which ends badly if work is outstanding. Waits up to `timeout`
-    /// for both sides to have closed; not at all for an engine that the application turns (`Progress::Manual`).
+    /// Closes gracefully (RFC 5041 §6.2.1): all posted work is sent first, and the peer may go on
+    /// sending until it closes, too. [`modify`](Self::modify) to Closing is the verbs draft's
+    /// close, which ends in Error if work is outstanding. Waits up to `timeout` until both sides
+    /// have closed. It does not wait with `Progress::Manual`.
     ///
     /// # Errors
     ///
-    /// - [`DisconnectError::TimedOut`]: the time was over first. The close goes on.
+    /// - [`DisconnectError::TimedOut`]: the timeout was over first. The close goes on.
     /// - [`DisconnectError::Failed`]: the connection failed first, or the queue pair was in Error.
     /// - [`DisconnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     /// - [`DisconnectError::System`]: no file descriptor is left, or the kernel refuses the sleep.
@@ -455,7 +484,7 @@ impl QueuePair {
         }
     }
 
-    /// A descriptor that tells of the states that the queue pair comes into from now on.
+    /// A descriptor that reports every state change of the queue pair from now on.
     ///
     /// # Errors
     ///
@@ -474,8 +503,9 @@ impl QueuePair {
         self.call(move |engine| engine.disconnect(id))
     }
 
-    /// Modify QP (verbs draft §9.2.5.3): changes attributes, then the state. When it returns the state has changed, though the queue
-    /// pair may have gone on from there by itself. After an error all is as it was.
+    /// Modify QP (verbs draft §9.2.5.3): changes attributes, then the state. After it returns, the
+    /// state has changed; the queue pair may have gone on from there by itself. After an error
+    /// nothing has changed.
     ///
     /// | from | to |
     /// |---|---|
@@ -483,18 +513,23 @@ impl QueuePair {
     /// | RTS | RTS, Closing, Terminate, Error |
     /// | Error | Idle |
     ///
-    /// The depths that result are returned; ORD and IRD are those of the present connection in RTS, else of the next one. Work queues are
-    /// resized under load, too, but not while their [`DataPath`] was taken.
+    /// Returns the resulting depths. ORD and IRD are those of the current connection in RTS, else
+    /// of the next one. Work queues can be resized under load, but not while their [`DataPath`] is
+    /// taken.
     ///
     /// # Errors
     ///
     /// - [`ModifyError::InvalidStateChange`]: the table has no such change (verbs draft §6.2).
-    /// - [`ModifyError::InvalidModifier`]: an attribute or a stream does not go with the change, or a stream is needed.
-    /// - [`ModifyError::Capability`]: a depth is beyond what [`Rnic::query`](crate::Rnic::query) tells (verbs draft §9.5.1).
+    /// - [`ModifyError::InvalidModifier`]: an attribute or a stream does not go with the change, or
+    ///   a stream is needed.
+    /// - [`ModifyError::Capability`]: a depth exceeds a limit of
+    ///   [`Rnic::query`](crate::Rnic::query) (verbs draft §9.5.1).
     /// - [`ModifyError::CannotChange`]: an IRD where the peer was never to read.
     /// - [`ModifyError::TooManyPresent`]: what is outstanding does not fit into the queue.
-    /// - [`ModifyError::LimitOutOfRange`]: the limit exceeds the depth of the shared receive queue (verbs draft §6.3.8).
-    /// - [`ModifyError::InvalidStream`]: the stream is not established, is a queue pair's already, or is one of another RNIC.
+    /// - [`ModifyError::LimitOutOfRange`]: the limit exceeds the depth of the shared receive queue
+    ///   (verbs draft §6.3.8).
+    /// - [`ModifyError::InvalidStream`]: the stream is not established, is a queue pair's already,
+    ///   or is one of another RNIC.
     /// - [`ModifyError::Connecting`]: a connection is being made for the queue pair.
     /// - [`ModifyError::DataPathTaken`]: another handle posts to the queues that are to be resized.
     /// - [`ModifyError::Memory`]: the host has no memory for the queues.
@@ -517,7 +552,7 @@ impl QueuePair {
         Ok(depths)
     }
 
-    /// What the work queues that are to be resized go on with: this side's ends, and the engine's.
+    /// New rings for work queues that are resized: this side's ends, and the engine's.
     fn other_rings(&mut self, change: &ModifyQp) -> Result<(NewPosts, NewRings), ModifyError> {
         for (what, wanted) in [
             ("a send queue of depth", change.send_depth),
@@ -543,9 +578,10 @@ impl QueuePair {
         info.ok_or(RnicUnavailable::Closed)
     }
 
-    /// What the peer has the connection do, since it was made; `None` while there is none. A peer that sends many segments for few bytes,
-    /// or many out of order, uses this host without breaking a rule (RFC 5042 §6.4.4). [`modify`](Self::modify) to Error ends its
-    /// connection.
+    /// Load that the peer has caused since the connection was made. `None` while there is no
+    /// connection. A peer that sends many segments for few bytes, or many out of order, costs this
+    /// host time without breaking a rule (RFC 5042 §6.4.4). [`modify`](Self::modify) to Error ends
+    /// its connection.
     ///
     /// # Errors
     ///
@@ -555,8 +591,8 @@ impl QueuePair {
         self.call(move |engine| engine.load_of(id))
     }
 
-    /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows are bound to it; dropping it takes
-    /// them away instead.
+    /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows
+    /// are bound to it. Dropping it invalidates them instead.
     ///
     /// # Errors
     ///
@@ -570,8 +606,9 @@ impl QueuePair {
         RefusedError::unless(ended, self)
     }
 
-    /// Ends the connection at once, by a reset, in whatever state the queue pair is: what [`modify`](Self::modify) to Error does
-    /// from Idle and RTS (verbs draft §6.2). Outstanding work is flushed.
+    /// Ends the connection at once, by a reset, in whatever state the queue pair is: what
+    /// [`modify`](Self::modify) to Error does from Idle and RTS (verbs draft §6.2). Outstanding
+    /// work is flushed.
     ///
     /// # Errors
     ///

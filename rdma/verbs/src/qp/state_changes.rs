@@ -10,8 +10,8 @@ use xwarp_rnic::queues::QpShared;
 
 use crate::runtime::control::Control;
 
-/// Tells that a queue pair has come into another state. For what no event and no completion tells: that a close is over, or that the peer has
-/// been sent its Terminate.
+/// Tells that a queue pair has come into another state. Reports changes that no event and no
+/// completion reports: a close is over, or a Terminate was sent to the peer.
 pub struct StateChanges {
     signal: Arc<Signal>,
     shared: Arc<QpShared>,
@@ -54,7 +54,8 @@ impl StateChanges {
 }
 
 impl AsFd for StateChanges {
-    /// Readable once the queue pair has come into another state since [`take`](Self::take), or since this was made. It is not to be read.
+    /// Readable once the queue pair has come into another state since [`take`](Self::take), or
+    /// since this was made. Do not read from it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signal.as_fd()
     }

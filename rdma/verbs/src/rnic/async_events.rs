@@ -1,4 +1,5 @@
-//! Asynchronous events for whoever takes them: a descriptor, and the bounded queue behind it (verbs draft §8.3.3).
+//! Asynchronous events that no handler takes: a descriptor, and the bounded queue behind it (verbs
+//! draft §8.3.3).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -9,10 +10,11 @@ use xwarp_rnic::model::AsyncEvent;
 use crate::error::RnicEnded;
 use crate::runtime::control::Control;
 
-/// The asynchronous events of an RNIC that happened without a handler. All handles of an RNIC take from one queue, each event once.
+/// The asynchronous events of an RNIC that happened without a handler. All handles of an RNIC take
+/// from one queue, each event once.
 ///
-/// At most [`RnicConfig::max_events`](crate::RnicConfig::max_events) wait in it; of further ones
-/// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) tells.
+/// At most [`RnicConfig::max_events`](crate::RnicConfig::max_events) wait in it.
+/// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) reports that further ones were lost.
 #[derive(Clone)]
 pub struct AsyncEvents {
     control: Arc<Control>,
@@ -29,7 +31,8 @@ impl AsyncEvents {
         &self.control
     }
 
-    /// Takes the oldest event; also of an RNIC that has ended since. It does not turn an inline engine.
+    /// Takes the oldest event; also of an RNIC that has ended since. It does not turn an inline
+    /// engine.
     ///
     /// # Errors
     ///
@@ -40,8 +43,8 @@ impl AsyncEvents {
         self.control.take_or_ended(signal, || events.take())
     }
 
-    /// Takes the oldest event, waiting for one up to `timeout`; `None` when none has come. The waiting thread is woken by the event, or
-    /// turns an inline engine until there is one.
+    /// Takes the oldest event, waiting for one up to `timeout`; `None` when none has come. The
+    /// waiting thread is woken by the event, or turns an inline engine until there is one.
     ///
     /// # Errors
     ///
@@ -53,8 +56,9 @@ impl AsyncEvents {
 }
 
 impl AsFd for AsyncEvents {
-    /// Readable while [`try_next`](Self::try_next) has something to return. It is not to be read. With an inline engine that holds as far as
-    /// somebody turns the engine, see [`Rnic::progress`](crate::Rnic::progress).
+    /// Readable while [`try_next`](Self::try_next) has something to return. Do not read from it.
+    /// With an inline engine this needs calls that run the engine; see
+    /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.events().signal().as_fd()
     }

@@ -5,7 +5,8 @@ use xwarp_rnic::model::{QpId, RnicUnavailable, SrqId};
 
 #[doc(hidden)]
 impl Rnic {
-    /// What the queue pair does next finds it broken: a work request that begins, or a segment that is received.
+    /// What the queue pair does next finds it broken: a work request that begins, or a segment that
+    /// is received.
     pub fn inject_qp_fault(&self, qp: QpId) -> Result<(), RnicUnavailable> {
         self.control()
             .call_each(move |engine| engine.inject_qp_fault(qp))

@@ -64,7 +64,8 @@ pub fn interface_name(name: &str) -> Option<String> {
     found.ok().map(|interface| interface.name)
 }
 
-/// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are dropped.
+/// An open RNIC. It closes by [`close`](Self::close), or when it and all objects made from it are
+/// dropped.
 pub struct Rnic {
     control: Arc<Control>,
     info: Option<NicInfo>,
@@ -75,14 +76,16 @@ pub struct Rnic {
 }
 
 impl Rnic {
-    /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the calling thread. Needs root.
+    /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the
+    /// calling thread. Needs root.
     ///
     /// A thread of the library does the work. So the caller's stack may be as small as
     /// `PTHREAD_STACK_MIN`, and signals may interrupt the caller at any time.
     ///
     /// # Errors
     ///
-    /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process lacks rights.
+    /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process
+    ///   lacks rights.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     /// - [`OpenError::Config`]: an option cannot be had.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
@@ -123,8 +126,9 @@ impl Rnic {
         Self::with_ios(vec![io], stack, host, regions, config)
     }
 
-    /// An RNIC over several queues of a packet interface, likewise, each with an engine of its own. Frames of a connection come to the queue
-    /// that its first frame has come to, or has left by. [`Progress::Inline`] and [`Progress::Assisted`] have one engine.
+    /// An RNIC over several queues of any packet interface, for tests and simulation. Each queue
+    /// has an engine of its own. Frames of a connection come to the queue that its first frame has
+    /// come to, or has left by. [`Progress::Inline`] and [`Progress::Assisted`] have one engine.
     ///
     /// # Errors
     ///
@@ -188,7 +192,8 @@ impl Rnic {
         &self.control
     }
 
-    /// Whether completions may have times: they were asked for ([`NicConfig::timestamps`](crate::config::NicConfig)).
+    /// Whether completions may have times: they were asked for
+    /// ([`NicConfig::timestamps`](crate::config::NicConfig)).
     pub fn has_timestamps(&self) -> bool {
         self.timestamps
     }
@@ -198,8 +203,8 @@ impl Rnic {
         self.info.as_ref()
     }
 
-    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it has every frame,
-    /// [`close`](Self::close) the RNIC, then call [`Capture::finish`].
+    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it
+    /// has every frame, [`close`](Self::close) the RNIC, then call [`Capture::finish`].
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
     }
@@ -215,8 +220,8 @@ impl Rnic {
         Ok(RnicAttributes::new(self.pbl_mode, max_events))
     }
 
-    /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all that the RNIC has, whoever holds handles
-    /// of it. Every verb of those is refused from then on.
+    /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all objects of the RNIC.
+    /// Handles of these objects may remain; every verb on them is refused from then on.
     ///
     /// # Errors
     ///
@@ -229,33 +234,37 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: there are as many domains as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Capability`]: there are as many domains as the RNIC can have (verbs draft
+    ///   §9.5.1).
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn allocate_pd(&self) -> Result<ProtectionDomain, CreateError> {
         ProtectionDomain::new(&self.control)
     }
 
-    /// Create CQ (verbs draft §9.2.3.1): a completion queue with room for `entries` completions. It should have room
-    /// for all work that can be outstanding.
+    /// Create CQ (verbs draft §9.2.3.1): a completion queue with room for `entries` completions. It
+    /// should have room for all work that can be outstanding.
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
-    ///   (verbs draft §9.5.1).
-    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as
+    ///   many queues as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file
+    ///   descriptor left.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
         CompletionQueue::create(&self.control, entries, &EventTarget::None)
     }
 
-    /// Create CQ with a handler (verbs draft §9.2.3.1): its events are told the handler, besides whoever waits for the queue itself.
+    /// Create CQ with a handler (verbs draft §9.2.3.1): the handler is called with its events. A
+    /// thread may wait for the queue besides.
     ///
     /// # Errors
     ///
     /// - [`CreateError::Handler`]: there is no such handler.
-    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
-    ///   (verbs draft §9.5.1).
-    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as
+    ///   many queues as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file
+    ///   descriptor left.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq_with(
         &self,
@@ -275,14 +284,16 @@ impl Rnic {
         CompletionChannel::new(&self.control)
     }
 
-    /// A completion queue with room for `entries` completions, whose events a channel tells, besides whoever waits for the queue itself.
+    /// A completion queue with room for `entries` completions, whose events go to a channel. A
+    /// thread may wait for the queue itself besides.
     ///
     /// # Errors
     ///
     /// - [`CreateError::InvalidChannel`]: the channel is one of another RNIC.
-    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as many queues as the RNIC can have
-    ///   (verbs draft §9.5.1).
-    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file descriptor left.
+    /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as
+    ///   many queues as the RNIC can have (verbs draft §9.5.1).
+    /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file
+    ///   descriptor left.
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn create_cq_on(
         &self,
@@ -296,12 +307,14 @@ impl Rnic {
         CompletionQueue::create(&self.control, entries, &target)
     }
 
-    /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when completion queues are created. It is called
-    /// with the queue that has the completion which was asked for by [`CompletionQueue::arm`], once per arming.
+    /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when
+    /// completion queues are created. It is called with the queue that has the completion which was
+    /// asked for by [`CompletionQueue::arm`], once per arming.
     ///
-    /// It is called by whoever runs the engine, in the middle of a turn. A verb of the same RNIC is refused there with
-    /// [`RnicUnavailable::InHandler`], and objects that it drops end after the turn. It should only tell somebody, such as by a channel; a
-    /// [`CompletionChannel`] does as much.
+    /// The thread that runs the engine calls it, in the middle of a step. A verb of the same RNIC
+    /// is refused there with [`RnicUnavailable::InHandler`], and objects that it drops end after
+    /// the step. It should only notify another thread. A [`CompletionChannel`] does that without a
+    /// handler.
     ///
     /// # Errors
     ///
@@ -315,7 +328,8 @@ impl Rnic {
         (self.control).with_handlers(|handlers| handlers.add(handler))
     }
 
-    /// Set Completion Event Handler (verbs draft §9.4.1): puts another handler in the place of one, for all completion queues that have it.
+    /// Set Completion Event Handler (verbs draft §9.4.1): puts another handler in the place of one,
+    /// for all completion queues that have it.
     ///
     /// # Errors
     ///
@@ -335,8 +349,8 @@ impl Rnic {
         Box::new(move |cq| guarded.run(|handler| handler(cq)))
     }
 
-    /// Set Completion Event Handler (verbs draft §9.4.1): clears a handler. Completion queues that have it stay, and their events are told
-    /// nobody.
+    /// Set Completion Event Handler (verbs draft §9.4.1): clears a handler. Completion queues that
+    /// have it stay, and their events are discarded.
     ///
     /// # Errors
     ///
@@ -346,12 +360,13 @@ impl Rnic {
         (self.control).with_handlers(|handlers| handlers.clear(id))
     }
 
-    /// What physical buffer lists are made of, as it was opened (verbs draft §7.6.2).
+    /// Kind of physical buffer lists that the RNIC was opened with (verbs draft §7.6.2).
     pub fn pbl_mode(&self) -> PblMode {
         self.pbl_mode
     }
 
-    /// Carves zeroed memory of `len` bytes out of the region area, to be registered. It goes back with its last handle.
+    /// Allocates zeroed memory of `len` bytes from the region area, to be registered. It is freed
+    /// with its last handle.
     ///
     /// # Errors
     ///
@@ -362,32 +377,38 @@ impl Rnic {
         self.control.regions().allocate(len)
     }
 
-    /// The physical address of memory of the region area (verbs draft §7.6): what physical buffer lists and, with
-    /// `STag` 0, Tagged Offsets of this RNIC name it by. `None` for memory that is elsewhere.
+    /// The physical address of memory of the region area (verbs draft §7.6): what physical buffer
+    /// lists and, with `STag` 0, Tagged Offsets of this RNIC name it by. `None` for memory that is
+    /// elsewhere.
     pub fn physical_address(&self, memory: &SharedBytes) -> Option<u64> {
         self.control.regions().address_of(memory)
     }
 
-    /// Binds a port, to be listened on by [`BoundPort::listen`]. An unspecified address (`0.0.0.0`, `::`) stands for every address of that family
-    /// that the interface has, and port 0 for one that is free. Connections that came by a former listener do not keep a port from being bound.
+    /// Binds a port, to be listened on by [`BoundPort::listen`]. An unspecified address (`0.0.0.0`,
+    /// `::`) stands for every address of that family that the interface has, and port 0 for one
+    /// that is free. Connections that came by a former listener do not keep a port from being
+    /// bound.
     ///
     /// # Errors
     ///
     /// - [`ListenError::NotOurs`]: the address is none of the interface's.
-    /// - [`ListenError::Host`]: the port is in use, also by a listener of this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Host`]: the port is in use, also by a listener of this RNIC, or privileged,
+    ///   or the host could not be asked.
     /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn bind(&self, local: SocketAddr) -> Result<BoundPort, ListenError> {
         BoundPort::bind(&self.control, local, self.backlog)
     }
 
-    /// Listens for connections as MPA responder (RFC 5044 §7.1). An unspecified address (`0.0.0.0`, `::`) stands for
-    /// every address of that family that the interface has or gets later. Port 0 stands for one that is free:
-    /// [`Listener::addresses`] tells which. An address that is removed is listened on again when it is back.
+    /// Listens for connections as MPA responder (RFC 5044 §7.1). An unspecified address (`0.0.0.0`,
+    /// `::`) stands for every address of that family that the interface has or gets later. Port 0
+    /// stands for one that is free: [`Listener::addresses`] returns it. An address that is removed
+    /// is listened on again when it is back.
     ///
     /// # Errors
     ///
     /// - [`ListenError::NotOurs`]: the address is none of the interface's.
-    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host
+    ///   could not be asked.
     /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
     /// - [`ListenError::System`]: no file descriptor is left.
     /// - [`ListenError::Failed`]: the RNIC has failed.
@@ -396,14 +417,16 @@ impl Rnic {
         self.bind(local)?.listen()
     }
 
-    /// Listens for connections that begin in streaming mode, likewise: each is a stream of raw bytes until it is handed over to a
-    /// queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be accepted; further ones are
-    /// reset.
+    /// Listens for connections that begin in streaming mode, at addresses as
+    /// [`listen`](Self::listen) takes them. Each is a stream of raw bytes until Modify QP hands it
+    /// over to a queue pair (verbs draft §6.6.1). At most [`RnicConfig::backlog`] wait to be
+    /// accepted; further ones are reset.
     ///
     /// # Errors
     ///
     /// - [`ListenError::NotOurs`]: the address is none of the interface's.
-    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host could not be asked.
+    /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host
+    ///   could not be asked.
     /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
     /// - [`ListenError::System`]: no file descriptor is left.
     /// - [`ListenError::Failed`]: the RNIC has failed.
@@ -412,12 +435,14 @@ impl Rnic {
         self.bind(local)?.listen_for_streams()
     }
 
-    /// Begins to make a connection in streaming mode (verbs draft §6.6.1); [`LlpStream::wait_established`] waits for
-    /// it. Waits up to `timeout` for the host to find the path.
+    /// Begins to make a connection in streaming mode (verbs draft §6.6.1);
+    /// [`LlpStream::wait_established`] waits for it. Waits up to `timeout` for the host to find the
+    /// path.
     ///
     /// # Errors
     ///
-    /// - [`ConnectError::Host`]: no route leads there, nobody answers for the next hop, or no local port is free.
+    /// - [`ConnectError::Host`]: no route leads there, the next hop does not answer, or no local
+    ///   port is free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Failed`]: the RNIC has failed.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
@@ -429,12 +454,13 @@ impl Rnic {
         self.begin_connect_stream(remote, timeout)?.wait()
     }
 
-    /// Begins to make a connection in streaming mode (verbs draft §6.6.1), and returns at once. The host searches for
-    /// the path up to `timeout`, and the stream is asked for later.
+    /// Begins to make a connection in streaming mode (verbs draft §6.6.1), and returns at once. The
+    /// host searches for the path up to `timeout`, and the stream is asked for later.
     ///
     /// # Errors
     ///
-    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is free.
+    /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is
+    ///   free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn begin_connect_stream(
@@ -445,16 +471,17 @@ impl Rnic {
         ConnectingStream::begin(&self.control, remote, timeout)
     }
 
-    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each event that happens from now on, in the place of
-    /// the handler before it.
+    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each
+    /// event that happens from now on, in the place of the handler before it.
     ///
-    /// Each event is told once. What happens while there is a handler is told the handler alone. What happens while there is none, also
-    /// before this call, waits for [`events`](Self::events), where at most [`RnicConfig::max_events`] do. A handler is told all that
-    /// happens. One that panics is cleared.
+    /// Each event is reported once. While there is a handler, it receives every event. Events that
+    /// happen while there is none, also before this call, wait for [`events`](Self::events), at
+    /// most [`RnicConfig::max_events`] of them. A handler that panics is cleared.
     ///
-    /// It is called by whoever runs the engine, after the turn or verb in which the event happened. A verb of the same RNIC is refused
-    /// there with [`RnicUnavailable::InHandler`], and objects that it drops end after it. It can ask its [`EventContext`] what became of a
-    /// queue pair. For all else it should tell another thread, by a channel for example.
+    /// The thread that runs the engine calls it, after the step or verb in which the event
+    /// happened. A verb of the same RNIC is refused there with [`RnicUnavailable::InHandler`], and
+    /// objects that it drops end after it. It can ask its [`EventContext`] what became of a queue
+    /// pair. For all else it should notify another thread, by a channel for example.
     ///
     /// # Errors
     ///
@@ -470,7 +497,8 @@ impl Rnic {
         (self.control).call(|engine| engine.set_event_handler(Some(Box::new(handler))))
     }
 
-    /// Set Asynchronous Event Handler (verbs draft §9.4.2): clears the handler. From now on events wait for [`events`](Self::events).
+    /// Set Asynchronous Event Handler (verbs draft §9.4.2): clears the handler. From now on events
+    /// wait for [`events`](Self::events).
     ///
     /// # Errors
     ///
@@ -494,11 +522,11 @@ impl Rnic {
         Ok(RnicCounters::total(&all))
     }
 
-    /// Turns an inline engine once, and has the RNIC's descriptor become readable when there is something to do: at once, if there is more.
-    /// With an engine that has a thread it does nothing.
+    /// Runs an inline engine once, and arms the RNIC's descriptor: it becomes readable when the
+    /// engine has work, at once if there is more. With an engine that has a thread it does nothing.
     ///
-    /// An event loop waits for this descriptor besides those of channels, events, listeners and connections. These become readable by turns
-    /// of the engine:
+    /// An event loop waits for this descriptor besides those of channels, events, listeners and
+    /// connections. Running the engine makes these readable:
     ///
     /// ```no_run
     /// use std::os::fd::AsFd;
@@ -525,18 +553,20 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`WaitError::Unavailable`] once the RNIC was closed, when the descriptor stays readable, and in a handler.
+    /// [`WaitError::Unavailable`] once the RNIC was closed, when the descriptor stays readable, and
+    /// in a handler.
     pub fn progress(&self) -> Result<(), WaitError> {
         self.control.progress()
     }
 
-    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may be those of this
-    /// RNIC's objects, and others that shall end the wait, such as one that tells of Ctrl-C. Turns an inline engine
-    /// meanwhile. A manual engine is not waited for.
+    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may
+    /// be descriptors of this RNIC's objects, and of the application's own, such as one that
+    /// reports Ctrl-C. Runs an inline engine meanwhile. It does not wait for a manual engine.
     ///
     /// # Errors
     ///
-    /// - [`WaitError::Unavailable`]: the RNIC was closed and none is readable, or a handler of it calls.
+    /// - [`WaitError::Unavailable`]: the RNIC was closed and none is readable, or a handler of it
+    ///   calls.
     /// - [`WaitError::System`]: the kernel refuses the sleep.
     pub fn wait_readable(
         &self,
@@ -546,13 +576,13 @@ impl Rnic {
         self.control.wait_readable(fds, timeout)
     }
 
-    /// Turns each manual engine once, at the time `now`. Returns how much they have done: 0 if there was nothing to do, or
-    /// the engines are not manual.
+    /// Runs each manual engine once, at the time `now`. Returns how much they have done: 0 if there
+    /// was nothing to do, or the engines are not manual.
     pub fn step_at(&self, now: Instant) -> usize {
         self.control.step_at(now)
     }
 
-    /// When a manual engine next has something to do by itself.
+    /// Next deadline of the manual engines.
     ///
     /// # Errors
     ///
@@ -563,7 +593,7 @@ impl Rnic {
     }
 }
 
-/// What wakes whoever turns an engine.
+/// What wakes a thread that runs an engine.
 type Waking = (Sleeper, Doorbell);
 
 /// Opens the interface for as many engines as the progress mode has.
@@ -593,7 +623,7 @@ fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
     }
 }
 
-/// For so many engines.
+/// One for each engine.
 fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
     (0..engines).map(|_| Sleeper::new()).collect()
 }
@@ -623,7 +653,8 @@ fn refusal(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// Has the engines learn of changes of the interface: the first from the host, the others from the first.
+/// Reports changes of the interface to the engines: the host to the first, and the first to the
+/// others.
 fn attend(engines: &mut [Engine], wakings: &[Waking], host: &Arc<Ports>, ending: &Arc<Ending>) {
     let mut monitor = host.monitor();
     let watched = monitor.is_some();
@@ -684,7 +715,7 @@ fn only_engine(engines: Vec<Engine>, wakings: Vec<Waking>) -> io::Result<(Engine
 
 impl AsFd for Rnic {
     /// What an event loop that drives an inline engine waits for, before it calls
-    /// [`progress`](Self::progress). It is not to be read. With any other [`Progress`] it is
+    /// [`progress`](Self::progress). Do not read from it. With any other [`Progress`] it is
     /// readable only once the RNIC was closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.fd()

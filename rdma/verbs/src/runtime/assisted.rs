@@ -1,8 +1,9 @@
-//! Assisted engine: an inline one, and a thread that turns it while nobody polls.
+//! Assisted engine: an inline one, and a thread that runs it while the application does not poll.
 //!
-//! The application's polling turns the engine as it does an inline one. When the thread sees a burst of polls, it rests. It looks again after a
-//! short time, and at once when the application asks to be told of a completion or waits. Its rests are always limited, so an application that
-//! stops polling without a word, to spin on its memory for example, is noticed, too.
+//! The application's polling turns the engine as it does an inline one. When the thread sees a
+//! burst of polls, it rests. It looks again after a short time, and at once when the application
+//! arms a completion queue or waits. Its rests are always limited, so an application that stops
+//! polling without a word, to spin on its memory for example, is noticed, too.
 
 use std::fmt;
 use std::io;
@@ -26,8 +27,8 @@ use super::sharing::{Turned, Uncounted};
 
 /// An application whose last poll is longer ago polls no longer.
 const POLLED_LATELY: Duration = Duration::from_micros(50);
-/// How long the thread rests at first, and at most, before it looks whether the application still polls. A look takes some 10 µs of a core that
-/// the application needs, and so 0.6 % of it at most.
+/// How long the thread rests at first, and at most, before it looks whether the application still
+/// polls. A look takes some 10 µs of a core that the application needs, and so 0.6 % of it at most.
 const RESTS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(1600)];
 
 /// Between two turns of an engine that has failed, and that has no descriptor to sleep on.
@@ -137,7 +138,7 @@ impl fmt::Debug for Assisted {
     }
 }
 
-/// The thread that turns the engine while nobody polls.
+/// The thread that runs the engine while the application does not poll.
 struct Helper<'a> {
     shared: &'a Shared,
     burst: Burst,
@@ -209,7 +210,7 @@ impl<'a> Helper<'a> {
     /// What a handler has dropped.
     fn drop_released(&self) {
         for (_, release) in self.shared.released.take() {
-            // An engine that is gone has nothing to let go of.
+            // An engine that has ended has no objects left to release.
             let _ = self.shared.inline.run(release);
         }
     }
@@ -227,7 +228,7 @@ impl<'a> Helper<'a> {
         }
     }
 
-    /// Somebody has the engine: as long as a poll lasts, the application polls.
+    /// Another thread has the engine: as long as a poll lasts, the application polls.
     fn back_off(&mut self) {
         self.burst
             .lasts(self.shared.hand_over.polls(), Instant::now());
@@ -265,7 +266,8 @@ impl<'a> Helper<'a> {
     }
 }
 
-/// How the thread waits for work. Where it has to share a single processor with the application, spinning only keeps that from running.
+/// How the thread waits for work. Where it has to share a single processor with the application,
+/// spinning only keeps that from running.
 pub(crate) fn waiting_on(processors: usize, wished: WaitMode) -> WaitMode {
     match wished {
         WaitMode::Adaptive(_) if processors == 1 => WaitMode::Blocking,
@@ -377,7 +379,7 @@ mod tests {
         assert!(shared.inline.hold_beside(0, LIMIT).is_some(), "none sleeps");
     }
 
-    /// Polls follow one another, and none lets go of the engine: that is a burst.
+    /// Polls follow one another, and none releases the engine: that is a burst.
     #[test]
     #[cfg_attr(miri, ignore = "takes its time by the clock")]
     fn thread_rests_while_polls_follow_one_another() {

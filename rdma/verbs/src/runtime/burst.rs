@@ -1,9 +1,10 @@
-//! Burst of polls: how the engine's thread tells an application that spins on a completion queue from one that polls now and then.
+//! Burst of polls: how the engine's thread distinguishes an application that spins on a completion
+//! queue from one that polls now and then.
 
 use std::time::{Duration, Instant};
 
-/// Polls of a burst follow each other within this time on average. An application that spins on its memory between two polls takes longer: a message
-/// does not come there and back as fast.
+/// Polls of a burst follow each other within this time on average. An application that spins on its
+/// memory between two polls takes longer: a message does not come there and back as fast.
 const GAP: Duration = Duration::from_micros(5);
 /// After this long a burst is one that goes on.
 const LONG: Duration = Duration::from_micros(100);
@@ -27,7 +28,7 @@ pub(crate) enum Seen {
 }
 
 impl Burst {
-    /// None yet, after so many polls.
+    /// No burst yet, after `polls` polls.
     pub(crate) fn new(polls: u32, now: Instant) -> Self {
         let (since, last) = (now, (polls, now));
         Self { since, last }

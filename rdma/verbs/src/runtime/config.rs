@@ -6,13 +6,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// A thread of its own. Best where the application does other things meanwhile and a core is free.
+    /// A thread of its own. Best where the application has other work and a core is free.
     Thread,
-    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between such calls nothing moves.
+    /// The thread that polls, connects or waits. Best for latency and where cores are few. Between
+    /// such calls the engine stands still.
     Inline,
-    /// The thread that polls, and one of the engine's own while nobody polls. Best where programs poll, sleep and spin on memory in turn. While the
-    /// application spins on a completion queue, the engine's own thread rests. It is back 0.1 to 1.7 ms after the last poll, and at once when
-    /// a queue is armed or a verb waits. It takes none of the application's signals.
+    /// The thread that polls, and a thread of the engine's own while no thread polls. Best where
+    /// programs poll, sleep and spin on memory in turn. While the application spins on a completion
+    /// queue, the engine's own thread rests. It resumes 0.1 to 1.7 ms after the last poll, and at
+    /// once when a queue is armed or a verb waits. It blocks the application's signals.
     Assisted,
     /// `Rnic::step_at` only, with the caller's clock: for simulation.
     Manual,
@@ -24,7 +26,8 @@ pub enum Progress {
 pub enum WaitMode {
     /// Spins: lowest latency, one core always busy.
     Busy,
-    /// Spins this long after the last work, then sleeps until something happens. Where spins were in vain, most sleeps begin at once.
+    /// Spins this long after the last work, then sleeps until something happens. Where spins were
+    /// in vain, most sleeps begin at once.
     Adaptive(Duration),
     /// Sleeps in the kernel at once.
     Blocking,

@@ -28,10 +28,12 @@ use xwarp_rnic::queues::{
 };
 use xwarp_rnic::tables::{Handlers, SharedTables};
 
-/// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it spins or there is much to do.
+/// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it
+/// spins or there is much to do.
 const TURNS_WITHOUT_LOOK: u32 = 256;
 
-/// The first engine. It is asked where it does not matter which: what they have in common, they all have.
+/// The first engine. It is asked where it does not matter which: what they have in common, they all
+/// have.
 const FIRST: usize = 0;
 
 /// What all handles of an RNIC share.
@@ -137,7 +139,7 @@ impl Control {
         Ok(())
     }
 
-    /// Why nothing comes any more, once that is so.
+    /// Why no more events, requests or bytes will come. `None` while they may.
     pub(crate) fn ended(&self) -> Option<RnicEnded> {
         if let Some(reason) = self.ending.failure() {
             return Some(RnicEnded::Failed(reason.to_owned()));
@@ -146,7 +148,8 @@ impl Control {
         self.has_ended().then_some(closed)
     }
 
-    /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the signal stays raised.
+    /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the
+    /// signal stays raised.
     pub(crate) fn take_or_ended<T>(
         &self,
         signal: &Signal,
@@ -212,8 +215,8 @@ impl Control {
         &*self.host
     }
 
-    /// A port of the host to connect from to `remote`, by this engine if it can be. If no file descriptor is left for it, those of connections
-    /// that have ended are given up for it.
+    /// A port of the host to connect from to `remote`, by this engine if it can be. If no file
+    /// descriptor is left for it, those of connections that have ended are given up for it.
     pub(crate) fn open_port(
         &self,
         address: IpAddr,
@@ -233,7 +236,8 @@ impl Control {
         self.with_descriptors(|| self.host.open_port(address, port))
     }
 
-    /// A port of the host that nobody else listens on, likewise.
+    /// Claims a port of the host for listening. If the RNIC has the port already, the returned part
+    /// shares it.
     pub(crate) fn claim_port(
         &self,
         address: IpAddr,
@@ -310,26 +314,26 @@ impl Control {
             .collect()
     }
 
-    /// Has an engine's owner let go of something whose handle is dropped. In a handler, that happens after the handler.
+    /// Releases an object whose handle is dropped. In a handler, that happens after the handler.
     pub(crate) fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
         self.release_on(FIRST, work);
     }
 
-    /// Has the owner of this engine let go of something likewise.
+    /// Releases an object of this engine. In a handler, that happens after the handler.
     pub(crate) fn release_on(
         &self,
         engine: usize,
         work: impl FnOnce(&mut Engine) + Send + 'static,
     ) {
         if !is_in_handler(self.id) {
-            // An engine that is gone has nothing to let go of.
+            // An engine that has ended has no objects left to release.
             let _ = self.call_on(engine, work);
             return;
         }
         (self.mode).release_from_handler(engine, work, &self.released);
     }
 
-    /// Has the owners of all engines let go of something likewise.
+    /// Releases an object of all engines. In a handler, that happens after the handler.
     pub(crate) fn release_on_each(&self, work: impl FnOnce(&mut Engine) + Clone + Send + 'static) {
         for engine in 0..self.shared_tables.engines() {
             self.release_on(engine, work.clone());
@@ -349,7 +353,8 @@ impl Control {
         changed
     }
 
-    /// Has a queue pair that is Idle and not connecting be on this engine. False for any other that is on another.
+    /// Has a queue pair that is Idle and not connecting be on this engine. False for any other that
+    /// is on another.
     pub(crate) fn move_qp(
         &self,
         id: QpId,
@@ -415,7 +420,8 @@ impl Control {
         self.mode.turn(|| self.do_released());
     }
 
-    /// The caller is going to sleep on a descriptor of its own: whoever is to turn the engine meanwhile does.
+    /// The caller is going to sleep on a descriptor of its own. An assisted engine's thread runs
+    /// the engine meanwhile.
     pub(crate) fn ask_for_progress(&self) {
         self.mode.ask_for_progress();
     }
@@ -433,7 +439,8 @@ impl Control {
         self.mode.fd().unwrap_or_else(|| self.quiet.as_fd())
     }
 
-    /// What is readable while an inline engine has something to do; `None` if somebody turns the engine anyway.
+    /// What is readable while an inline engine has something to do; `None` if the engine does not
+    /// depend on callers.
     #[cfg(feature = "tokio")]
     pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
         self.mode.fd()
@@ -444,8 +451,9 @@ impl Control {
         self.mode.step_at(now, self.id, || self.do_released())
     }
 
-    /// What `condition` returns as soon as it returns something; `None` at the deadline, or when the RNIC is closed. It is asked anew whenever
-    /// `bell` has made its descriptor readable, and after each turn of an inline engine. A manual engine is not waited for.
+    /// What `condition` returns as soon as it returns something; `None` at the deadline, or when
+    /// the RNIC is closed. It is asked anew whenever `bell` has made its descriptor readable, and
+    /// after each turn of an inline engine. A manual engine is not waited for.
     pub(crate) fn wait_until<T>(
         &self,
         bell: &dyn Bell,
@@ -455,7 +463,8 @@ impl Control {
         self.wait_until_or(bell, &[], deadline, condition)
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does. It also ends, with `None`, when one of `others` is readable.
+    /// Waits as [`wait_until`](Self::wait_until) does. It also ends, with `None`, when one of
+    /// `others` is readable.
     pub(crate) fn wait_until_or<T>(
         &self,
         bell: &dyn Bell,
@@ -513,7 +522,8 @@ impl Control {
         &self.mode
     }
 
-    /// What `take` has as soon as it has something, whose signal is `signal`; `None` after `timeout`.
+    /// What `take` has as soon as it has something, whose signal is `signal`; `None` after
+    /// `timeout`.
     pub(crate) fn wait_for<T>(
         &self,
         signal: &Signal,

@@ -54,7 +54,8 @@ impl Mode for EngineThreads {
         }
     }
 
-    /// A handler that drops the last handle runs in one of the threads. They end by themselves then.
+    /// A handler that drops the last handle runs in one of the threads. They end by themselves
+    /// then.
     fn close(&self, from_handler: bool) {
         self.0.iter().for_each(EngineThread::end);
         if !from_handler {
@@ -103,16 +104,16 @@ impl EngineThread {
         let (answer, reply) = mpsc::sync_channel(1);
         self.send(Box::new(move |runner| {
             if let Ok(done) = runner.call(work) {
-                // Whoever asked may have stopped listening.
+                // The caller may have stopped waiting.
                 let _ = answer.send(done);
             }
         }))?;
         reply.recv().map_err(|_| RnicUnavailable::Closed)
     }
 
-    /// Has the thread let go of something later.
+    /// Has the thread release an object later.
     fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
-        // An engine that is gone has nothing to let go of; and nobody is there to be told.
+        // An engine that has ended has no objects left to release.
         let _ = self.send(Box::new(|runner| drop(runner.call(work))));
     }
 

@@ -4,10 +4,11 @@
 
 use super::sync::{AtomicBool, AtomicU32, Ordering, fence};
 
-/// What the engine's thread and the application's threads tell each other.
+/// Flags that the engine's thread and the application's threads share.
 ///
-/// The thread rests while the application polls. An application that is about to do something else says so: it asks for the thread. Each side
-/// writes before it reads, with a full barrier between. So either the thread finds that it is asked for, or whoever asks finds it resting.
+/// The thread rests while the application polls. An application that is about to do something else
+/// says so: it asks for the thread. Each side writes before it reads, with a full barrier between.
+/// So either the thread sees the request, or the requesting thread sees it resting.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     polls: AtomicU32,
@@ -26,7 +27,8 @@ impl HandOver {
         }
     }
 
-    /// The application has polled in vain. Of two threads at once one may not be counted, which costs no lock.
+    /// The application has polled in vain. Of two threads at once one may not be counted, which
+    /// costs no lock.
     pub(crate) fn note_poll(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Handlers that run inside an engine: the RNICs of which this thread is in a handler. So a verb there is an error and no deadlock.
+//! Handlers that run inside an engine: the RNICs of which this thread is in a handler. So a verb
+//! there is an error and no deadlock.
 
 use std::cell::RefCell;
 
@@ -21,7 +22,7 @@ struct Inside;
 
 impl Inside {
     fn enter(rnic: RnicId) -> Self {
-        // At the process's exit the thread has nothing of its own any more, and no handler runs.
+        // At the process's exit the thread's own values are destroyed, and no handler runs.
         let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(rnic));
         Self
     }

@@ -1,6 +1,7 @@
-//! Inline engine: turned by the threads that call it, and the descriptor that an event loop or a sleeping caller waits for.
+//! Inline engine: turned by the threads that call it, and the descriptor that an event loop or a
+//! sleeping caller waits for.
 //!
-//! [`Sharing`] says who wakes whom.
+//! [`Sharing`] has the rules by which threads wake each other.
 
 use std::fmt;
 use std::io;
@@ -53,7 +54,7 @@ impl Inline {
         self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` while somebody has the engine.
+    /// `None` while another thread has the engine.
     fn try_lock(&self) -> Option<MutexGuard<'_, Sharing<State>>> {
         match self.sharing.try_lock() {
             Ok(sharing) => Some(sharing),
@@ -62,7 +63,8 @@ impl Inline {
         }
     }
 
-    /// Takes the engine as soon as so many sleep, and has it as long as this lives. `None` if that takes longer than `limit`.
+    /// Locks the engine as soon as `sleepers` threads sleep. The returned value holds the lock.
+    /// `None` if that takes longer than `limit`.
     #[cfg(test)]
     pub(crate) fn hold_beside(&self, sleepers: usize, limit: Duration) -> Option<impl Sized + '_> {
         let began = std::time::Instant::now();
@@ -87,15 +89,18 @@ impl Inline {
         done
     }
 
-    /// One turn for a caller that polls, unless somebody turns it now: another thread, or this one, which is in a handler then.
+    /// One turn for a caller that polls. Does nothing while the engine is locked: by another
+    /// thread, or by this one in a handler.
     pub(crate) fn try_turn(&self) {
         if let Some(mut sharing) = self.try_lock() {
             sharing.turn();
         }
     }
 
-    /// One turn for the engine's own thread, unless somebody has the engine now. If there was nothing to do, spins or sleeps as the policy says,
-    /// until there is something. It never waits for whoever has the engine. `counted` says whether the thread still counts as a sleeper.
+    /// One turn for the engine's own thread, unless another thread has the engine. If there was
+    /// nothing to do, spins or sleeps as the policy says, until there is something. It never waits
+    /// for the thread that has the engine. `counted` says whether the thread still counts as a
+    /// sleeper.
     pub(crate) fn turn_or_sleep_long(&self, counted: &mut bool) -> io::Result<Turned> {
         let sleep = |longest| sleep_on([self.fd.as_fd()], &[], Some(longest)).map(drop);
         turn_or_sleep_beside(|| self.try_lock(), counted, sleep)
@@ -113,7 +118,8 @@ impl Inline {
         }
     }
 
-    /// How long ago the last turn began; no time at all while somebody has the engine, and without end once the RNIC was closed.
+    /// Time since the last turn began. Zero while another thread has the engine, and
+    /// `Duration::MAX` after the RNIC is closed.
     pub(crate) fn idle_time(&self) -> Duration {
         let Some(sharing) = self.try_lock() else {
             return Duration::ZERO;
@@ -153,7 +159,8 @@ impl Mode for Inline {
         after();
     }
 
-    /// Also arms the descriptor for the next work. It stays readable as long as there is more to do.
+    /// Also arms the descriptor for the next work. It stays readable as long as there is more to
+    /// do.
     fn progress(&self) -> io::Result<()> {
         self.lock().progress()
     }

@@ -1,7 +1,7 @@
 //! Mode: who runs the engines of an RNIC, and what its handles ask of them.
 //!
-//! `Control` decides nothing by the mode. It calls `AnyMode`, which is one match over the four modes
-//! and no dynamic call.
+//! `Control` decides nothing by the mode. It calls `AnyMode`, which is one match over the four
+//! modes and no dynamic call.
 
 use std::fmt;
 use std::io;
@@ -35,10 +35,12 @@ pub(crate) trait Mode: fmt::Debug {
         released.add(engine, Box::new(work));
     }
 
-    /// Ends the engines, and their threads unless a handler calls: these then end after the handler.
+    /// Ends the engines, and their threads unless a handler calls: these then end after the
+    /// handler.
     fn close(&self, from_handler: bool);
 
-    /// One step for a caller that polls, then `after`. Does nothing if callers do not run the engine.
+    /// One step for a caller that polls, then `after`. Does nothing if callers do not run the
+    /// engine.
     #[inline]
     fn turn(&self, _after: impl FnOnce()) {}
 

@@ -54,7 +54,7 @@ impl Bell for BorrowedFd<'_> {
 }
 
 impl Bell for Signal {
-    /// Whoever takes what it announces clears it.
+    /// Taking the announced value clears the signal.
     fn arm(&self) -> io::Result<()> {
         Ok(())
     }

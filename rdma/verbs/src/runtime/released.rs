@@ -1,4 +1,5 @@
-//! Releases: what handlers of an engine have dropped, to be let go of after the turn that they ran in.
+//! Deferred drops: objects that handlers of an engine dropped. They are released after the turn
+//! that the handlers ran in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

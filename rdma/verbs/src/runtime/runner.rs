@@ -183,7 +183,7 @@ impl Runner {
         std::thread::sleep(FLUSH_PAUSE);
     }
 
-    /// Does what is in the mailbox; an error when the last handle is gone.
+    /// Does what is in the mailbox; an error when the last handle is dropped.
     fn take_commands(&mut self, inbox: &Receiver<Command>) -> Result<(), TryRecvError> {
         loop {
             match inbox.try_recv() {
@@ -207,15 +207,16 @@ impl Runner {
     }
 }
 
-/// The engine's thread has inherited the signal mask of whoever has opened the RNIC. The application's signals are for its own threads, whose
-/// system calls they interrupt.
+/// The engine's thread has inherited the signal mask of the thread that opened the RNIC. The
+/// application's signals are for its own threads, whose system calls they interrupt.
 pub(crate) fn take_signals() {
     if let Err(error) = take_only_faults() {
         log::warn!("memory that is unmapped while registered ends the process: {error}");
     }
 }
 
-/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last handle is gone.
+/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last
+/// handle is dropped.
 pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Command>) {
     take_signals();
     let mut next: Option<Command> = None;

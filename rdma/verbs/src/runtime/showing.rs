@@ -1,4 +1,5 @@
-//! Showing: puts the engine's state on the interface's board from time to time, where other processes read it.
+//! Showing: puts the engine's state on the interface's board from time to time, where other
+//! processes read it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use xwarp_tcp::Instant;
 
 /// The state is shown at most this often. It takes a few thousand instructions.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// It is shown as often without news, by an engine that turns or has a thread: the kernel counts on while the engine rests.
+/// It is shown as often without news, by an engine that turns or has a thread: the kernel counts on
+/// while the engine rests.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// An engine's state on the board of its interface, until the engine ends.

@@ -1,7 +1,8 @@
 //! Spinning before a sleep: whether it pays, by what the last spins have brought.
 //!
-//! A spin is in vain when the work comes only after it. So it is where the peer takes long, and where the processor that has to bring the work
-//! is the one that spins. After each such spin twice as many sleeps begin at once, up to a limit. Then a spin is tried again.
+//! A spin is in vain when the work comes only after it. So it is where the peer takes long, and
+//! where the processor that has to bring the work is the one that spins. After each such spin twice
+//! as many sleeps begin at once, up to a limit. Then a spin is tried again.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const MOST_SKIPPED: u32 = 63;
 /// See the module.
 pub(crate) struct Spinning {
     mode: WaitMode,
-    /// Spins that are left out after the last one in vain, and how many of them are still to be left out.
+    /// Spins that are left out after the last one in vain, and how many of them are still to be
+    /// left out.
     skipped: u32,
     left: u32,
     /// A spin goes on, and has found nothing yet.
@@ -37,7 +39,8 @@ impl Spinning {
         }
     }
 
-    /// After a turn without work: whether to turn again rather than to sleep, where there was no work for so long.
+    /// After a turn without work: whether to turn again rather than to sleep, where there was no
+    /// work for so long.
     pub(crate) fn goes_on(&mut self, idle: impl FnOnce() -> Duration) -> bool {
         match self.mode {
             WaitMode::Busy => true,

@@ -21,7 +21,8 @@ impl IntoFuture for Connecting {
     type Output = Result<PrivateData, ConnectError>;
     type IntoFuture = BoxFuture<Self::Output>;
 
-    /// Awaits the result: the private data of the peer's answer. Dropping the future gives the attempt up, as dropping this does.
+    /// Awaits the result: the private data of the peer's answer. Dropping the future gives the
+    /// attempt up, as dropping this does.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(finished(self, Self::control, Self::try_finish))
     }
@@ -31,8 +32,8 @@ impl IntoFuture for ConnectingStream {
     type Output = Result<LlpStream, ConnectError>;
     type IntoFuture = BoxFuture<Self::Output>;
 
-    /// Awaits the path to the peer, and returns a stream that TCP is connecting. Dropping the future gives the search up, as dropping
-    /// this does.
+    /// Awaits the path to the peer, and returns a stream that TCP is connecting. Dropping the
+    /// future gives the search up, as dropping this does.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(finished(self, Self::control, Self::try_finish))
     }

@@ -1,14 +1,18 @@
-//! Futures of an RNIC for programs on tokio, over the descriptors that other event loops wait for: feature `tokio`.
+//! Futures of an RNIC for programs on tokio, over the descriptors that other event loops wait for:
+//! feature `tokio`.
 //!
-//! `into_async` makes an [`Async`], whose methods are futures. Completion channels, asynchronous events, listeners, streams and the state
-//! changes of a queue pair have it. [`Connecting`](crate::cm::Connecting) and [`ConnectingStream`](crate::stream::ConnectingStream) are
-//! awaited themselves.
+//! `into_async` makes an [`Async`], whose methods are futures. Completion channels, asynchronous
+//! events, listeners, streams and the state changes of a queue pair have it.
+//! [`Connecting`](crate::cm::Connecting) and [`ConnectingStream`](crate::stream::ConnectingStream)
+//! are awaited themselves.
 //!
-//! An inline engine is turned by whoever awaits one of these futures. While nobody does, nobody turns it: spawn
-//! [`Rnic::drive`](crate::Rnic::drive), which turns it as long as the runtime runs. Each turn wakes all tasks that wait for the RNIC, so
-//! a program with many such tasks is better off with [`Progress::Thread`](crate::config::Progress::Thread).
+//! A task that awaits one of these futures runs an inline engine. While no task awaits one, the
+//! engine stands still: spawn [`Rnic::drive`](crate::Rnic::drive), which turns it as long as the
+//! runtime runs. Each turn wakes all tasks that wait for the RNIC, so a program with many such
+//! tasks is better off with [`Progress::Thread`](crate::config::Progress::Thread).
 //!
-//! All need a runtime whose I/O is enabled: outside one, and in one without, they panic, as all of tokio's descriptors do.
+//! All need a runtime whose I/O is enabled: outside one, and in one without, they panic, as all of
+//! tokio's descriptors do.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -59,7 +63,8 @@ use crate::rnic::async_events::AsyncEvents;
 use crate::runtime::control::Control;
 use waiter::{Waiter, drive};
 
-/// An object of an RNIC that tasks wait for. Dropping a future of it loses nothing: the next one has what came meanwhile.
+/// An object of an RNIC that tasks wait for. Dropping a future of it loses nothing: the next one
+/// has what came meanwhile.
 pub struct Async<T> {
     waiter: Waiter,
     object: T,
@@ -90,8 +95,9 @@ impl<T> Async<T> {
 }
 
 impl Rnic {
-    /// A future that turns an inline engine whenever it has something to do, to be spawned. It does not keep the RNIC open, and ends when
-    /// the RNIC is closed. An RNIC with an engine thread needs none: the future only waits for the end then.
+    /// A future that turns an inline engine whenever it has something to do, to be spawned. It does
+    /// not keep the RNIC open, and ends when the RNIC is closed. An RNIC with an engine thread
+    /// needs none: the future only waits for the end then.
     ///
     /// # Errors
     ///
@@ -115,7 +121,8 @@ impl CompletionChannel {
 }
 
 impl Async<CompletionChannel> {
-    /// The completion queue that has been in the channel for longest, as [`CompletionChannel::next`] has it.
+    /// The completion queue that has been in the channel for longest, as
+    /// [`CompletionChannel::next`] has it.
     ///
     /// Cancel-safe: a queue that was not returned stays in the channel.
     ///
@@ -188,7 +195,8 @@ impl StateChanges {
 }
 
 impl Async<StateChanges> {
-    /// The state of the queue pair as soon as it is one that is `wanted`. States that it only passes through may be missed.
+    /// The state of the queue pair as soon as it is one that is `wanted`. States that it only
+    /// passes through may be missed.
     ///
     /// Cancel-safe.
     ///

@@ -61,7 +61,8 @@ impl Async<LlpStream> {
         self.waiter.until_or(look, refused).await
     }
 
-    /// Takes received bytes, as far as they fit into `into`, and waits until there are some. Returns how many: 0 if `into` is empty.
+    /// Takes received bytes, as far as they fit into `into`, and waits until there are some.
+    /// Returns how many: 0 if `into` is empty.
     ///
     /// Cancel-safe: bytes that were not returned wait for the next call.
     ///
@@ -80,7 +81,8 @@ impl Async<LlpStream> {
         self.waiter.until_or(look, refused).await
     }
 
-    /// Sends as much of `bytes` as TCP takes, and waits until TCP takes something. Returns how many bytes that were: 0 if `bytes` is empty.
+    /// Sends as much of `bytes` as TCP takes, and waits until TCP takes something. Returns how many
+    /// bytes that were: 0 if `bytes` is empty.
     ///
     /// Cancel-safe: bytes were sent only if it returns.
     ///

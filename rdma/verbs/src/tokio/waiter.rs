@@ -1,4 +1,5 @@
-//! Waiter: a task that sleeps on an object's descriptor, and on the engine's where nobody else turns it.
+//! Waiter: a task that sleeps on an object's descriptor, and on the engine's where the engine
+//! depends on its callers.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -79,7 +80,7 @@ impl Waiter {
         };
         match first_ready(&self.object, engine).await? {
             Ready::First => {}
-            // Whoever takes from an RNIC that was closed is told so.
+            // Taking from an RNIC that was closed returns an error.
             Ready::Second if self.control.is_closed() => {}
             Ready::Second => self.control.progress()?,
         }
@@ -87,12 +88,13 @@ impl Waiter {
     }
 }
 
-/// Turns the engine until the RNIC is closed or gone.
+/// Runs the engine until the RNIC is closed or dropped.
 pub(super) fn drive(
     control: &Arc<Control>,
 ) -> io::Result<impl Future<Output = Result<(), WaitError>> + Send + 'static + use<>> {
     let engine = control.engine_fd().map(|fd| registered(&fd)).transpose()?;
-    // Raised at the end, as long as it is there. The engine's descriptor says nothing once the RNIC is gone.
+    // Raised at the end, as long as it is there. The engine's descriptor does not change after the
+    // RNIC is dropped.
     let signal = control.signal()?;
     let end = registered(&*signal)?;
     let control = Arc::downgrade(control);
