@@ -129,7 +129,7 @@ pub enum DataPathError {
     Taken,
     /// The queue pair may name physical memory.
     #[error(
-        "the queue pair is privileged: whoever posts to it reaches all physical memory of the RNIC (verbs draft §6.1.1)"
+        "the queue pair is privileged: work that is posted to it reaches all physical memory of the RNIC (verbs draft §6.1.1)"
     )]
     Privileged,
 }

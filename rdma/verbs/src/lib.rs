@@ -51,11 +51,11 @@
 //! let region = pd.allocate(4096, Access::LOCAL_WRITE)?;
 //!
 //! let mut listener = rnic.listen("0.0.0.0:7471".parse()?)?;
-//! let request = listener.accept(Duration::from_secs(60))?.ok_or("nobody has come")?;
+//! let request = listener.accept(Duration::from_secs(60))?.ok_or("no peer connected")?;
 //! let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq)?;
 //! qp.post_recv(RecvRequest::new(WrId(1), region.local(0, 4096)))?;
 //! request.accept(&mut qp, b"")?;
-//! let completion = cq.wait(Duration::from_secs(5))?.ok_or("nothing has come")?;
+//! let completion = cq.wait(Duration::from_secs(5))?.ok_or("no message arrived")?;
 //! let mut message = vec![0; usize::try_from(completion.byte_len)?];
 //! region.bytes().read(0, &mut message)?;
 //! assert_eq!(message, b"hello");

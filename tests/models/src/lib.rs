@@ -21,7 +21,7 @@
 //! | acknowledged events | `rdma/dropin/src/verbs/watched.rs`, `cm/id.rs` | mutex only: the count changes within it, and the condition variable looks at the count |
 //! | connection manager's thread | `rdma/dropin/src/backend/local/watcher.rs` | mutex and eventfd: a note is put before the write, and the thread reads the eventfd before it looks |
 //! | Ctrl-C | `tools/src/signals.rs` | signal that stays raised |
-//! | what a handler has dropped | `rdma/verbs/src/runtime/released.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
+//! | what a handler has dropped | `rdma/verbs/src/runtime/deferred_drops.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
 //! | other atomics: credits, spinning, orders, counters | `credits.rs`, `spinning.rs`, `cq_orders.rs`, `siblings.rs`, `single.rs` | no wake-up: the reader asks by itself, and does not sleep for it |
 //! | threads that wait for one stream | `rdma/verbs/src/cm/streaming.rs` | signal that the first clears: it counts the others and raises it again; a test with four threads |
 //! | kernel and engine | `driver/src/xdp/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |

@@ -1,4 +1,9 @@
-//! Posted buffers: kept here while work requests have them.
+//! Posted buffers: kept here while work requests use them (verbs draft §8.1.3.2).
+//!
+//! In the rings, work with a buffer has a name that is made here, from 2^63 on, and used once in a
+//! process. An application's name there could equal the name of other work, and that work's
+//! completion would return a buffer that the RNIC still uses. `take` puts the application's name
+//! into the completion. Engine and rings know nothing of buffers, and other work costs nothing.
 
 use std::collections::HashMap;
 use std::fmt;

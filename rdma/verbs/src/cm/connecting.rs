@@ -30,7 +30,7 @@ pub struct Connecting {
 }
 
 /// A connection that is wanted, whatever the path.
-pub(crate) struct Wanted {
+pub(crate) struct ConnectParams {
     /// Address and port that it leaves from. The host chooses for an unspecified address or port 0.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
@@ -51,7 +51,7 @@ struct Source {
 impl Source {
     /// The address that the application names, which must be one of the interface, or the address
     /// that the host's routes choose.
-    fn of(wanted: &Wanted, control: &Control) -> Result<Self, HostError> {
+    fn of(wanted: &ConnectParams, control: &Control) -> Result<Self, HostError> {
         let (named, remote) = (wanted.local.ip(), wanted.remote);
         let address = if named.is_unspecified() {
             control.host().source_to(remote)?
@@ -94,7 +94,7 @@ impl Connecting {
     /// that depends on the calling thread's network namespace is done here.
     pub(crate) fn begin(
         (qp, engine): (QpId, usize),
-        wanted: Wanted,
+        wanted: ConnectParams,
         control: &Arc<Control>,
     ) -> Result<Self, ConnectError> {
         control.check_open()?;
@@ -104,6 +104,7 @@ impl Connecting {
         let spare = source.open_spare(wanted.params, control, engine)?;
         let local = port.local();
         let port_number = Arc::new(AtomicU16::new(local.port()));
+        // Does not wait: the engine has the search for the next hop (decision record verbs/0009).
         let way = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
         let order = StartConnect {
             qp,

@@ -405,7 +405,7 @@ impl StreamListener {
                 Ok(stream) => stream,
                 Err(WaitError::Unavailable(why)) => return Err(why.into()),
                 Err(WaitError::System(error)) => {
-                    log::warn!("a connection that has come is closed: {error}");
+                    log::warn!("an incoming connection is closed: {error}");
                     control.call_on(id.engine(), move |engine| engine.drop_stream(id))?;
                     continue;
                 }

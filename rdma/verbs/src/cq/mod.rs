@@ -75,12 +75,12 @@ fn check_entries(entries: usize) -> Result<(), CapabilityError> {
 }
 
 /// The two ends of a ring for each engine; those of the first one apart.
-struct NewRings {
+struct CqRings {
     first: (Producer<Cqe>, Consumer<Cqe>),
     others: Vec<(Producer<Cqe>, Consumer<Cqe>)>,
 }
 
-impl NewRings {
+impl CqRings {
     /// With room for `entries` completions. Any engine may fill all of it.
     fn new(control: &Control, entries: usize) -> Result<Self, OutOfMemory> {
         let others = (1..control.shared_tables().engines()).map(|_| ring(entries));
@@ -118,7 +118,7 @@ impl CompletionQueue {
         let identity = Arc::new(control.shared_tables().cqs().allocate()?);
         let (sleeper, bell) = Sleeper::new()?;
         let shared = Arc::new(CqShared::new());
-        let NewRings { first, others } = NewRings::new(control, entries)?;
+        let CqRings { first, others } = CqRings::new(control, entries)?;
         let id = identity.cq();
         let (others, consumers): (Vec<_>, Vec<_>) = others.into_iter().unzip();
         for (engine, producer) in [first.0].into_iter().chain(others).enumerate() {
@@ -170,7 +170,7 @@ impl CompletionQueue {
     /// - [`ResizeError::Unavailable`]: the RNIC was closed, or a handler of it calls.
     pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
         check_entries(entries)?;
-        let NewRings { first, others } = NewRings::new(&self.control, entries)?;
+        let CqRings { first, others } = CqRings::new(&self.control, entries)?;
         let room = (1 + others.len()) * self.entries;
         self.backlog.try_reserve(room).map_err(OutOfMemory::from)?;
         let (id, mut waiting) = (

@@ -2,7 +2,7 @@
 //! connections over its queues.
 
 pub(crate) mod ports;
-pub(crate) mod spread;
+pub(crate) mod rss_steering;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use xwarp_rnic::model::LocalPort;
 use xwarp_rnic::model::{NextHop, NextHopSearch, PresentWay, Way};
 use xwarp_tcp::RouteMetrics;
 
-use spread::{Spread, engine_of};
+use rss_steering::{RssSteering, engine_of};
 
 /// Ports that are tried for each queue: none of them leads to a wanted one by chance once in 2980
 /// times.
@@ -33,7 +33,7 @@ pub(crate) struct KernelHost {
     steering: Arc<Mutex<Steering>>,
     watching: InterfaceWatching,
     board: Arc<StateBoard>,
-    spread: Spread,
+    rss: RssSteering,
 }
 
 impl KernelHost {
@@ -41,11 +41,11 @@ impl KernelHost {
         info: NicInfo,
         steering: Steering,
         watching: InterfaceWatching,
-        spread: Spread,
+        rss: RssSteering,
     ) -> Self {
         Self {
             info,
-            spread,
+            rss,
             board: steering.board(),
             steering: Arc::new(Mutex::new(steering)),
             watching,
@@ -150,7 +150,7 @@ impl Host for KernelHost {
     ) -> Result<LocalPort, HostError> {
         let reserve = || PortReservation::reserve(address, 0, self.info.index);
         let mut reserved = reserve()?;
-        let Some(rss) = self.spread.hash(&self.info) else {
+        let Some(rss) = self.rss.hash(&self.info) else {
             return self.steer(reserved);
         };
         let mut others = Vec::new();

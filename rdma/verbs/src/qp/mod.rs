@@ -16,7 +16,7 @@ use rtrb::Producer;
 use xwarp_driver::SharedBytes;
 use xwarp_tcp::ConnLoad;
 
-use crate::cm::connecting::{Connecting, Wanted};
+use crate::cm::connecting::{ConnectParams, Connecting};
 use crate::cm::private_data::PrivateData;
 use crate::cq::CompletionQueue;
 use crate::error::{DataPathError, DisconnectError, PostListError, RefusedError, WaitError};
@@ -342,6 +342,7 @@ impl QueuePair {
     /// - [`DataPathError::Privileged`]: the queue pair is privileged.
     /// - [`DataPathError::Taken`]: it was taken before, and was not returned.
     pub fn take_data_path(&mut self) -> Result<DataPath, DataPathError> {
+        // Decision record verbs/0004.
         if self.user.has(QpAccess::PHYSICAL) {
             return Err(DataPathError::Privileged);
         }
@@ -441,7 +442,7 @@ impl QueuePair {
             let limit = data_limit;
             return Err(ConnectError::PrivateDataTooLong { len, limit });
         }
-        let wanted = Wanted {
+        let params = ConnectParams {
             local,
             remote,
             params: mpa.params(Some(self.shared.start_up().offer())),
@@ -449,7 +450,7 @@ impl QueuePair {
             timeout,
         };
         let place = (self.id, self.shared.engine());
-        Connecting::begin(place, wanted, &self.control)
+        Connecting::begin(place, params, &self.control)
     }
 
     /// Why the last connection ended or is ending. It is the cause of completions that are
@@ -626,6 +627,7 @@ impl fmt::Debug for QueuePair {
 }
 
 impl Drop for QueuePair {
+    /// Invalidates windows that are bound to it; `destroy` refuses then (decision record verbs/0002).
     fn drop(&mut self) {
         let id = self.id;
         if self.destroyed {

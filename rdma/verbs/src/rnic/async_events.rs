@@ -1,5 +1,8 @@
 //! Asynchronous events that no handler takes: a descriptor, and the bounded queue behind it (verbs
 //! draft §8.3.3).
+//!
+//! The draft loses events while there is no handler; here they wait in the queue. A handler takes
+//! every event alone, after the step or verb, so that no event is reported twice.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -32,17 +32,17 @@ use crate::cq::channel::CompletionChannel;
 use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
 use crate::host::ports::Ports;
-use crate::host::spread::Spread;
+use crate::host::rss_steering::RssSteering;
 use crate::pd::ProtectionDomain;
 use crate::runtime::any_mode::AnyMode;
 use crate::runtime::assisted::{Assisted, waiting_on};
 use crate::runtime::config::Progress;
 use crate::runtime::control::{Control, Parts};
+use crate::runtime::deferred_drops::DeferredDrops;
 use crate::runtime::engine_thread::EngineThreads;
 use crate::runtime::in_handler::Guarded;
 use crate::runtime::inline::Inline;
 use crate::runtime::manual::Manual;
-use crate::runtime::released::Released;
 use crate::runtime::runner::Runner;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
@@ -100,8 +100,8 @@ impl Rnic {
         let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
         let watching = nic.watch.start(bells.next())?;
         let strays = StrayAnswers::default();
-        let spread = Spread::new(strays.clone());
-        let host = KernelHost::new(nic.info.clone(), nic.steering, watching, spread);
+        let rss = RssSteering::new(strays.clone());
+        let host = KernelHost::new(nic.info.clone(), nic.steering, watching, rss);
         let host = Arc::new(host);
         let stacks = stacks(nic.ios, &stack, &wakings, &strays)?;
         let mut rnic = Self::assemble(stacks, wakings, host, nic.regions, config)?;
@@ -174,9 +174,9 @@ impl Rnic {
             ending,
             regions,
             mpa: config.mpa,
-            released: Arc::default(),
+            deferred: Arc::default(),
         };
-        let mode = run_by(config, engines, wakings, &parts.released)?;
+        let mode = run_by(config, engines, wakings, &parts.deferred)?;
         Ok(Self {
             control: Control::new(mode, parts)?,
             info: None,
@@ -679,7 +679,7 @@ fn run_by(
     config: &RnicConfig,
     engines: Vec<Engine>,
     wakings: Vec<Waking>,
-    released: &Arc<Released>,
+    deferred: &Arc<DeferredDrops>,
 ) -> io::Result<AnyMode> {
     let waiting = config.wait_mode;
     Ok(match config.progress {
@@ -697,7 +697,7 @@ fn run_by(
             // Where the number of processors cannot be found, there are probably several.
             let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
             let runner = Runner::new(engine, waiting_on(processors, waiting))?;
-            AnyMode::Assisted(Assisted::new(runner, &waking, released)?)
+            AnyMode::Assisted(Assisted::new(runner, &waking, deferred)?)
         }
     })
 }

@@ -9,12 +9,12 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{RnicId, RnicUnavailable};
 
 use super::assisted::Assisted;
+use super::deferred_drops::DeferredDrops;
 use super::engine_thread::EngineThreads;
 use super::inline::Inline;
 use super::manual::Manual;
 use super::mode::Mode;
 use super::pause::{Bell, Paused};
-use super::released::Released;
 
 /// The mode of an RNIC.
 #[expect(clippy::large_enum_variant, reason = "there is one per RNIC")]
@@ -54,9 +54,9 @@ impl Mode for AnyMode {
         &self,
         engine: usize,
         work: impl FnOnce(&mut Engine) + Send + 'static,
-        released: &Released,
+        deferred: &DeferredDrops,
     ) {
-        in_mode!(self, mode => mode.release_from_handler(engine, work, released));
+        in_mode!(self, mode => mode.release_from_handler(engine, work, deferred));
     }
 
     fn close(&self, from_handler: bool) {

@@ -1,4 +1,5 @@
-//! Assisted engine: an inline one, and a thread that runs it while the application does not poll.
+//! Assisted engine: an inline one, and a thread that runs it while the application does not poll
+//! (decision record verbs/0011).
 //!
 //! The application's polling turns the engine as it does an inline one. When the thread sees a
 //! burst of polls, it rests. It looks again after a short time, and at once when the application
@@ -18,10 +19,10 @@ use xwarp_rnic::model::RnicUnavailable;
 
 use super::burst::{Burst, Seen};
 use super::config::WaitMode;
+use super::deferred_drops::DeferredDrops;
 use super::hand_over::HandOver;
 use super::inline::Inline;
 use super::mode::Mode;
-use super::released::Released;
 use super::runner::{Runner, take_signals};
 use super::sharing::{Turned, Uncounted};
 
@@ -46,20 +47,20 @@ struct Shared {
     hand_over: HandOver,
     /// Verbs that wait for the engine.
     calls: AtomicUsize,
-    released: Arc<Released>,
+    deferred: Arc<DeferredDrops>,
 }
 
 impl Assisted {
     pub(crate) fn new(
         runner: Runner,
         waking: &(Sleeper, Doorbell),
-        released: &Arc<Released>,
+        deferred: &Arc<DeferredDrops>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             inline: Inline::new(runner, waking)?,
             hand_over: HandOver::new(),
             calls: AtomicUsize::new(0),
-            released: Arc::clone(released),
+            deferred: Arc::clone(deferred),
         });
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -209,7 +210,7 @@ impl<'a> Helper<'a> {
 
     /// What a handler has dropped.
     fn drop_released(&self) {
-        for (_, release) in self.shared.released.take() {
+        for (_, release) in self.shared.deferred.take() {
             // An engine that has ended has no objects left to release.
             let _ = self.shared.inline.run(release);
         }
@@ -318,7 +319,7 @@ mod tests {
             inline: Inline::new(runner, &waking).unwrap(),
             hand_over: HandOver::new(),
             calls: AtomicUsize::new(0),
-            released: Arc::default(),
+            deferred: Arc::default(),
         };
         Idle {
             shared,
@@ -413,7 +414,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let release = move |_: &mut Engine| tell.send(()).unwrap();
         drop(shared.inline.hold_beside(1, LIMIT).expect("it sleeps"));
-        shared.released.add(0, Box::new(release));
+        shared.deferred.add(0, Box::new(release));
         bell.ring();
         told.recv_timeout(LIMIT).expect("it is never released");
         if shared.hand_over.end() {

@@ -1,4 +1,8 @@
-//! The way from an application's handles to the engines: verbs as messages.
+//! Control: the way from an application's handles to the engines, with verbs as closures.
+//!
+//! Close RNIC takes the engines away and leaves every handle with a `Control` that refuses calls.
+//! It puts all queue pairs into Error, so that posting checks for a closed RNIC only where it is
+//! refused anyway. Polling, arming and Query CQ call no engine; they check one flag.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,11 +15,11 @@ use xwarp_driver::net::PortError;
 use xwarp_driver::{RegionPool, Signal, is_any_readable};
 
 use super::any_mode::AnyMode;
+use super::deferred_drops::DeferredDrops;
 use super::in_handler::is_in_handler;
 use super::mode::Mode;
 use super::open_rnics;
 use super::pause::{Bell, Paused};
-use super::released::Released;
 use crate::error::{RnicEnded, WaitError};
 use crate::host::ports::{Claim, Ports};
 use xwarp_rnic::engine::Engine;
@@ -50,7 +54,7 @@ pub(crate) struct Control {
     streams: AtomicUsize,
     host: Arc<Ports>,
     ending: Arc<Ending>,
-    released: Arc<Released>,
+    deferred: Arc<DeferredDrops>,
     /// What an event loop waits for where there is nothing to wait for: it is raised once the RNIC
     /// was closed.
     quiet: Signal,
@@ -73,7 +77,7 @@ impl Control {
             streams: AtomicUsize::new(0),
             host: parts.host,
             ending: parts.ending,
-            released: parts.released,
+            deferred: parts.deferred,
             quiet: Signal::new()?,
             regions: parts.regions,
             mpa: parts.mpa,
@@ -299,7 +303,7 @@ impl Control {
     ) -> Result<R, RnicUnavailable> {
         self.check_no_handler()?;
         let done = self.mode.call(engine, work);
-        self.do_released();
+        self.run_deferred();
         done
     }
 
@@ -330,7 +334,7 @@ impl Control {
             let _ = self.call_on(engine, work);
             return;
         }
-        (self.mode).release_from_handler(engine, work, &self.released);
+        (self.mode).release_from_handler(engine, work, &self.deferred);
     }
 
     /// Releases an object of all engines. In a handler, that happens after the handler.
@@ -349,7 +353,7 @@ impl Control {
         self.check_open()?;
         let changed = change(&mut self.shared_tables.handlers().lock());
         // A handler may have owned objects.
-        self.do_released();
+        self.run_deferred();
         changed
     }
 
@@ -372,18 +376,18 @@ impl Control {
 
     /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
     #[inline]
-    fn do_released(&self) {
-        if self.released.has_any() {
-            self.do_all_released();
+    fn run_deferred(&self) {
+        if self.deferred.has_any() {
+            self.run_all_deferred();
         }
     }
 
     #[inline(never)]
-    fn do_all_released(&self) {
+    fn run_all_deferred(&self) {
         if is_in_handler(self.id) {
             return;
         }
-        for (engine, release) in self.released.take() {
+        for (engine, release) in self.deferred.take() {
             // As above.
             let _ = self.call_on(engine, release);
         }
@@ -417,7 +421,7 @@ impl Control {
     /// One turn of an inline or assisted engine, for a caller that polls.
     #[inline]
     pub(crate) fn turn(&self) {
-        self.mode.turn(|| self.do_released());
+        self.mode.turn(|| self.run_deferred());
     }
 
     /// The caller is going to sleep on a descriptor of its own. An assisted engine's thread runs
@@ -430,7 +434,7 @@ impl Control {
     pub(crate) fn progress(&self) -> Result<(), WaitError> {
         self.check_no_handler()?;
         self.mode.progress()?;
-        self.do_released();
+        self.run_deferred();
         Ok(self.check_open()?)
     }
 
@@ -448,7 +452,7 @@ impl Control {
 
     /// One turn of each manual engine at the time given; how much was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
-        self.mode.step_at(now, self.id, || self.do_released())
+        self.mode.step_at(now, self.id, || self.run_deferred())
     }
 
     /// What `condition` returns as soon as it returns something; `None` at the deadline, or when
@@ -488,7 +492,7 @@ impl Control {
             let Some(paused) = self.mode.pause(bell, others, left)? else {
                 return Ok(None);
             };
-            self.do_released();
+            self.run_deferred();
             turns = turns.wrapping_add(1).max(1);
             others_ready = match paused {
                 Paused::ForOther => true,
@@ -548,7 +552,7 @@ pub(crate) struct Parts {
     pub(crate) ending: Arc<Ending>,
     pub(crate) regions: RegionPool,
     pub(crate) mpa: MpaConfig,
-    pub(crate) released: Arc<Released>,
+    pub(crate) deferred: Arc<DeferredDrops>,
 }
 
 impl Drop for Control {

@@ -11,8 +11,8 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
 use super::config::WaitMode;
+use super::deferred_drops::DeferredDrops;
 use super::mode::Mode;
-use super::released::Released;
 use super::runner::{Command, Runner, run};
 
 /// A thread for each engine ([`Progress::Thread`](super::config::Progress::Thread)).
@@ -47,7 +47,7 @@ impl Mode for EngineThreads {
         &self,
         engine: usize,
         work: impl FnOnce(&mut Engine) + Send + 'static,
-        _: &Released,
+        _: &DeferredDrops,
     ) {
         if let Ok(thread) = self.thread(engine) {
             thread.release(work);

@@ -18,10 +18,10 @@ use super::pause::{Bell, Paused};
 use super::runner::Runner;
 use super::sharing::{Shared, Sharing, Turned, Uncounted, turn_or_sleep, turn_or_sleep_beside};
 
-/// An engine without a thread of its own.
+/// An engine without a thread of its own, behind a lock (decision record verbs/0001).
 pub(crate) struct Inline {
     sharing: Mutex<Sharing<State>>,
-    /// The wait set's.
+    /// Descriptor of the wait set, on which callers sleep (decision record verbs/0007).
     fd: OwnedFd,
 }
 
@@ -133,7 +133,7 @@ impl Inline {
         let mut sharing = self.lock();
         let (ended, opened) = sharing.close(|state| state.runner.take());
         if let Err(error) = opened {
-            log::error!("those who wait for a closed RNIC are not woken: {error}");
+            log::error!("threads that wait for a closed RNIC are not woken: {error}");
         }
         drop(sharing);
         drop(ended);

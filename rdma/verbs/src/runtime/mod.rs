@@ -8,6 +8,7 @@ pub(crate) mod assisted;
 mod burst;
 pub(crate) mod config;
 pub(crate) mod control;
+pub(crate) mod deferred_drops;
 pub(crate) mod engine_thread;
 mod hand_over;
 mod host_questions;
@@ -17,11 +18,10 @@ pub(crate) mod manual;
 mod mode;
 pub(crate) mod open_rnics;
 pub(crate) mod pause;
-pub(crate) mod released;
 pub(crate) mod runner;
 mod sharing;
-mod showing;
 mod spinning;
+mod state_publisher;
 
 /// The atomics that the protocols of this room use; a model checker provides its own.
 mod sync {

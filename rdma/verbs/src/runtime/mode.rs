@@ -12,8 +12,8 @@ use xwarp_driver::sleep_on;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{RnicId, RnicUnavailable};
 
+use super::deferred_drops::DeferredDrops;
 use super::pause::{Bell, Paused};
-use super::released::Released;
 
 /// A way to run the engines of an RNIC. A method with a body does what fits engines that run by
 /// themselves.
@@ -30,9 +30,9 @@ pub(crate) trait Mode: fmt::Debug {
         &self,
         engine: usize,
         work: impl FnOnce(&mut Engine) + Send + 'static,
-        released: &Released,
+        deferred: &DeferredDrops,
     ) {
-        released.add(engine, Box::new(work));
+        deferred.add(engine, Box::new(work));
     }
 
     /// Ends the engines, and their threads unless a handler calls: these then end after the

@@ -13,8 +13,8 @@ use xwarp_rnic::engine::Engine;
 
 use super::config::WaitMode;
 use super::host_questions::{ask_host, take_next_hops, watch_begun_searches};
-use super::showing::Showing;
 use super::spinning::Spinning;
+use super::state_publisher::StatePublisher;
 
 /// Pause between two steps of an engine that has failed, and that has no descriptor to sleep on.
 const FLUSH_PAUSE: Duration = Duration::from_millis(5);
@@ -32,7 +32,7 @@ pub(crate) struct Runner {
     /// Descriptors of the searches, each by the search's number. A search that ends closes its own.
     searches: DescriptorSet,
     /// `None` where no other process could read it.
-    showing: Option<Showing>,
+    publisher: Option<StatePublisher>,
     origin: Instant,
     spinning: Spinning,
     last_work: Instant,
@@ -44,7 +44,7 @@ impl Runner {
     pub(crate) fn new(engine: Engine, waiting: WaitMode) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {
-            showing: Showing::begin(&engine),
+            publisher: StatePublisher::begin(&engine),
             engine,
             searches: DescriptorSet::new()?,
             origin: now,
@@ -78,8 +78,8 @@ impl Runner {
             };
             found + engine.step(now)
         })?;
-        if let Some(showing) = &mut self.showing {
-            showing.note_turn(now, done, &self.engine);
+        if let Some(publisher) = &mut self.publisher {
+            publisher.note_turn(now, done, &self.engine);
         }
         Ok(done)
     }
@@ -142,7 +142,7 @@ impl Runner {
     /// The longest sleep that the engine allows. `None`: until a descriptor is readable.
     pub(crate) fn sleep_timeout(&self) -> Option<Duration> {
         let now = self.now();
-        let shown = self.showing.as_ref().and_then(|it| it.sleep_timeout(now));
+        let shown = self.publisher.as_ref().and_then(|it| it.sleep_timeout(now));
         [self.engine.sleep_timeout(now), shown]
             .into_iter()
             .flatten()
@@ -152,7 +152,7 @@ impl Runner {
     /// The longest sleep of the engine's own thread. `None`: until a descriptor is readable.
     fn thread_timeout(&self) -> Option<Duration> {
         let now = self.now();
-        let shown = self.showing.as_ref().map(|it| it.idle_timeout(now));
+        let shown = self.publisher.as_ref().map(|it| it.idle_timeout(now));
         [self.engine.sleep_timeout(now), shown]
             .into_iter()
             .flatten()

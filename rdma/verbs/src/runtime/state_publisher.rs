@@ -1,4 +1,4 @@
-//! Showing: puts the engine's state on the interface's board from time to time, where other
+//! State publisher: puts the engine's state on the interface's board from time to time, where other
 //! processes read it.
 
 use std::sync::Arc;
@@ -16,13 +16,13 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(1);
 
 /// An engine's state on the board of its interface, until the engine ends.
-pub(crate) struct Showing {
+pub(crate) struct StatePublisher {
     board: Arc<StateBoard>,
     engine: usize,
     pace: Pace,
 }
 
-impl Showing {
+impl StatePublisher {
     /// Shows the state of an engine that begins now, if its host has a board.
     pub(crate) fn begin(engine: &Engine) -> Option<Self> {
         let board = engine.host()?.board()?;
@@ -82,7 +82,7 @@ impl Pace {
     }
 }
 
-impl Drop for Showing {
+impl Drop for StatePublisher {
     /// The engine ends, though the program may stay.
     fn drop(&mut self) {
         if let Err(error) = self.board.wipe(self.engine) {

@@ -1,4 +1,4 @@
-//! Spread: by which hash the NIC spreads connections over its queues, as far as it can be relied
+//! RSS steering: by which hash the NIC spreads connections over its queues, as far as it can be relied
 //! upon.
 
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ const TOLERATED_PART: u64 = 16;
 
 /// The NIC's hash. It is trusted until answers come to other engines than it predicts: some drivers
 /// report a table that the NIC does not use.
-pub(crate) struct Spread {
+pub(crate) struct RssSteering {
     /// Answers that came to another engine than the one that had asked.
     strays: StrayAnswers,
-    trust: Mutex<Trust>,
+    trust: Mutex<RssTrust>,
 }
 
 /// Whether the hash that the driver reports can be trusted.
 #[derive(Default)]
-struct Trust {
+struct RssTrust {
     rss: Option<Rss>,
     /// Ports that were chosen by it.
     chosen: u64,
@@ -31,7 +31,7 @@ struct Trust {
     lost: bool,
 }
 
-impl Spread {
+impl RssSteering {
     pub(crate) fn new(strays: StrayAnswers) -> Self {
         Self {
             strays,
@@ -39,7 +39,7 @@ impl Spread {
         }
     }
 
-    fn trust(&self) -> MutexGuard<'_, Trust> {
+    fn trust(&self) -> MutexGuard<'_, RssTrust> {
         self.trust.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,21 +48,25 @@ impl Spread {
         if info.engines == 1 && !info.queues.is_part() {
             return None;
         }
-        let told = net::rss(info.index).unwrap_or_else(|error| {
-            log::debug!("how {} spreads connections is not told: {error}", info.name);
+        let reported = net::rss(info.index).unwrap_or_else(|error| {
+            log::debug!(
+                "the driver of {} does not report its RSS hash: {error}",
+                info.name
+            );
             None
         });
-        self.trust().judge(told, self.strays.count(), &info.name)
+        self.trust()
+            .judge(reported, self.strays.count(), &info.name)
     }
 }
 
-impl Trust {
-    /// The hash that is `told`, if it can be relied upon. `strays` is the number of answers that
+impl RssTrust {
+    /// The hash that is `reported`, if it can be relied upon. `strays` is the number of answers that
     /// came to other engines so far.
-    fn judge(&mut self, told: Option<Rss>, strays: u64, interface: &str) -> Option<Rss> {
-        if told != self.rss {
+    fn judge(&mut self, reported: Option<Rss>, strays: u64, interface: &str) -> Option<Rss> {
+        if reported != self.rss {
             *self = Self {
-                rss: told,
+                rss: reported,
                 strays_before: strays,
                 ..Self::default()
             };
@@ -98,7 +102,7 @@ pub(crate) fn engine_of(
 mod tests {
     use super::*;
 
-    fn told(table: Vec<u32>) -> Rss {
+    fn reported(table: Vec<u32>) -> Rss {
         Rss {
             table,
             ..Rss::default()
@@ -107,9 +111,9 @@ mod tests {
 
     #[test]
     fn hash_is_believed_until_answers_go_astray_and_again_when_it_changes() {
-        let mut trust = Trust::default();
+        let mut trust = RssTrust::default();
         let mut judge =
-            |table: &[u32], strays| trust.judge(Some(told(table.to_vec())), strays, "eth0");
+            |table: &[u32], strays| trust.judge(Some(reported(table.to_vec())), strays, "eth0");
         for chosen in 0..160 {
             assert!(judge(&[0, 1], 7 + chosen / TOLERATED_PART).is_some());
         }
@@ -122,10 +126,10 @@ mod tests {
 
     #[test]
     fn hash_that_is_not_told_is_none() {
-        let mut trust = Trust::default();
+        let mut trust = RssTrust::default();
         for strays in 0..100 {
             assert_eq!(trust.judge(None, strays, "eth0"), None);
         }
-        assert!(trust.judge(Some(told(vec![0])), 100, "eth0").is_some());
+        assert!(trust.judge(Some(reported(vec![0])), 100, "eth0").is_some());
     }
 }

@@ -11,13 +11,13 @@ pub(crate) type Release = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Released {
+pub(crate) struct DeferredDrops {
     list: Mutex<Vec<(usize, Release)>>,
     /// There may be something in the list.
     any: AtomicBool,
 }
 
-impl Released {
+impl DeferredDrops {
     /// For the owner of this engine.
     pub(crate) fn add(&self, engine: usize, release: Release) {
         self.lock().push((engine, release));
