@@ -10,15 +10,16 @@ use xwarp_rnic::model::{CreateError, DestroyError, StagScope};
 
 /// Regions and queue pairs of one domain can be used together; those of different domains cannot.
 ///
-/// A region of the domain is there for all its queue pairs, so for all their peers that know its
-/// `STag`. One that only a single connection needs is better made by
+/// All queue pairs of the domain can use its regions, and so can all their peers that know the
+/// `STag`. A region for a single connection is better made by
 /// [`QueuePair::allocate`](crate::QueuePair::allocate) or
 /// [`QueuePair::register`](crate::QueuePair::register) (RFC 5042 §2.2.5). While the domain has more
-/// than one queue pair, connected or not, no peer may invalidate a region of it by a Send. Others
-/// may still need it (RFC 5040 §8.1.1, RFC 5042 §6.4.5). Such a Send ends its connection.
+/// than one queue pair, connected or not, no peer may invalidate a region of it by a Send, since
+/// other peers may still need it (RFC 5040 §8.1.1, RFC 5042 §6.4.5). Such a Send ends its
+/// connection.
 ///
-/// Dropping it is sound at any time: no further object can be made in it, and existing objects stay
-/// as they are. The domain itself goes with the last of that.
+/// It may be dropped at any time: existing objects stay as they are, and the domain ends with the
+/// last of them.
 pub struct ProtectionDomain {
     id: PdId,
     /// There is nothing left to deallocate.
@@ -36,8 +37,8 @@ impl ProtectionDomain {
         })
     }
 
-    /// Deallocate PD (verbs draft §9.2.2.2): refused while a queue pair, a shared receive queue, a
-    /// region or a window is of it, whatever state that is in.
+    /// Deallocate PD (verbs draft §9.2.2.2): refused while it has a queue pair, a shared receive
+    /// queue, a region or a window, in any state.
     ///
     /// # Errors
     ///

@@ -61,16 +61,15 @@ pub struct SrqInfo {
     pub armed: bool,
 }
 
-/// Receive buffers for several queue pairs. A message takes the oldest one, whichever of them it is
-/// for. It completes on the completion queue of that queue pair. Every queue pair may take all of
-/// them.
+/// Receive buffers for several queue pairs. A message for any of the queue pairs takes the oldest
+/// buffer, and completes on the completion queue of its queue pair. One queue pair may take all
+/// buffers.
 ///
 /// The buffers' pieces are regions of this queue's protection domain, which need not be that of the
-/// queue pairs. A buffer that a message has taken belongs to its queue pair: it is flushed if that
-/// ends. All others stay. A message that finds none ends its connection.
+/// queue pairs. A buffer that a message has taken belongs to the queue pair, and is flushed if the
+/// queue pair ends. Untaken buffers stay. A message that finds no buffer ends its connection.
 ///
-/// Dropping it is sound at any time: queue pairs that take from it find what is posted, and nothing
-/// more.
+/// It may be dropped at any time. Queue pairs that take from it then use up the posted buffers.
 pub struct SharedReceiveQueue {
     id: SrqId,
     pd: PdId,
@@ -188,9 +187,8 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Modify S-RQ (verbs draft §9.2.4.3): another depth, whatever is going on. What is posted
-    /// stays, in order; a depth that what is outstanding does not fit into, or below a limit that
-    /// is armed, is refused.
+    /// Modify S-RQ (verbs draft §9.2.4.3): changes the depth, also under load. Posted buffers stay,
+    /// in order. A depth below the outstanding work or below an armed limit is refused.
     ///
     /// # Errors
     ///
@@ -237,8 +235,8 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Buffers that
-    /// are posted go without a completion.
+    /// Destroy S-RQ (verbs draft §9.2.4.4): refused while queue pairs take from it. Posted buffers
+    /// are dropped without a completion.
     ///
     /// # Errors
     ///

@@ -11,15 +11,14 @@ use crate::pd::ProtectionDomain;
 use crate::runtime::control::Control;
 use xwarp_rnic::model::{Access, RegisterError, Sge};
 
-/// Memory that is either the application's or a work request's, never both: posting it takes it
-/// away, and [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) gives it back for the
-/// completion. [`PostedBuffers`](crate::buffers::PostedBuffers) describes how buffers are posted
-/// and returned.
+/// Memory that belongs either to the application or to a work request. Posting moves it away, and
+/// [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) returns it for the completion.
+/// [`PostedBuffers`](crate::buffers::PostedBuffers) describes how buffers are posted and returned.
 ///
-/// It is a piece of a region without remote rights, whose `STag` is never disclosed. No peer
-/// reaches it by a Write, a Read or an Atomic Operation, nor does any other work request. So it
-/// does for Sends, Writes and Receives, and not for the sink of a Read, which the peer writes. A
-/// privileged queue pair reaches it as all memory of its process, by physical address.
+/// It is a piece of a region without remote rights, whose `STag` is never disclosed. No peer can
+/// access it by a Write, a Read or an Atomic Operation, and no other work request can. It serves
+/// for Sends, Writes and Receives, but not as the sink of a Read, which the peer writes. A
+/// privileged queue pair can access it by its physical address, like all memory of the region area.
 pub struct Buffer {
     bytes: SharedBytes,
     /// All pieces keep it registered.
@@ -29,7 +28,7 @@ pub struct Buffer {
 }
 
 impl ProtectionDomain {
-    /// Carves `count` zeroed buffers of `len` bytes out of the RNIC's region area, all in one
+    /// Allocates `count` zeroed buffers of `len` bytes from the RNIC's region area, all in one
     /// region of this domain. It is deregistered when the last of them is dropped.
     ///
     /// # Errors
@@ -60,7 +59,7 @@ impl ProtectionDomain {
 }
 
 impl Buffer {
-    /// Bytes that the buffer has.
+    /// Length of the buffer in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -36,8 +36,8 @@ struct Posted {
 }
 
 /// Owns [`Buffer`]s while work requests use them. Their type then gives the application no access
-/// to the bytes. Any number of queues, of any RNIC, can be posted to with one of these, and it
-/// costs nothing where it is not used.
+/// to the bytes. One `PostedBuffers` serves any number of queues, of any RNIC. Programs without
+/// buffers pay nothing for it.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -92,22 +92,22 @@ struct Posted {
 /// ```
 ///
 /// The application names each work request, as it likes: names may be equal. In the queues the work
-/// has another name, of 2^63 or more, which is used once. So no completion but a buffer's own gives
-/// it back: not a former one of the same buffer, and not that of other work. [`take`](Self::take)
-/// puts the application's name into the completion. Work that an application posts itself to the
-/// same completion queue should have names below 2^63.
+/// has another name, of 2^63 or more, which is used once. So only a buffer's own completion returns
+/// it: not an earlier one of the same buffer, and not one of other work. [`take`](Self::take) puts
+/// the application's name into the completion. Work that an application posts itself to the same
+/// completion queue should have names below 2^63.
 ///
 /// # What becomes of a buffer
 ///
-/// - A post that is refused gives it back at once.
-/// - Its completion gives it back, whether the work was done, has failed or was flushed.
+/// - A refused post returns it at once.
+/// - Its completion returns it, whether the work succeeded, failed or was flushed.
 /// - Work may get no completion. Its queue pair or shared receive queue is destroyed, the RNIC is
 ///   closed, or its completion queue was dropped or has lost it. [`reclaim`](Self::reclaim) then
 ///   returns the buffer once the queue that it was posted to is destroyed. A shared receive queue
 ///   is destroyed once it and all queue pairs that take buffers from it are.
-/// - This is dropped: so are the buffers. When nothing is left of their region, that is
-///   deregistered, and work that comes upon it later fails. Until then the peer's data may still be
-///   placed into it, and the application cannot see the bytes.
+/// - Dropping this drops the buffers. When the last buffer of a region is dropped, the region is
+///   deregistered, and outstanding work on it fails. Until then the peer's data may still be placed
+///   into it, and the application cannot see the bytes.
 #[derive(Default)]
 pub struct PostedBuffers {
     posted: FxHashMap<WrId, Posted>,
@@ -138,13 +138,13 @@ impl PostedBuffers {
         self.post(queue, (wr_id, buffer))
     }
 
-    /// Posts a list of buffers in order. Returns the number of posted buffers. Those are taken out
-    /// of the list; the first one that is refused and those behind it stay in it.
+    /// Posts a list of buffers in order. Returns the number of posted buffers. Posted buffers leave
+    /// the list; the first refused one and those after it stay in the list.
     ///
     /// # Errors
     ///
-    /// What [`PostedBuffers::post_recv`] fails with, for the first request that is refused; how
-    /// many were posted before it.
+    /// The error of [`PostedBuffers::post_recv`] for the first refused request, and the number of
+    /// requests posted before it.
     pub fn post_recv_list(
         &mut self,
         queue: &mut impl PostReceives,
@@ -159,7 +159,7 @@ impl PostedBuffers {
     ///
     /// - [`PostError::OtherRnic`]: the buffer is one of another RNIC.
     /// - [`PostError::OutOfBounds`]: the message is longer than its buffer.
-    /// - Otherwise as a request that is posted to `queue` without a buffer's help.
+    /// - Otherwise the errors of a request that is posted to `queue` directly.
     pub fn post_send(
         &mut self,
         queue: &mut impl PostSends,
@@ -172,8 +172,8 @@ impl PostedBuffers {
     ///
     /// # Errors
     ///
-    /// What [`PostedBuffers::post_send`] fails with, for the first request that is refused; how
-    /// many were posted before it.
+    /// The error of [`PostedBuffers::post_send`] for the first refused request, and the number of
+    /// requests posted before it.
     pub fn post_send_list(
         &mut self,
         queue: &mut impl PostSends,
@@ -182,9 +182,9 @@ impl PostedBuffers {
         self.post_list(queue, requests)
     }
 
-    /// Gives back the buffer of the work request that has completed, and the application's name for
-    /// the work to the completion. `None`, and the completion as it was, if the work had none of
-    /// these buffers, or it was given back already.
+    /// Returns the buffer of the completed work request, and puts the application's name for the
+    /// work into the completion. Returns `None` and leaves the completion unchanged if it belongs
+    /// to no buffer of this set, or the buffer was returned before.
     pub fn take(&mut self, completion: &mut WorkCompletion) -> Option<Buffer> {
         let posted = self.posted.remove(&completion.wr_id)?;
         completion.wr_id = posted.wr_id;
@@ -208,12 +208,12 @@ impl PostedBuffers {
             .collect()
     }
 
-    /// Buffers that are posted.
+    /// Number of posted buffers.
     pub fn len(&self) -> usize {
         self.posted.len()
     }
 
-    /// True if none is.
+    /// Whether no buffer is posted.
     pub fn is_empty(&self) -> bool {
         self.posted.is_empty()
     }

@@ -49,8 +49,8 @@ impl BoundPort {
         Ok(bound)
     }
 
-    /// What it is bound to: as many addresses as the interface has of those that were asked for,
-    /// and one port, which is not 0.
+    /// Addresses and port that it is bound to: the interface's addresses among those requested, and
+    /// one port, which is not 0.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(LocalPort::local).collect()
     }

@@ -90,8 +90,8 @@ impl Source {
 }
 
 impl Connecting {
-    /// Asks the host for the path and has the engine connect which the queue pair is on. Everything
-    /// that depends on the calling thread's network namespace is done here.
+    /// Asks the host for the path, then has the queue pair's engine connect. All steps that depend
+    /// on the calling thread's network namespace happen here.
     pub(crate) fn begin(
         (qp, engine): (QpId, usize),
         wanted: ConnectParams,
@@ -140,7 +140,7 @@ impl Connecting {
         SocketAddr::new(self.address, self.port.load(Ordering::Relaxed))
     }
 
-    /// The result, once there is one: the private data of the peer's answer. It does not turn an
+    /// Returns the result once there is one: the private data of the peer's answer. Does not run an
     /// inline engine.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Connecting {
         self.attempt.try_finish().map(with_private_data)
     }
 
-    /// The result, waiting for it up to `timeout`; `None` when there is none by then.
+    /// Returns the result, and waits up to `timeout` for it. `None` if there is none by then.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Connecting {
     ///
     /// - [`ConnectError::Refused`], [`ConnectError::TimedOut`]: no listener is there, or the
     ///   timeout is over.
-    /// - [`ConnectError::Rejected`]: the peer's application said no (RFC 5044 §7.1.1, bit R).
+    /// - [`ConnectError::Rejected`]: the peer's application rejected it (RFC 5044 §7.1.1, bit R).
     /// - [`ConnectError::PeerClosed`], [`ConnectError::NotIwarp`]: the peer closed, or its answer
     ///   is no valid MPA Reply.
     /// - [`ConnectError::Unacceptable`]: the peer's read depths or RTR types cannot be met (RFC

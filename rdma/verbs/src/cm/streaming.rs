@@ -24,9 +24,9 @@ use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
 /// [`QueuePair::modify`](crate::QueuePair::modify) moves the connection to a queue pair. After
-/// that, this handle has no stream. What the peer has sent and was not read by then is
-/// taken as FPDUs. So read the last streaming message of the peer, and not a byte beyond it.
-/// Dropping the handle closes the connection unless a queue pair has it.
+/// that, this handle has no stream. Bytes that the peer has sent and that were not read by then are
+/// taken as FPDUs. So read the peer's last streaming message, and not a byte beyond it. Dropping
+/// the handle closes the connection unless a queue pair has it.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -194,7 +194,7 @@ impl LlpStream {
         })
     }
 
-    /// Sends all of `bytes`, up to `timeout`. After an error the number of sent bytes is unknown.
+    /// Sends all of `bytes`, within `timeout`. After an error the number of sent bytes is unknown.
     ///
     /// # Errors
     ///

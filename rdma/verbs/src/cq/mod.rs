@@ -157,8 +157,8 @@ impl CompletionQueue {
         })
     }
 
-    /// Modify CQ (verbs draft §9.2.3.3): gives it room for `entries` completions, whatever is going
-    /// on. What it has stays in it, in order; a size that this does not fit into is refused, and
+    /// Modify CQ (verbs draft §9.2.3.3): changes the room to `entries` completions, also under
+    /// load. What it has stays in it, in order; a size that this does not fit into is refused, and
     /// nothing is changed then.
     ///
     /// # Errors

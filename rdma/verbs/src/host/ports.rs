@@ -2,9 +2,9 @@
 //! listener at a time.
 //!
 //! A connection keeps the port that it came by, as the kernel must not give it to another program.
-//! Programs listen on such a port again, for the next peer. So the RNIC counts the shares of a port:
-//! listeners, connections and bound ports. The last share returns the port to the host. The right to
-//! listen is a claim, which is refused as in use while another holder has it.
+//! Programs listen on such a port again, for the next peer. So the RNIC counts the shares of a
+//! port: listeners, connections and bound ports. The last share returns the port to the host. The
+//! right to listen is a claim, which is refused as in use while another holder has it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! RSS steering: by which hash the NIC spreads connections over its queues, as far as it can be relied
-//! upon.
+//! RSS steering: by which hash the NIC spreads connections over its queues, as far as it can be
+//! relied upon.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,8 +61,8 @@ impl RssSteering {
 }
 
 impl RssTrust {
-    /// The hash that is `reported`, if it can be relied upon. `strays` is the number of answers that
-    /// came to other engines so far.
+    /// The hash that is `reported`, if it can be relied upon. `strays` is the number of answers
+    /// that came to other engines so far.
     fn judge(&mut self, reported: Option<Rss>, strays: u64, interface: &str) -> Option<Rss> {
         if reported != self.rss {
             *self = Self {

@@ -45,9 +45,9 @@ impl ProtectionDomain {
         self.register(bytes, access)
     }
 
-    /// RI-Register (verbs draft §9.2.6.2): registers memory that the application has already, for
-    /// the domain's queue pairs. Several registrations of the same memory are independent. A vector
-    /// becomes such memory by [`SharedBytes::from_vec`].
+    /// RI-Register (verbs draft §9.2.6.2): registers the application's memory, for the domain's
+    /// queue pairs. Several registrations of the same memory are independent. A vector becomes such
+    /// memory by [`SharedBytes::from_vec`].
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ impl ProtectionDomain {
         self.register_with(bytes, &RegionSpec::new(access))
     }
 
-    /// Registers memory with all that the verbs let choose (verbs draft §9.2.6.2): Tagged Offsets,
-    /// key and Remote Access Flag. The memory is in one piece, or a
+    /// Registers memory with all options of the verbs (verbs draft §9.2.6.2): Tagged Offsets, key
+    /// and Remote Access Flag. The memory is in one piece, or a
     /// [`PhysicalList`](crate::memory::PhysicalList).
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
     }
 
     /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any
-    /// domain of this RNIC and with other rights. Not while windows are bound to it, nor if it is
-    /// shared: then it comes back as it was. Any other error leaves no registration.
+    /// domain of this RNIC and with other rights. Refused while windows are bound to it, and if it
+    /// is shared: the region is then returned unchanged. Any other error leaves no registration.
     ///
     /// # Errors
     ///
@@ -211,9 +211,9 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
 
 impl AllocatedStag {
     /// RI-Reregister (verbs draft §7.3.2.3): registers other memory under the same index, in any
-    /// domain of this RNIC and with other rights, whether the `STag` is Valid or not. Not while
-    /// windows are bound to it, nor if it is shared: then it comes back as it was. Any other error
-    /// leaves no registration.
+    /// domain of this RNIC and with other rights, whether the `STag` is Valid or not. Refused while
+    /// windows are bound to it, and if it is shared: the region is then returned unchanged. Any
+    /// other error leaves no registration.
     ///
     /// # Errors
     ///
@@ -270,13 +270,13 @@ impl<M> MemoryRegion<M> {
         self.stag.query()
     }
 
-    /// The `STag` by itself, whose memory stays registered until it is invalidated; for
-    /// Fast-Register after that.
+    /// Takes the `STag` out of the region, for Fast-Register. The memory stays registered until the
+    /// `STag` is invalidated.
     pub fn into_stag(self) -> AllocatedStag {
         self.stag
     }
 
-    /// `len` bytes from `offset` on, for a scatter/gather list.
+    /// Element of a scatter/gather list: `len` bytes from `offset` on.
     pub fn local(&self, offset: u64, len: u32) -> Sge {
         let RemoteAddress { stag, to } = self.remote(offset);
         Sge { stag, to, len }
@@ -291,14 +291,14 @@ impl<M> MemoryRegion<M> {
         }
     }
 
-    /// The memory that it was made of: of one piece or a list.
+    /// The memory that was registered: one piece or a list.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 }
 
 impl MemoryRegion {
-    /// Bytes that the region has.
+    /// Length of the region in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
@@ -308,7 +308,7 @@ impl MemoryRegion {
         self.memory.is_empty()
     }
 
-    /// The memory. The peer may change it at any time that its rights allow.
+    /// The memory. A peer may change it at any time, within the region's rights.
     pub fn bytes(&self) -> &SharedBytes {
         &self.memory
     }

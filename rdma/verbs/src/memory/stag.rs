@@ -41,7 +41,7 @@ use xwarp_rnic::stags::NotReregistered;
 /// ```
 pub struct AllocatedStag {
     owner: Owner,
-    /// What it was given last, by the verb that made it or by
+    /// The latest `STag`, from the verb that made it or from
     /// [`fast_register`](Self::fast_register).
     stag: Stag,
 }
@@ -85,7 +85,7 @@ impl AllocatedStag {
         Ok(Self::new(stag, control))
     }
 
-    /// The `STag` that it was given last. [`query`](Self::query) returns whether it is Valid.
+    /// The latest `STag`. [`query`](Self::query) returns whether it is Valid.
     pub fn stag(&self) -> Stag {
         self.stag
     }
@@ -101,10 +101,9 @@ impl AllocatedStag {
         control.call(move |engine| engine.stags().query_region(index))?
     }
 
-    /// A request that registers a list, zero-based, with the next key: the one before it stays
-    /// unused for as long as there are others. The list may have as many entries as
-    /// [`RegionInfo::entries`] says, and the region remote rights if its Remote Access Flag is set
-    /// (verbs draft §7.3.2.5).
+    /// A request that registers a list, zero-based, with the next key. The previous key is not used
+    /// again until all others were. The list may have as many entries as [`RegionInfo::entries`]
+    /// says, and the region remote rights if its Remote Access Flag is set (verbs draft §7.3.2.5).
     pub fn fast_register(&mut self, list: PhysicalList, access: Access) -> FastRegister {
         self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
         FastRegister {

@@ -12,8 +12,8 @@ use xwarp_rnic::model::{
     Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, StagScope, WindowInfo,
 };
 
-/// A memory window: what it is bound to, one peer may use, for as long as it is bound. Binding is a
-/// work request, and costs no more than that. Dropping the window deallocates it: from then on no
+/// A memory window. While it is bound, one peer may access the bound part of a region. Binding is a
+/// work request, and costs no more than one. Dropping the window deallocates it: from then on no
 /// access through its `STag` reaches memory.
 ///
 /// ```no_run
@@ -65,14 +65,14 @@ impl MemoryWindow {
         })
     }
 
-    /// The `STag` of the latest [`bind`](Self::bind); before the first one it has never been Valid.
+    /// The `STag` of the latest [`bind`](Self::bind). Before the first bind it is not Valid.
     pub fn stag(&self) -> Stag {
         self.stag
     }
 
-    /// Bind request (verbs draft §7.10.2): binds it to `len` bytes from `first` on, which is a
-    /// place in a region (see [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next
-    /// key. So an `STag` of an earlier Bind stays unused for another 255.
+    /// Bind request (verbs draft §7.10.2): binds the window to `len` bytes of a region from `first`
+    /// on (see [`MemoryRegion::remote`](crate::MemoryRegion::remote)), with the next key. The
+    /// `STag` of an earlier Bind is not used again for 255 binds.
     pub fn bind(&mut self, first: RemoteAddress, len: u64, access: Access) -> Bind {
         self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
         Bind {

@@ -7,8 +7,8 @@ use crate::cm::streaming::LlpStream;
 /// A change of a queue pair, for [`QueuePair::modify`](crate::QueuePair::modify): the state that it
 /// shall be in next, which may be the present one, and attributes.
 ///
-/// What is not said stays as it is. Attributes go only with Idle to Idle, Idle to RTS and RTS to
-/// RTS.
+/// Attributes that are not set stay as they are. They can be changed only from Idle to Idle, Idle
+/// to RTS and RTS to RTS.
 #[derive(Clone, Debug)]
 pub struct QpChange {
     pub(crate) modify: ModifyQp,
@@ -55,8 +55,8 @@ impl QpChange {
     }
 
     /// ORD (verbs draft §6.5): Reads and Atomic Operations that this side may have outstanding,
-    /// more or less than before. Those that are outstanding already are not called back; further
-    /// ones wait until there are fewer.
+    /// more or less than before. Operations that are outstanding already go on; further ones wait
+    /// until there are fewer.
     #[must_use]
     pub fn ord(mut self, ord: u16) -> Self {
         self.modify.ord = Some(ord);
@@ -67,7 +67,7 @@ impl QpChange {
     /// queue pair that was created with an [`ird`](crate::QpConfig::ird) of 0 never lets its peer
     /// read.
     ///
-    /// The peer does not learn of it. One that has more of them outstanding than this ends the
+    /// The peer does not learn of it. A peer that has more of them outstanding than this ends the
     /// connection.
     #[must_use]
     pub fn ird(mut self, ird: u16) -> Self {
@@ -75,15 +75,15 @@ impl QpChange {
         self
     }
 
-    /// Work requests that the send queue holds, whatever is going on: what is outstanding stays,
-    /// and is done in its order. Fewer than are outstanding are refused.
+    /// Depth of the send queue in work requests. It may change under load: outstanding work stays,
+    /// in order. A depth below the outstanding work is refused.
     #[must_use]
     pub fn send_depth(mut self, depth: usize) -> Self {
         self.modify.send_depth = Some(depth);
         self
     }
 
-    /// Work requests that the receive queue holds, as for [`send_depth`](Self::send_depth). A
+    /// Depth of the receive queue in work requests, as for [`send_depth`](Self::send_depth). A
     /// shared one is resized by [`SharedReceiveQueue::resize`](crate::SharedReceiveQueue::resize)
     /// instead.
     #[must_use]

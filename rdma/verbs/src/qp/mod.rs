@@ -627,7 +627,8 @@ impl fmt::Debug for QueuePair {
 }
 
 impl Drop for QueuePair {
-    /// Invalidates windows that are bound to it; `destroy` refuses then (decision record verbs/0002).
+    /// Invalidates windows that are bound to it; `destroy` refuses then (decision record
+    /// verbs/0002).
     fn drop(&mut self) {
         let id = self.id;
         if self.destroyed {

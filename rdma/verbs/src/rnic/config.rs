@@ -9,52 +9,50 @@ use xwarp_tcp::{CongestionControl, MAX_ACK_DELAY, MAX_RTO, StackConfig};
 use crate::error::ConfigError;
 use crate::runtime::config::{Progress, WaitMode};
 
-/// Connections that may wait to be accepted, per listener, by default: a burst of them, such as
-/// when all clients come back at once.
+/// Default backlog per listener: enough for a burst, such as when all clients reconnect at once.
 const BACKLOG: usize = 1024;
 
 /// How an RNIC is opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RnicConfig {
-    /// The interface's part.
+    /// Options of the network interface.
     pub nic: NicConfig,
     /// Who runs the engine.
     pub progress: Progress,
-    /// What it does without work.
+    /// What the engine does without work.
     pub wait_mode: WaitMode,
-    /// After how long a silence a peer is asked whether it still lives. `None`, the default as RFC
-    /// 9293 §3.8.4 has it: never, so that the death of a peer which owes nothing goes unnoticed.
+    /// Idle time before a keep-alive probe is sent. `None`, the default (RFC 9293 §3.8.4), sends
+    /// none: the death of a peer that owes nothing then goes unnoticed.
     pub keepalive: Option<Duration>,
-    /// How long an acknowledgment may take beyond the round trip before a segment is sent again
-    /// (RFC 6298 §2.4). 5 ms by default; more where peers may have to wait longer for a processor,
-    /// less delay after a loss with less.
+    /// Lower bound of the retransmission timeout beyond the round trip (RFC 6298 §2.4). 5 ms by
+    /// default. Raise it where peers may wait longer for a processor; a lower value shortens the
+    /// delay after a loss.
     pub min_rto: Duration,
-    /// How long the TCP acknowledgment of a message may wait for the application's answer to ride
-    /// on, where it answered the last ones as soon (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms
+    /// Longest delay of the TCP acknowledgment of a message, for the application's answer to carry
+    /// it, if earlier answers came within that time (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms
     /// at most; zero sends it at once.
     pub ack_delay: Duration,
-    /// How long a peer may leave bytes, or the question whether it lives, unanswered before the
-    /// connection is given up (RFC 9293 §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5
-    /// recommends.
+    /// Time without an acknowledgment of bytes or of a keep-alive probe, after which the connection
+    /// ends (RFC 9293 §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
-    /// How much may be in flight, and how fast it is sent. DCTCP is for networks that mark, BBR for
-    /// paths that lose at random.
+    /// Congestion control algorithm. DCTCP is for networks that mark, BBR for paths that lose at
+    /// random.
     pub congestion: CongestionControl,
     /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default;
     /// DCTCP always does, BBR never.
     pub ecn: bool,
     /// How connections are started.
     pub mpa: MpaConfig,
-    /// Connections that each listener keeps for the application to accept; for one more, the one
-    /// goes that has been silent for longest. As many more may be in TCP's handshake. 1024 by
+    /// Connections that each listener keeps for the application to accept. A further one replaces
+    /// the one that was silent for longest. As many more may be in TCP's handshake. 1024 by
     /// default.
     pub backlog: usize,
-    /// Whether physical buffer lists are of pages or of blocks (verbs draft §9.2.1.1).
+    /// Kind of physical buffer lists: pages or blocks (verbs draft §9.2.1.1).
     pub pbl_mode: PblMode,
-    /// How many asynchronous events may wait to be polled (RFC 5042 §2.2.7): peers can cause some.
-    /// [`EventsLost`](crate::event::AsyncEventKind::EventsLost) reports that further ones were
-    /// lost. By default one for each queue pair that there can be.
+    /// Asynchronous events that may wait to be polled (RFC 5042 §2.2.7). Peers can cause some of
+    /// them. [`EventsLost`](crate::event::AsyncEventKind::EventsLost) reports that further ones
+    /// were lost. By default one for each queue pair that there can be.
     pub max_events: usize,
 }
 
@@ -89,7 +87,7 @@ xwarp_driver::setters!(RnicConfig {
 });
 
 impl RnicConfig {
-    /// Refuses options that cannot be had, or not together.
+    /// Refuses options that are out of range or exclude each other.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if self.ack_delay > MAX_ACK_DELAY {
             return Err(ConfigError::AckDelay(self.ack_delay));
