@@ -313,7 +313,14 @@ mod tests {
         let regions = RegionPool::anonymous(4096).unwrap();
         let stags = StagTable::new(regions.area(), PblMode::default(), || Some(1));
         let stags = InCommon::of_engines(stags, 1, StagTable::share).remove(0);
-        let engine = Engine::new(stack, MpaConfig::default(), stags, &shared_tables, 0, &doorbell);
+        let engine = Engine::new(
+            stack,
+            MpaConfig::default(),
+            stags,
+            &shared_tables,
+            0,
+            &doorbell,
+        );
         let runner = Runner::new(engine, WaitMode::Blocking).unwrap();
         let shared = Shared {
             inline: Inline::new(runner, &waking).unwrap(),
