@@ -1,9 +1,9 @@
 # Instructions per frame of xwarp's driver on network cards with real drivers, next to a minimal
 # loop, with copies and without (`tools/bench --cards`). The cards are those of guests under qemu
-# (tests/nic). Times in an emulation have no meaning, so instructions are counted.
+# (tests/guests). Times in an emulation have no meaning, so instructions are counted.
 # shellcheck shell=bash disable=SC2034,SC2154
 
-lab=$top/tests/nic/guest/lab
+lab=$top/tests/guests/images/nic/lab
 # The source's link may be down for its first two seconds: igb resets for its program.
 source_milliseconds=5000
 
@@ -88,7 +88,7 @@ card_rows() {
 
 cards_table() {
     local image card
-    image=$("$top/tests/nic/guest/image") || exit
+    image=$("$top/tests/guests/images/nic/image") || exit
     prepare
     trap '"$lab" down "$work/guest"; rm -rf "$work"' EXIT
     build_minimal

@@ -7,7 +7,7 @@ use xwarp_house_tests::{Target, TargetsError, targets};
 use crate::tests_of::Build;
 
 /// Packages that `tools/test` leaves out of `cargo test`: their tests need a guest, and say nothing where there is none.
-const LEFT_OUT: [&str; 1] = ["xwarp-interop-tests"];
+const LEFT_OUT: [&str; 1] = ["xwarp-guest-tests"];
 
 /// The root file of each target that has its tests or the examples of its documentation run, once for either.
 pub(crate) fn test_roots(repository: &Path) -> Result<Vec<(PathBuf, Build)>, TargetsError> {
@@ -49,7 +49,7 @@ mod tests {
                 {"name": "a", "src_path": "/x/lib.rs", "test": true, "doctest": true, "kind": ["lib"]},
                 {"name": "a", "src_path": "/x/t.rs", "test": true, "doctest": false, "kind": ["test"]},
                 {"name": "a", "src_path": "/x/e.rs", "test": false, "doctest": false, "kind": ["example"]}]},
-            {"name": "xwarp-interop-tests", "targets": [
+            {"name": "xwarp-guest-tests", "targets": [
                 {"name": "a", "src_path": "/i/siw.rs", "test": true, "doctest": false}]}]}"#;
         let expected = [
             ("/x/lib.rs", Build::Tests),

@@ -1,0 +1,66 @@
+//! The tools of rdma-core and perftest between two guests, and what they look like on the wire.
+
+use std::time::Duration;
+
+use xwarp_guest_tests::siw::Guest;
+use xwarp_system_tests::{Capture, eventually};
+
+use crate::with_two_guests;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs a server in one guest and its client in the other; both must end well.
+///
+/// What the client sends takes a while, as siw's responder loses what reaches it too soon after its MPA Reply. On a busy machine that is
+/// more than 5 ms after it.
+fn run_both([client, server]: &[Guest<'_>; 2], serve: &str, ask: &str) {
+    let _ = client
+        .run("tc qdisc replace dev eth0 root netem delay 50ms")
+        .succeeded();
+    let waiting = server.start(serve);
+    eventually("the server listens", || {
+        let listed = server.run("rdma resource show cm_id").succeeded();
+        listed.output.contains("LISTEN")
+    });
+    let asking = client.start(ask).finish_within(LIMIT);
+    for ended in [asking, waiting.finish_within(LIMIT)] {
+        let ended = ended.succeeded();
+        assert!(!ended.output.contains("error"), "{ended}");
+    }
+}
+
+#[test]
+fn rping_verifies_its_data_and_tshark_finds_its_messages() {
+    const ROUNDS: usize = 20;
+    with_two_guests(|lab, guests| {
+        let recorder = lab.record(1);
+        let arguments = format!("-a {} -p 7174 -C {ROUNDS} -S 1000 -V", guests[1].address());
+        let [serve, ask] = ["-s", "-c"].map(|role| format!("rping {role} {arguments}"));
+        run_both(guests, &serve, &ask);
+        let capture = Capture::dissect_port(&recorder.finish(), 7174);
+        for frame in capture.frames() {
+            assert_eq!(frame.all("tcp.checksum.status"), ["1"], "{}", frame.text());
+            assert!(!frame.has("_ws.malformed"), "{}", frame.text());
+        }
+        assert_eq!(capture.with("iwarp_mpa.req").count(), 1);
+        assert_eq!(capture.with("iwarp_mpa.rep").count(), 1);
+        // The server reads the client's text, and writes it back.
+        let opcodes = capture.count("iwarp_rdma.opcode");
+        for opcode in ["0x00", "0x01", "0x02"] {
+            assert_eq!(opcodes.get(opcode), Some(&ROUNDS), "{opcodes:?}");
+        }
+    });
+}
+
+#[test]
+fn perftest_runs_between_two_guests() {
+    with_two_guests(|_, guests| {
+        let address = guests[1].address();
+        for test in ["send", "write", "read"] {
+            for (kind, size) in [("bw", 20_000), ("lat", 64)] {
+                let serve = format!("ib_{test}_{kind} -R -d siw0 -F -s {size} -n 20");
+                run_both(guests, &serve, &format!("{serve} {address}"));
+            }
+        }
+    });
+}
