@@ -98,7 +98,7 @@ modules() {
     printf '%s\n' "$tests" | sed 's/::.*//' | sort | uniq -c | sort -rn | awk '{ print $2 }'
 }
 
-# Lists the modules of netns and kernel for isolate. A line has a name, a folder, a program and a
+# Lists the modules of netns and kernel, and the other programs of tests/system, for isolate. A line has a name, a folder, a program and a
 # filter.
 isolated_suites() {
     local program suite module listed
@@ -111,6 +111,10 @@ isolated_suites() {
     done
     program=$(executable soak tests/soak/main.rs)
     echo "soak tests/system $program"
+    program=$(executable impair tests/impair.rs)
+    echo "impair tests/system $program"
+    program=$(executable xwarp_system_tests "unittests src/lib.rs")
+    echo "system tests/system $program"
 }
 
 # Lists the suites that run alone, each of which is a module with tests.

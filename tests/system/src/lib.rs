@@ -16,6 +16,7 @@ mod capture;
 mod case;
 mod drops;
 mod hosts;
+pub mod impair;
 mod process;
 mod program;
 

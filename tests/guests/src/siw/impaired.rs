@@ -1,7 +1,7 @@
 //! A lab whose bridge loses, repeats and reorders segments.
 
-use xwarp_impair::{Fates, ImpairedPorts, Rule, add_delay_line, remove_delay_line};
 use xwarp_system_tests::Host;
+use xwarp_system_tests::impair::{Fates, ImpairedPorts, Rule, add_delay_line, remove_delay_line};
 use xwarp_test_kit::netsim::Seed;
 
 /// Impaired ports of the bridge, as long as the value lives.

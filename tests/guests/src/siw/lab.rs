@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-use xwarp_impair::Rule;
+use xwarp_system_tests::impair::Rule;
 use xwarp_system_tests::{DEV, Exclusive, Host, WorkDir};
 
 use crate::siw::impaired::Impaired;

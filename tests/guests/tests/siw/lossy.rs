@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::xwarp::{Opcode, QpConfig, SendRequest, Stag, WrId};
-use xwarp_impair::Rule;
+use xwarp_system_tests::impair::Rule;
 use xwarp_test_kit::netsim::Seed;
 
 use crate::xwarp::Setup;

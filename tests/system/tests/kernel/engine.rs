@@ -7,7 +7,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use xwarp_driver::attach::XdpMode;
 use xwarp_driver::{Nic, NicConfig, Steering};
-use xwarp_impair::{DEV, Side};
+use xwarp_system_tests::impair::{DEV, Side};
 use xwarp_tcp::{ConnId, ConnMut, Event, Path, Stack, StackConfig};
 
 /// Frames received in a turn.

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Side};
+use xwarp_system_tests::impair::{Bridged, Side};
 use xwarp_system_tests::{Exclusive, LOCK, eventually};
 use xwarp_tcp::{CongestionControl, ConnId, Event, StackConfig};
 use xwarp_test_kit::needs_root;

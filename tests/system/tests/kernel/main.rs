@@ -15,7 +15,7 @@ mod tx_checksum;
 mod waited;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Impaired, Rule, Side};
+use xwarp_system_tests::impair::{Bridged, Impaired, Rule, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_test_kit::netsim::Seed;
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Rule, Side};
+use xwarp_system_tests::impair::{Bridged, Rule, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{CongestionControl, StackConfig};
 use xwarp_test_kit::needs_root;

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::Routed;
+use xwarp_system_tests::impair::Routed;
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{Path, RouteMetrics};
 use xwarp_test_kit::needs_root;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::{Nic, NicConfig, PacketIo, RxFrame, TxFrame};
-use xwarp_impair::{Bridged, DEV, Side};
+use xwarp_system_tests::impair::{Bridged, DEV, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_test_kit::needs_root;
 

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Side};
+use xwarp_system_tests::impair::{Bridged, Side};
 use xwarp_tcp::{CloseReason, ConnId, Event};
 use xwarp_test_kit::needs_root;
 

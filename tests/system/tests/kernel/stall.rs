@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Rule, Side};
+use xwarp_system_tests::impair::{Bridged, Rule, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
 use xwarp_test_kit::needs_root;

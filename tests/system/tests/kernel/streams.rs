@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Receiver;
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Side};
+use xwarp_system_tests::impair::{Bridged, Side};
 use xwarp_tcp::{CloseReason, ConnId, Event, StackCounters};
 use xwarp_test_kit::needs_root;
 use xwarp_test_kit::netsim::{Rng, Seed};

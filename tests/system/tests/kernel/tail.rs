@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use xwarp_driver::attach::XdpMode;
-use xwarp_impair::{Bridged, Impaired, Rule, Side};
+use xwarp_system_tests::impair::{Bridged, Impaired, Rule, Side};
 use xwarp_system_tests::{Exclusive, LOCK};
 use xwarp_tcp::{ConnId, Event};
 use xwarp_test_kit::needs_root;

@@ -2,7 +2,7 @@
 
 use xwarp_driver::attach::XdpMode;
 use xwarp_driver::{NicConfig, TxChecksum};
-use xwarp_impair::{Bridged, Side};
+use xwarp_system_tests::impair::{Bridged, Side};
 use xwarp_tcp::{StackConfig, StackCounters};
 use xwarp_test_kit::needs_root;
 use xwarp_test_kit::netsim::{Rng, Seed};

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xwarp::{CompletionQueue, Listener, QpConfig, QueuePair, Rnic, RnicConfig};
-use xwarp_impair::{Flood, Flooded, Hostile};
+use xwarp_system_tests::impair::{Flood, Flooded, Hostile};
 use xwarp_system_tests::{DEV, Hosts, eventually};
 use xwarp_test_kit::needs_root;
 use xwarp_test_kit::netsim::Seed;

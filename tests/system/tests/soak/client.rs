@@ -12,8 +12,8 @@ use xwarp::{
     Rnic, SendRequest, Stag, WrId,
 };
 use xwarp_driver::net::RouteError;
-use xwarp_impair::{HostThread, Side};
 use xwarp_system_tests::eventually;
+use xwarp_system_tests::impair::{HostThread, Side};
 use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::server::{IRD, LEN, PORT};

@@ -4,8 +4,8 @@ use std::net::SocketAddrV4;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xwarp_impair::{Bridged, DEV, Flood, Hostile, Rule, Side};
 use xwarp_system_tests::eventually;
+use xwarp_system_tests::impair::{Bridged, DEV, Flood, Hostile, Rule, Side};
 use xwarp_test_kit::netsim::{Rng, Seed};
 
 use crate::server::PORT;

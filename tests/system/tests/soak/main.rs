@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use xwarp::config::{NicConfig, Progress, WaitMode, XdpMode};
 use xwarp::{Rnic, RnicConfig};
-use xwarp_impair::{Bridged, DEV};
+use xwarp_system_tests::impair::{Bridged, DEV};
 use xwarp_system_tests::{Exclusive, LOCK, eventually};
 use xwarp_test_kit::needs_root;
 use xwarp_test_kit::netsim::Seed;

@@ -10,8 +10,8 @@ use xwarp::cm::ConnectionRequest;
 use xwarp::{
     Access, CompletionQueue, MemoryRegion, ProtectionDomain, QpConfig, QpState, QueuePair, Rnic,
 };
-use xwarp_impair::HostThread;
 use xwarp_system_tests::eventually_within;
+use xwarp_system_tests::impair::HostThread;
 
 use crate::{REGION_BYTES, Stop, open};
 

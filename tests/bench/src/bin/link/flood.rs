@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use xwarp_impair::{Flood, Hostile};
+use xwarp_system_tests::impair::{Flood, Hostile};
 use xwarp_test_kit::netsim::Seed;
 
 use crate::frame::parse_mac;

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use anyhow::Context;
 use nix::net::if_::if_nametoindex;
-use xwarp_impair::{Impairment, Rule};
+use xwarp_system_tests::impair::{Impairment, Rule};
 use xwarp_test_kit::netsim::Seed;
 
 use crate::Impair;

@@ -17,7 +17,7 @@ use nix::sys::socket::{
 };
 use xwarp_test_kit::netsim::Rng;
 
-use crate::Rule;
+use crate::impair::Rule;
 
 /// The largest frame.
 const FRAME_BYTES: usize = 1 << 16;

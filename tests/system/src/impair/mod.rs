@@ -7,7 +7,6 @@
 //!
 //! A [`Bridged`] is two hosts, each a thread in a network namespace of its own, on such a bridge. [`Routed`] has a router between them whose
 //! second link is narrow. [`Flood`] sends what hostile stations would. Needs root.
-#![forbid(unsafe_code)]
 
 mod bridged;
 mod delay_line;

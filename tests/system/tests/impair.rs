@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
-use xwarp_impair::{Bridged, Fates, Impairment, Rule, Side};
+use xwarp_system_tests::impair::{Bridged, Fates, Impairment, Rule, Side};
 use xwarp_test_kit::needs_root;
 use xwarp_test_kit::netsim::{Rng, Seed};
 

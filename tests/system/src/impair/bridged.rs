@@ -6,8 +6,8 @@ use std::thread;
 
 use xwarp_test_kit::Side;
 
-use crate::host::text_of;
-use crate::{DEV, Fates, HostThread, ImpairedPorts, Rule, add_delay_line};
+use crate::impair::host::text_of;
+use crate::impair::{DEV, Fates, HostThread, ImpairedPorts, Rule, add_delay_line};
 
 /// The port of the bridge that a host is at.
 fn port(side: Side) -> &'static str {

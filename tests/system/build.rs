@@ -6,7 +6,7 @@ use std::process::exit;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCE: &str = "src/impair.bpf.c";
+const SOURCE: &str = "src/impair/impair.bpf.c";
 
 fn main() {
     println!("cargo:rerun-if-changed={SOURCE}");

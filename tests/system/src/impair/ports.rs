@@ -3,8 +3,8 @@
 
 use nix::net::if_::if_nametoindex;
 
-use crate::host::ip;
-use crate::{DelayLine, Fates, Impairment, Rule};
+use crate::impair::host::ip;
+use crate::impair::{DelayLine, Fates, Impairment, Rule};
 
 /// The delay line's interface that is a port of the bridge, and its far one.
 const DELAY_LINE: [&str; 2] = ["delay0", "delay1"];

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, bind, send, socket};
 use xwarp_test_kit::netsim::{Rng, Seed};
 
-use crate::delay_line::link_address;
+use crate::impair::delay_line::link_address;
 
 /// Between two looks at what is due.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::host::{mac, text_of};
-use crate::{DEV, HostThread};
+use crate::impair::host::{mac, text_of};
+use crate::impair::{DEV, HostThread};
 
 /// The networks of A and B, and the router's number in both.
 const NETWORKS: [u8; 2] = [79, 80];

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramMut, Xdp, XdpFlags};
 
-use crate::Rule;
+use crate::impair::Rule;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/impair.bpf.o"));
 const PROGRAM: &str = "impair";
