@@ -221,10 +221,10 @@ fn duration_is_kept_whatever_the_server_does() {
         let server = serve(&hosts, PERF_PORT, acceptance(PLACES), swallow);
         hosts.a.xwarp(&run).refused(&words);
         server.join().unwrap();
-        // 1 s, and 5 s for the answers; what is left is for a start and an end on a busy machine.
+        // The answers are waited for. A run that did not keep its duration would have no end, and
+        // fail after `TIMEOUT`.
         let took = began.elapsed();
-        let bound = Duration::from_secs(5)..Duration::from_secs(8);
-        assert!(bound.contains(&took), "{test}: {took:?}");
+        assert!(took >= Duration::from_secs(5), "{test}: {took:?}");
     }
     let server = serve(&hosts, PERF_PORT, acceptance(PLACES), ignore);
     let client = hosts.a.start("perf write-bw --duration 1s 10.77.0.2");

@@ -406,9 +406,10 @@ fn idle_server_costs_less_than_a_hundredth_of_a_processor() {
     let hosts = Hosts::new();
     let mut server = hosts.b.serve("write-bw --engine thread --wait blocking");
     let before = server.processor_time();
-    std::thread::sleep(Duration::from_secs(3));
+    // Long enough for what IPv6 does after the start to matter little.
+    std::thread::sleep(Duration::from_secs(10));
     let spent = server.processor_time().saturating_sub(before);
-    println!("{spent:?} of processor time in 3 s");
-    assert!(spent < Duration::from_millis(30), "{spent:?}");
+    println!("{spent:?} of processor time in 10 s");
+    assert!(spent < Duration::from_millis(100), "{spent:?}");
     server.still_runs();
 }

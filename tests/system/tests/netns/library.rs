@@ -147,12 +147,9 @@ fn blocking_ping_pong_loses_no_wake_up() {
     rnics.connect(&mut near, &mut far);
     let since = Instant::now();
     ping_pong(&mut near[0], &mut far[0], &mut cqs, ROUNDS);
-    // A wake-up that comes by some timeout only would take ten times as long.
-    assert!(
-        since.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        since.elapsed()
-    );
+    // Each round would take a quarter of a second and more if wake-ups came by timeouts alone.
+    let took = since.elapsed();
+    assert!(took < TIMEOUT, "{took:?}");
     rnics.check_counters();
     drop((near, far, cqs));
     rnics.close();
