@@ -111,6 +111,8 @@ isolated_suites() {
     done
     program=$(executable soak tests/soak/main.rs)
     echo "soak tests/system $program"
+    program=$(executable tshark tests/tshark/main.rs)
+    echo "tshark tests/system $program"
     program=$(executable impair tests/impair.rs)
     echo "impair tests/system $program"
     program=$(executable xwarp_system_tests "unittests src/lib.rs")

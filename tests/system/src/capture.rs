@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use xwarp_capture_tests::OPTIONS;
-
 use crate::PERF_PORT;
+use crate::dissection::OPTIONS;
 use crate::process::Running;
 
 /// tshark reads some ten thousand frames a second.

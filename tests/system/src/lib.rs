@@ -14,6 +14,7 @@
 
 mod capture;
 mod case;
+pub mod dissection;
 mod drops;
 mod hosts;
 pub mod impair;

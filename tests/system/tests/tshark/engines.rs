@@ -9,8 +9,8 @@ use xwarp::error::TermCode;
 use xwarp::event::AsyncEventKind;
 use xwarp::work::Operation;
 use xwarp::{Access, QpConfig, RemoteAddress, SendRequest, Sge, Stag, WrId};
-use xwarp_capture_tests::dissect;
 use xwarp_sim_tests::{Sim, SimEnd, pattern};
+use xwarp_system_tests::dissection::dissect;
 use xwarp_test_kit::netsim::Seed;
 
 use crate::support::assert_shown;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use xwarp_capture_tests::{Capture, Dissected};
 use xwarp_iwarp::mpa::{Step, next_fpdu};
+use xwarp_system_tests::dissection::{Capture, Dissected};
 
 /// An MPA Request and Reply of revision 1 with CRC: what the heuristic looks for.
 pub(crate) const STARTUP: [&[u8; 20]; 2] = [

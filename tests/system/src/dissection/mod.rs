@@ -2,11 +2,6 @@
 //!
 //! Frames come from two RNICs in the simulator, or from two plain TCP stacks that say what the wire types make: a [`Cable`]. The
 //! project's own tap writes them, so nothing here needs root.
-#![forbid(unsafe_code)]
-#![allow(
-    clippy::missing_panics_doc,
-    reason = "test code: every step of it panics when it fails"
-)]
 
 mod cable;
 mod tshark;

@@ -1,8 +1,8 @@
 //! Every Terminate that the RFCs register, with every form of returned header that its layer has.
 
-use xwarp_capture_tests::{Cable, dissect, fpdu};
 use xwarp_iwarp::rdmap::TerminateControl;
 use xwarp_iwarp::{Framer, ReadRequest, SendKind, Sender, Stag, StreamConfig, TermCode, Terminate};
+use xwarp_system_tests::dissection::{Cable, dissect, fpdu};
 
 use crate::support::{Exception, STARTUP, assert_shown};
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use xwarp_capture_tests::{Cable, dissect, fpdu};
 use xwarp_iwarp::{
     AtomicOperation, AtomicRequest, Framer, Message, ReadRequest, SendKind, Sender, Stag,
     StreamConfig, TermCode, Terminate,
 };
+use xwarp_system_tests::dissection::{Cable, dissect, fpdu};
 
 use crate::support::{STARTUP, assert_shown};
 
