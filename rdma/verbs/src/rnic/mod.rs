@@ -2,6 +2,7 @@
 //!
 //! Its configuration, its asynchronous events, and what tests ask of all RNICs of a process.
 
+mod assembly;
 pub(crate) mod async_events;
 pub(crate) mod config;
 mod diagnosis;
@@ -9,19 +10,12 @@ mod diagnosis;
 mod fault_injection;
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
-use xwarp_driver::net::InterfaceReporter;
-use xwarp_driver::{
-    Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes,
-    Sleeper, aside,
-};
+use xwarp_driver::{Capture, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, aside};
 use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
 
 use crate::cm::bound::BoundPort;
@@ -31,28 +25,18 @@ use crate::cq::CompletionQueue;
 use crate::cq::channel::CompletionChannel;
 use crate::error::{OpenError, WaitError};
 use crate::host::KernelHost;
-use crate::host::ports::Ports;
 use crate::host::rss_steering::RssSteering;
 use crate::pd::ProtectionDomain;
-use crate::runtime::any_mode::AnyMode;
-use crate::runtime::assisted::{Assisted, waiting_on};
-use crate::runtime::config::Progress;
-use crate::runtime::control::{Control, Parts};
-use crate::runtime::deferred_drops::DeferredDrops;
-use crate::runtime::engine_thread::EngineThreads;
+use crate::runtime::control::Control;
 use crate::runtime::in_handler::Guarded;
-use crate::runtime::inline::Inline;
-use crate::runtime::manual::Manual;
-use crate::runtime::runner::Runner;
-use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
     AsyncEvent, ConnectError, CqId, CreateError, EventContext, HandlerError, HandlerId, Host,
-    ListenError, MAX_QPS, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
+    ListenError, PblMode, RnicAttributes, RnicCounters, RnicUnavailable,
 };
-use xwarp_rnic::queues::{Ending, EngineDoorbell, EventTarget, InCommon};
-use xwarp_rnic::stags::StagTable;
-use xwarp_rnic::tables::{Handler, SharedTables};
+use xwarp_rnic::queues::EventTarget;
+use xwarp_rnic::tables::Handler;
 
+use assembly::{Waking, assemble, open_nic, stack_config, stacks, wakings};
 use async_events::AsyncEvents;
 use config::RnicConfig;
 
@@ -128,7 +112,8 @@ impl Rnic {
 
     /// An RNIC over several queues of any packet interface, for tests and simulation. Each queue
     /// has an engine of its own. Frames of a connection come to the queue that its first frame has
-    /// come to, or has left by. [`Progress::Inline`] and [`Progress::Assisted`] have one engine.
+    /// come to, or has left by. [`Progress::Inline`](crate::config::Progress::Inline) and
+    /// [`Progress::Assisted`](crate::config::Progress::Assisted) have one engine.
     ///
     /// # Errors
     ///
@@ -155,30 +140,8 @@ impl Rnic {
         regions: RegionPool,
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
-        let shared_tables = shared_tables(config, &wakings)?;
-        let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
-        let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
-        let stags = InCommon::of_engines(stags, stacks.len(), StagTable::share);
-        let engines = stacks.into_iter().zip(stags).zip(shared_tables.doorbells());
-        let new = |(index, ((stack, stags), doorbell))| {
-            Engine::new(stack, config.mpa, stags, &shared_tables, index, doorbell)
-        };
-        let mut engines: Vec<Engine> = engines.enumerate().map(new).collect();
-        if config.nic.timestamps {
-            engines.iter_mut().for_each(Engine::stamp_completions);
-        }
-        attend(&mut engines, &wakings, &host, &ending);
-        let parts = Parts {
-            shared_tables,
-            host,
-            ending,
-            regions,
-            mpa: config.mpa,
-            deferred: Arc::default(),
-        };
-        let mode = run_by(config, engines, wakings, &parts.deferred)?;
         Ok(Self {
-            control: Control::new(mode, parts)?,
+            control: assemble(stacks, wakings, host, regions, config)?,
             info: None,
             backlog: config.backlog,
             pbl_mode: config.pbl_mode,
@@ -593,130 +556,10 @@ impl Rnic {
     }
 }
 
-/// What wakes a thread that runs an engine.
-type Waking = (Sleeper, Doorbell);
-
-/// Opens the interface for as many engines as the progress mode has.
-fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
-    match config.progress {
-        Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic),
-        // A thread of the application turns one engine.
-        Progress::Inline | Progress::Assisted => {
-            Nic::open(interface, &config.nic.clone().engines(Some(1)))
-        }
-    }
-}
-
-/// TCP on an interface.
-fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
-    StackConfig {
-        mac: nic.mac.0,
-        mtu: nic.mtu,
-        max_connections: 2 * MAX_QPS,
-        keepalive: config.keepalive,
-        min_rto: config.min_rto,
-        ack_delay: config.ack_delay,
-        user_timeout: config.user_timeout,
-        congestion: config.congestion,
-        ecn: config.ecn,
-        ..StackConfig::default()
-    }
-}
-
-/// One for each engine.
-fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
-    (0..engines).map(|_| Sleeper::new()).collect()
-}
-
-/// The stacks of these queues, whose engines are woken by these.
-fn stacks(
-    ios: Vec<Box<dyn PacketIo>>,
-    stack: &StackConfig,
-    wakings: &[Waking],
-    strays: &StrayAnswers,
-) -> io::Result<Vec<Stack>> {
-    let bells = wakings.iter().map(|(_, bell)| bell.clone());
-    Stack::several(ios.into_iter().zip(bells), stack, strays)
-}
-
-/// What the engines that are woken by these have in common. A manual one never sleeps.
-fn shared_tables(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<SharedTables>> {
-    let sleeps = config.progress != Progress::Manual;
-    let doorbell = |(_, bell): &Waking| EngineDoorbell::new(MAX_QPS, sleeps.then(|| bell.clone()));
-    let mut doorbells = wakings.iter().map(doorbell).map(Arc::new);
-    let first = doorbells.next();
-    let first = first.ok_or_else(|| refusal("an RNIC needs a queue: open it with one at least"))?;
-    SharedTables::new(first, doorbells, config.max_events)
-}
-
-fn refusal(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
-}
-
-/// Reports changes of the interface to the engines: the host to the first, and the first to the
-/// others.
-fn attend(engines: &mut [Engine], wakings: &[Waking], host: &Arc<Ports>, ending: &Arc<Ending>) {
-    let mut monitor = host.monitor();
-    let watched = monitor.is_some();
-    let relay = |(_, bell): &Waking| InterfaceReporter::new(Some(bell.clone()));
-    let others = wakings.iter().skip(1).filter(|_| watched).map(relay);
-    let (mut relays, monitors): (Vec<_>, Vec<_>) = others.unzip();
-    let mut monitors = monitors.into_iter();
-    for engine in engines {
-        let host = Arc::clone(host) as Arc<dyn Host>;
-        engine.attend(
-            host,
-            Arc::clone(ending),
-            monitor,
-            std::mem::take(&mut relays),
-        );
-        monitor = monitors.next();
-    }
-}
-
-/// Starts to run the engines as the configuration says.
-fn run_by(
-    config: &RnicConfig,
-    engines: Vec<Engine>,
-    wakings: Vec<Waking>,
-    deferred: &Arc<DeferredDrops>,
-) -> io::Result<AnyMode> {
-    let waiting = config.wait_mode;
-    Ok(match config.progress {
-        Progress::Manual => AnyMode::Manual(Manual::new(engines)?),
-        Progress::Thread => {
-            let engines = engines.into_iter().zip(wakings);
-            AnyMode::Threads(EngineThreads::start(engines, waiting)?)
-        }
-        Progress::Inline => {
-            let (engine, waking) = only_engine(engines, wakings)?;
-            AnyMode::Inline(Inline::new(Runner::new(engine, waiting)?, &waking)?)
-        }
-        Progress::Assisted => {
-            let (engine, waking) = only_engine(engines, wakings)?;
-            // Where the number of processors cannot be found, there are probably several.
-            let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
-            let runner = Runner::new(engine, waiting_on(processors, waiting))?;
-            AnyMode::Assisted(Assisted::new(runner, &waking, deferred)?)
-        }
-    })
-}
-
-/// The engine that a thread of the application runs.
-fn only_engine(engines: Vec<Engine>, wakings: Vec<Waking>) -> io::Result<(Engine, Waking)> {
-    let mut engines = engines.into_iter().zip(wakings);
-    match (engines.next(), engines.next()) {
-        (Some(engine), None) => Ok(engine),
-        _ => Err(refusal(
-            "an application's thread turns one engine, for one queue: use Progress::Thread for several",
-        )),
-    }
-}
-
 impl AsFd for Rnic {
     /// What an event loop that drives an inline engine waits for, before it calls
-    /// [`progress`](Self::progress). Do not read from it. With any other [`Progress`] it is
-    /// readable only once the RNIC was closed.
+    /// [`progress`](Self::progress). Do not read from it. With any other
+    /// [`Progress`](crate::config::Progress) it is readable only once the RNIC was closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.fd()
     }
