@@ -210,7 +210,7 @@ impl Server {
                 client.ending = client.qp.state_changes().ok();
             }
         }
-        // A queue pair in state Terminate still tells its peer what was wrong, and would not if it
+        // A queue pair in state Terminate still reports to its peer what was wrong, and would not if it
         // were dropped.
         self.clients.retain(|_, client| {
             let changes = client.ending.as_ref();

@@ -24,7 +24,7 @@
 //! | what a handler has dropped | `rdma/verbs/src/runtime/deferred_drops.rs` | no wake-up: the thread that ran the handler looks after it; a test in `assisted.rs` |
 //! | other atomics: credits, spinning, orders, counters | `credits.rs`, `spinning.rs`, `cq_orders.rs`, `siblings.rs`, `single.rs` | no wake-up: the reader asks by itself, and does not sleep for it |
 //! | threads that wait for one stream | `rdma/verbs/src/cm/streaming.rs` | signal that the first clears: it counts the others and raises it again; a test with four threads |
-//! | kernel and engine | `driver/src/xdp/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that tells the driver nothing, `backlog` bounds the sleep |
+//! | kernel and engine | `driver/src/xdp/xsk/ring.rs`, `xdp/rings.rs` | the kernel's: poll of the socket; where that reports nothing to the driver, `backlog` bounds the sleep |
 //! | tasks of tokio | `rdma/verbs/src/tokio/waiter.rs` | tokio's: a task registers before each look; a test there has two tasks share a waiter |
 #![cfg(test)]
 #![allow(

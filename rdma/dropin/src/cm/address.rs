@@ -108,7 +108,7 @@ pub(super) struct Located {
 }
 
 /// Devices that a program means which names no address: all that are named, or the only one that
-/// there is. Of several that nobody has named, none is chosen.
+/// there is. Of several that no caller has named, none is chosen.
 pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     let devices = device::list()?;
     if devices.len() > 1 && !device::are_named() {
