@@ -210,8 +210,8 @@ impl Server {
                 client.ending = client.qp.state_changes().ok();
             }
         }
-        // A queue pair in state Terminate still reports to its peer what was wrong, and would not if it
-        // were dropped.
+        // A queue pair in state Terminate still reports to its peer what was wrong. If it were
+        // dropped, it would not.
         self.clients.retain(|_, client| {
             let changes = client.ending.as_ref();
             let state = changes.map_or_else(|| client.qp.state(), StateChanges::take);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xwarp_iwarp::mpa::EnhancedData;
 
 use super::listening::Listening;
-use crate::error::RnicEnded;
+use crate::error::{RnicEnded, RnicUnavailable};
 use crate::runtime::control::Control;
 use xwarp_rnic::engine::IncomingRequest;
 use xwarp_rnic::model::{AcceptError, IncomingId, QpId};
@@ -147,7 +147,7 @@ impl ConnectionRequest {
         };
         let data = private_data.to_vec();
         let answered =
-            (self.control).call_on(id.engine(), move |engine| engine.accept(id, qp, &data))?;
+            (self.control).call_on(id.engine(), move |engine| engine.accept(id, qp, &data));
         self.settle(id, answered)
     }
 
@@ -184,16 +184,18 @@ impl ConnectionRequest {
         };
         let data = private_data.to_vec();
         let answered =
-            (self.control).call_on(id.engine(), move |engine| engine.reject(id, ord, &data))?;
+            (self.control).call_on(id.engine(), move |engine| engine.reject(id, ord, &data));
         self.settle(id, answered)
     }
 
-    /// A request whose answer failed is not left without one: it is rejected when this is dropped.
+    /// A request whose answer failed, or never reached the engine, is not left without one: it is
+    /// rejected when this is dropped.
     fn settle(
         &mut self,
         id: IncomingId,
-        answered: Result<(), AcceptError>,
+        answered: Result<Result<(), AcceptError>, RnicUnavailable>,
     ) -> Result<(), AcceptError> {
+        let answered = answered.map_err(AcceptError::from).flatten();
         self.id = answered.is_err().then_some(id);
         answered
     }

@@ -1,9 +1,12 @@
 //! Making a connection (RFC 5044 §7.1): who is let in, who is not, and what either side is told.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use xwarp::attr::QpChange;
 use xwarp::cm::{Connecting, PrivateData};
-use xwarp::error::{AcceptError, ConnectError};
+use xwarp::error::{AcceptError, ConnectError, RnicUnavailable};
+use xwarp::event::{AsyncEvent, EventContext};
 use xwarp::{Listener, QpConfig, QpState};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, Tagged};
 use xwarp_sim_tests::{Done, PlainPeer, Side, Sim, SimEnd, pattern};
@@ -149,6 +152,29 @@ fn request_that_is_dropped_is_rejected() {
         matches!(outcome, Err(ConnectError::Rejected { .. })),
         "{outcome:?}"
     );
+}
+
+/// A handler may call no verb, so the answer never reaches the engine.
+#[test]
+fn request_that_a_handler_answers_in_vain_is_rejected() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (mut other, _b) = sim.connected_pair();
+    let (_a, mut connecting, mut listener) = connecting(&mut sim, b"");
+    let mut request = Some(sim.wait_for("the request", || listener.try_accept().unwrap()));
+    let (tell, answers) = channel();
+    let on_event = move |_: &EventContext<'_>, _: &AsyncEvent| {
+        let answer = request.take().map(|it| it.reject(b"not here"));
+        tell.send(answer).unwrap();
+    };
+    sim.b().rnic().set_event_handler(on_event).unwrap();
+    other.qp.modify(QpChange::to(QpState::Closing)).unwrap();
+    let outcome = sim.wait_for("the outcome", || connecting.try_finish());
+    assert!(
+        matches!(outcome, Err(ConnectError::Rejected { .. })),
+        "{outcome:?}"
+    );
+    let in_handler = AcceptError::Unavailable(RnicUnavailable::InHandler);
+    assert_eq!(answers.try_recv(), Ok(Some(Err(in_handler))));
 }
 
 #[test]
