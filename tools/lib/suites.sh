@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154
 
 # Tests that measure times or use the whole machine: they run alone.
-alone=(kernel:stall:: kernel:tail:: netns:flooding:: netns:interrupting:: netns:huge_pages::)
+alone=(kernel:stall:: netns:flooding:: netns:interrupting:: netns:huge_pages::)
 
 # Process groups of the started and unfinished parts, by name, and of the present step.
 declare -A parts=()

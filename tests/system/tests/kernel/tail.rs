@@ -1,8 +1,10 @@
-//! Tail loss: the time until the loss of a message's last segment is repaired, with the engine on both ends of a real link.
+//! Tail loss: a message's last segment that is lost is repaired by a tail loss probe, which is sent in
+//! time, with the engine on both ends of a real link.
 //!
-//! Both ends sleep when they have nothing to do, as one who sleeps is soon let run even on a busy machine. Still a repair may take some
-//! milliseconds longer, not all of which are in the kernel's account of who waits for a processor. A machine only ever adds time: so it is the
-//! lower quartile that counts, of repairs that are all alike. That none is an exception is proved in virtual time (tcp/tests/link/tail.rs).
+//! What decides is the engine's own timer, and by what the loss was repaired: how late a busy machine
+//! lets the engine run is not its fault. Times are printed. Both ends sleep when they have nothing to
+//! do, so that they soon run again. The time of a repair is proved in virtual time
+//! (tcp/tests/link/tail.rs).
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -23,33 +25,38 @@ const LENGTHS: [u16; 4] = [1, 2, 3, 8];
 const REPAIRS: u16 = 40;
 /// Messages before it that are not lost.
 const WARM_UP: usize = 20;
-/// What a repair may take beyond two round trips.
+/// What the timer of a probe may be set to beyond two round trips.
 const FLOOR: Duration = Duration::from_millis(5);
-/// What a timer may be late, and a turn take that is not one of a warm-up. 200 lower quartiles of a debug build were at most 0.49 ms. The
-/// load was 3 to 9 on two processors.
-const ALLOWANCE: Duration = Duration::from_millis(1);
 
-/// A message, from when its last segment is sent until all are acknowledged.
+/// A message, from when it is written until all of it is acknowledged.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     time: Duration,
+    /// The longest that the engine's timer was set to before it sent a tail loss probe.
+    timer: Duration,
     retransmissions: u64,
+    tail_probes: u64,
 }
 
 /// A message whose last segment was lost.
 #[derive(Debug)]
 struct Repair {
     segments: u16,
-    /// What such messages take that are not lost: the median.
+    /// The longest of the handshake and of the messages before, none of which was lost. The engine's
+    /// SRTT is a mean of such times.
     round_trip: Duration,
     message: Message,
 }
 
 impl Repair {
-    /// By how much it took longer than it may.
-    fn excess(&self) -> Duration {
-        let may = 2 * self.round_trip + FLOOR;
-        self.message.time.saturating_sub(may)
+    /// What the timer may be set to.
+    fn limit(&self) -> Duration {
+        2 * self.round_trip + FLOOR
+    }
+
+    /// True if a tail loss probe repaired it, and nothing else was sent again.
+    fn is_by_probe(&self) -> bool {
+        (self.message.tail_probes, self.message.retransmissions) == (1, 1)
     }
 }
 
@@ -63,29 +70,40 @@ struct Sayer {
 impl Sayer {
     /// Sends a message of full segments.
     fn say(&mut self, conn: ConnId, segments: u16) -> Message {
-        let counted = self.engine.stack.counters().retransmissions;
+        let counted = self.engine.stack.counters();
         let data = vec![7; usize::from(segments) * self.engine.conn(conn).emss()];
-        assert_eq!(self.engine.write(conn, &data), data.len());
         let began = Instant::now();
+        assert_eq!(self.engine.write(conn, &data), data.len());
         let now = self.engine.now();
         self.engine.stack.transmit(now).expect("a sane kernel");
-        self.engine
-            .run(|engine, _| engine.conn(conn).unacked() == 0);
+        let (mut deadline, mut timer) = (None, Duration::ZERO);
+        self.engine.run(|engine, _| {
+            let probed = engine.stack.counters().tail_probes > counted.tail_probes;
+            let next = engine.stack.next_deadline();
+            if let Some(next) = next.filter(|_| !probed && deadline != next) {
+                timer = timer.max(next - engine.now());
+            }
+            deadline = next;
+            engine.conn(conn).unacked() == 0
+        });
+        let counters = self.engine.stack.counters();
         Message {
             time: began.elapsed(),
-            retransmissions: self.engine.stack.counters().retransmissions - counted,
+            timer,
+            retransmissions: counters.retransmissions - counted.retransmissions,
+            tail_probes: counters.tail_probes - counted.tail_probes,
         }
     }
 
     /// Sends messages over a connection of their own, the last of which loses its last segment.
     fn repair(&mut self, number: u16) -> Repair {
         let segments = LENGTHS[usize::from(number) % LENGTHS.len()];
+        let began = Instant::now();
         let conn = self.engine.connect(44_000 + number, PORT);
         self.engine.until_connected();
-        let mut times: Vec<Duration> = (0..WARM_UP)
-            .map(|_| self.say(conn, segments).time)
-            .collect();
-        times.sort_unstable();
+        let connected = began.elapsed();
+        let times = (0..WARM_UP).map(|_| self.say(conn, segments).time);
+        let round_trip = times.fold(connected, Duration::max);
         self.loser.0.send(segments).expect("the test waits");
         self.loser.1.recv().expect("the test waits");
         let message = self.say(conn, segments);
@@ -95,7 +113,7 @@ impl Sayer {
             .run(|_, event| matches!(event, Some(Event::Closed { .. })));
         Repair {
             segments,
-            round_trip: times[WARM_UP / 2],
+            round_trip,
             message,
         }
     }
@@ -155,7 +173,7 @@ fn repairs(hosts: &Bridged, impaired: &Impaired<'_>) -> Vec<Repair> {
 }
 
 #[test]
-fn lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
+fn lost_tail_is_probed_within_two_round_trips_and_5_ms() {
     needs_root!();
     let _alone = Exclusive::wait_for(LOCK);
     let hosts = Bridged::new();
@@ -166,15 +184,13 @@ fn lost_tail_is_repaired_within_two_round_trips_and_5_ms() {
         let mut alike: Vec<&Repair> = (repairs.iter())
             .filter(|repair| repair.segments == segments)
             .collect();
-        alike.sort_by_key(|repair| repair.excess());
-        let quartile = alike[alike.len() / 4];
-        let most = alike.last().map(|repair| repair.excess());
-        let what = format!(
-            "{segments} segments, too long by {:?}, by {most:?} at most: {quartile:?}",
-            quartile.excess()
-        );
-        println!("{what}");
-        assert!(quartile.excess() <= ALLOWANCE, "{what}");
-        assert_eq!(quartile.message.retransmissions, 1, "{what}");
+        alike.sort_by_key(|repair| repair.message.time);
+        println!("{segments} segments: {alike:#?}");
+        for repair in &alike {
+            assert!(repair.message.timer <= repair.limit(), "{repair:?}");
+        }
+        // An end that waits for a processor gets segments again without need.
+        let by_probe = alike.iter().filter(|repair| repair.is_by_probe());
+        assert!(by_probe.count() > alike.len() / 4, "{alike:?}");
     }
 }
