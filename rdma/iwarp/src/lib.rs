@@ -10,7 +10,7 @@
 //! permissive mode accepts peers of the RDMA Consortium: MPA revision 0, DDP and RDMAP version 0.
 //!
 //! Names are the RFCs' names. Identifiers such as R5044-4.4-10 name requirements
-//! (`tests/conformance/requirements.tsv`). D1 to D23 are decisions where the RFCs are silent
+//! (`tests/house/requirements.tsv`). D1 to D23 are decisions where the RFCs are silent
 //! (`protocol/wire.md` §10, wire.md in comments); `protocol/vectors.md` has byte-exact examples.
 //!
 //! | layer | module | RFC |

@@ -1,14 +1,17 @@
 //! Readers of the sources, for the rules of the project. Its laws are this crate's tests: the module
-//! graphs, the core's law, documents, the public interface, dependencies. [`remarks`] on style are
-//! advice, which the program `style` prints.
+//! graphs, the core's law, documents, the public interface, dependencies, and the [`ledger`]: each
+//! requirement's tests exist and run. [`remarks`] on style are advice, which the program `style`
+//! prints.
 //!
-//! Files and folders of one folder form no circle. A folder counts together with all that is in it, and its own `mod.rs` is one of its files.
+//! Files and folders of one folder form no circle. A folder counts together with all that is in it,
+//! and its own `mod.rs` is one of its files.
 #![forbid(unsafe_code)]
 
 mod circle;
 mod functions;
 mod graph;
 mod interface;
+pub mod ledger;
 mod reader;
 mod source_files;
 mod style;

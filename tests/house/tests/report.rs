@@ -1,9 +1,9 @@
-//! Output and refusals of the `report` program.
+//! Output and refusals of the program `ledger`.
 
 use std::process::{Command, Output};
 
 fn report(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_report"))
+    Command::new(env!("CARGO_BIN_EXE_ledger"))
         .args(args)
         .output()
         .expect("the program runs")
@@ -15,7 +15,7 @@ fn assert_refused(args: &[&str], sentence: &str) {
     assert_eq!(output.status.code(), Some(2), "{args:?}");
     assert!(output.stdout.is_empty(), "{args:?}");
     let told = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(told, format!("report: {sentence}\n"));
+    assert_eq!(told, format!("ledger: {sentence}\n"));
 }
 
 #[test]
@@ -29,7 +29,8 @@ fn coverage_ends_with_the_sum_of_all_requirements() {
         .expect("a line")
         .split_whitespace()
         .collect();
-    let catalogue = xwarp_conformance::Catalogue::own().expect("requirements.tsv can be read");
+    let catalogue =
+        xwarp_house_tests::ledger::Catalogue::own().expect("requirements.tsv can be read");
     let all = catalogue.requirements().len().to_string();
     assert_eq!((last[0], last[1], last[6]), ("all", "all", &*all));
 }
@@ -41,7 +42,8 @@ fn text_and_evidence_of_one_requirement_are_printed() {
     let text = String::from_utf8(output.stdout).expect("text");
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("R5044-4.3-5  MUST  proved"));
-    let catalogue = xwarp_conformance::Catalogue::own().expect("requirements.tsv can be read");
+    let catalogue =
+        xwarp_house_tests::ledger::Catalogue::own().expect("requirements.tsv can be read");
     let required = catalogue.find("R5044-4.3-5").expect("a requirement");
     let printed = lines.next().map(str::trim_start);
     assert_eq!(printed, Some(&*required.text));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Catalogue, Evidence, Family, Ledger, Level};
+use super::{Catalogue, Evidence, Family, Ledger, Level};
 
 /// Rows by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,8 +106,8 @@ fn line(
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Catalogue, Ledger, Table};
     use super::Coverage;
-    use crate::{Catalogue, Ledger, Table};
 
     #[test]
     fn report_counts_rows_by_status_and_missing_ones_as_open() {

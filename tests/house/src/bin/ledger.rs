@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use xwarp_conformance::{Catalogue, Coverage, Evidence, Ledger, Requirement, Row, repository};
+use xwarp_house_tests::ledger::{
+    Catalogue, Coverage, Evidence, Ledger, Requirement, Row, repository,
+};
 
 /// Print what the conformance ledger covers, by specification and level.
 #[derive(Parser)]
-#[command(name = "report")]
+#[command(name = "ledger")]
 struct Cli {
     /// Print the text and evidence of one requirement instead, such as R5044-4.3-5
     #[arg(long)]
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
     match report(&cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("report: {error}");
+            eprintln!("ledger: {error}");
             ExitCode::from(FAILURE)
         }
     }
@@ -45,7 +47,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let sentence = text.lines().next().unwrap_or_default();
     eprintln!(
-        "report: {}; try --help.",
+        "ledger: {}; try --help.",
         sentence.trim_start_matches("error: ")
     );
     ExitCode::from(USAGE)
@@ -59,7 +61,7 @@ fn report(cli: &Cli) -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::SUCCESS);
     };
     let Some(requirement) = catalogue.find(id) else {
-        eprintln!("report: {id:?} is no requirement of the catalogue.");
+        eprintln!("ledger: {id:?} is no requirement of the catalogue.");
         return Ok(ExitCode::from(USAGE));
     };
     print_row(requirement, ledger.find(id));

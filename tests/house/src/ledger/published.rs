@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::Tree;
-use crate::tree::has_extension;
+use super::Tree;
+use super::tree::has_extension;
 
 /// Documents that define rows, decisions and vectors.
 const WIRE: &str = "rdma/iwarp/protocol/wire.md";

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use xwarp_house_tests::TargetsError;
+use crate::TargetsError;
 
-use crate::targets::test_roots;
-use crate::tests_of::{Build, contents};
+use super::targets::test_roots;
+use super::tests_of::{Build, contents};
 
 /// The tests that run, by source file.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::{Citation, Row, RowError};
+use super::{Citation, Row, RowError};
 
 /// The rows of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Table {
 impl Ledger {
     /// The ledger below this root of a repository.
     pub fn load(repository: &Path) -> Result<Self, LedgerError> {
-        let directory = repository.join("tests/conformance/ledger");
+        let directory = repository.join("tests/house/ledger");
         let failed = |path: &Path, source| LedgerError::Io {
             path: path.to_owned(),
             source,

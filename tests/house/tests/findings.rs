@@ -1,6 +1,6 @@
 //! A bad ledger is found to be one, each fault by its name.
 
-use xwarp_conformance::{Catalogue, Citation, Finding, Ledger, Sources, Table, check};
+use xwarp_house_tests::ledger::{Catalogue, Citation, Finding, Ledger, Sources, Table, check};
 
 const CATALOGUE: &str =
     "id\tlevel\trequirement\nR5044-1\tMUST\tone\nR5044-2\tMAY\ttwo\nR6581-1\tinfo\tthree\n";

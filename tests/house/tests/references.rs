@@ -1,6 +1,6 @@
 //! References of comments and documents: the repository has no dead one, and each kind of dead one is found.
 
-use xwarp_conformance::{Catalogue, DeadReference, Tree, dead_references, repository};
+use xwarp_house_tests::ledger::{Catalogue, DeadReference, Tree, dead_references, repository};
 
 const WIRE: &str =
     "# Wire\n\n## 9. Input\n\n| 37 | a | b |\n\n## 10. Decisions\n\n| D7 | a | b |\n";

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use xwarp_house_tests::{Target, TargetsError, targets};
+use crate::{Target, TargetsError, targets};
 
-use crate::tests_of::Build;
+use super::tests_of::Build;
 
 /// Packages that `tools/test` leaves out of `cargo test`: their tests need a guest, and say nothing where there is none.
 const LEFT_OUT: [&str; 1] = ["xwarp-guest-tests"];
@@ -38,7 +38,7 @@ fn builds(target: Target) -> impl Iterator<Item = (PathBuf, Build)> {
 mod tests {
     use std::path::PathBuf;
 
-    use xwarp_house_tests::read_targets;
+    use crate::read_targets;
 
     use super::{Build, roots};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use xwarp_conformance::Sources;
+use xwarp_house_tests::ledger::Sources;
 
 const TEST: &str = "#[test]\nfn it() {}\n";
 
@@ -49,7 +49,7 @@ fn files_that_a_target_reaches_are_built() {
 
 #[test]
 fn tests_of_this_file_are_built() {
-    let sources = Sources::built(&xwarp_conformance::repository()).expect("sources");
-    let tests = sources.tests("tests/conformance/tests/sources.rs");
+    let sources = Sources::built(&xwarp_house_tests::ledger::repository()).expect("sources");
+    let tests = sources.tests("tests/house/tests/sources.rs");
     assert!(tests.is_some_and(|tests| tests.contains("tests_of_this_file_are_built")));
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::tree::has_extension;
+use super::tree::has_extension;
 
 /// Comments, strings and characters of Rust, whichever begins first.
 static TOKENS: LazyLock<Regex> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Catalogue, Citation, Evidence, Family, Ledger, Sources, Table};
+use super::{Catalogue, Citation, Evidence, Family, Ledger, Sources, Table};
 
 /// Words that a reason has at least.
 const LEAST_WORDS: usize = 8;

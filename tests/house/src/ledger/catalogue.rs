@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Family;
+use super::Family;
 
 /// How strongly a specification demands something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ pub struct Catalogue {
 impl Catalogue {
     /// The catalogue of this repository.
     pub fn own() -> Result<Self, CatalogueError> {
-        Self::parse(include_str!("../requirements.tsv"))
+        Self::parse(include_str!("../../requirements.tsv"))
     }
 
     /// Reads `id<TAB>level<TAB>requirement` lines under a header.

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use xwarp_conformance::{Catalogue, Coverage, Family, Ledger, Level, Sources, check, repository};
+use xwarp_house_tests::ledger::{
+    Catalogue, Coverage, Family, Ledger, Level, Sources, check, repository,
+};
 
 #[test]
 fn requirements_are_as_many_as_the_catalogues_have() {

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::prose::Prose;
-use crate::published::Published;
-use crate::tree::has_extension;
-use crate::{Catalogue, Tree};
+use super::prose::Prose;
+use super::published::Published;
+use super::tree::has_extension;
+use super::{Catalogue, Tree};
 
 /// Sections of a document: `wire.md §3.1, §3.2`.
 static SECTIONS: LazyLock<Regex> =
@@ -34,7 +34,7 @@ static NAMELESS: LazyLock<Regex> = LazyLock::new(|| {
 /// What stands for a number in the name of a document that is yet to be written.
 const PLACEHOLDER: &str = "NNNN";
 /// Where "catalogue" is the name of a type.
-const CATALOGUE: &str = "tests/conformance/";
+const CATALOGUE: &str = "tests/house/";
 
 /// Something that is cited, and is nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
