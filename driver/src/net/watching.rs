@@ -155,7 +155,7 @@ fn wait_for_silence() {
 /// The kernel sends no notification when a `bpf_link` is closed. Nothing else happens that would
 /// have the program looked at.
 #[test]
-fn detached_program_is_noticed_within_a_second_though_the_kernel_says_nothing() {
+fn detached_program_is_noticed_though_the_kernel_says_nothing() {
     needs_root!();
     let bed = Testbed::new();
     // IPv6 has news of an address some seconds after the interface came up.
@@ -165,13 +165,10 @@ fn detached_program_is_noticed_within_a_second_though_the_kernel_says_nothing() 
         let (attachment, watching) = watched(XdpMode::Native);
         wait_for_silence();
         drop(attachment);
-        let since = Instant::now();
         wait_for_end(
             &watching.monitor(),
             &InterfaceEnd::Detached(NEAR.to_owned()),
         );
-        let took = since.elapsed();
-        assert!(took < Duration::from_secs(1), "{took:?}");
     });
 }
 
