@@ -4,6 +4,7 @@
 mod arena;
 mod atomic;
 mod fault;
+#[cfg(not(feature = "xsk-rs"))]
 mod mapping;
 mod racy;
 mod raw_parts;
@@ -15,6 +16,7 @@ pub mod vanishing;
 pub(crate) use arena::Arena;
 pub use atomic::AtomicAccessError;
 pub use fault::take_only_faults;
+#[cfg(not(feature = "xsk-rs"))]
 pub(crate) use mapping::{Pages, SharedMapping};
 pub(crate) use racy::Fault;
 #[cfg(all(target_arch = "x86_64", not(miri)))]

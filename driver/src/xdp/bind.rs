@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use xwarp_bpf::Buffers;
 
-use super::xsk::{Calls, Queue};
+use super::xsk::{Bind, Queue, RingSet};
 
 /// Time to wait for a queue whose last user has just closed it. The kernel frees the queue in a
 /// work item that takes the RTNL lock: after 3 to 22 ms on an idle machine, and after more than a
@@ -124,12 +124,16 @@ impl Target<'_> {
 }
 
 /// Binds the socket. Where zero copy is only tried, a driver that has none copies.
-pub(super) fn bind(target: &Target<'_>, socket: &impl Calls) -> Result<(), OpenQueueError> {
+pub(super) fn bind<B: Bind>(
+    target: &Target<'_>,
+    unbound: B,
+) -> Result<(B::Socket, RingSet), OpenQueueError> {
     if target.zero_copy == ZeroCopy::Never {
-        return bind_with(target, socket, libc::XDP_COPY).map_err(|error| target.error_of(&error));
+        return bind_copying(target, unbound);
     }
-    let Err(error) = bind_with(target, socket, libc::XDP_ZEROCOPY) else {
-        return Ok(());
+    let (unbound, error) = match bind_with(target, unbound, libc::XDP_ZEROCOPY) {
+        Ok(bound) => return Ok(bound),
+        Err(refused) => refused,
     };
     if !is_without_zero_copy(&error) {
         return Err(target.error_of(&error));
@@ -141,7 +145,15 @@ pub(super) fn bind(target: &Target<'_>, socket: &impl Calls) -> Result<(), OpenQ
         });
     }
     log::debug!("{}: no zero copy: {error}", target.interface);
-    bind_with(target, socket, libc::XDP_COPY).map_err(|error| target.error_of(&error))
+    bind_copying(target, unbound)
+}
+
+fn bind_copying<B: Bind>(
+    target: &Target<'_>,
+    unbound: B,
+) -> Result<(B::Socket, RingSet), OpenQueueError> {
+    let bound = bind_with(target, unbound, libc::XDP_COPY);
+    bound.map_err(|(_, error)| target.error_of(&error))
 }
 
 /// What drivers say that have no zero copy, or not for this device or for frames of several chunks.
@@ -150,17 +162,23 @@ fn is_without_zero_copy(error: &io::Error) -> bool {
 }
 
 /// Binds, and waits for a queue that its former owner closed a moment ago.
-fn bind_with(target: &Target<'_>, socket: &impl Calls, copying: u16) -> io::Result<()> {
+fn bind_with<B: Bind>(
+    target: &Target<'_>,
+    mut unbound: B,
+    copying: u16,
+) -> Result<(B::Socket, RingSet), (B, io::Error)> {
     let queue = target.queue(copying);
     let deadline = Instant::now() + REBIND_TIMEOUT;
     loop {
-        let Err(error) = socket.bind(&queue) else {
-            return Ok(());
+        let (refused, error) = match unbound.bind(&queue) {
+            Ok(bound) => return Ok(bound),
+            Err(refused) => refused,
         };
         let busy = error.raw_os_error() == Some(libc::EBUSY);
         if !busy || Instant::now() >= deadline {
-            return Err(error);
+            return Err((refused, error));
         }
+        unbound = refused;
         std::thread::sleep(REBIND_PAUSE);
     }
 }

@@ -10,7 +10,7 @@ use super::busy_poll::{BusyPollError, InterruptDeferral};
 use super::joined::Joiner;
 use super::rings::{BATCH, LENT_LEAST, Piece, Rings};
 use super::umem::{CHUNK, FRAME_CAPACITY, QueueMemory};
-use super::xsk::{Calls, Socket};
+use super::xsk::{Bind, BoundSocket, Calls};
 use crate::packet_io::{
     Icmp, IoCounters, IoError, PacketIo, QueueLevels, RxFrame, SentFrame, TxFrame,
 };
@@ -21,7 +21,7 @@ const JOINED_MIN: usize = 128;
 const FRAMES_LENT: usize = 20;
 
 /// An open queue.
-pub(crate) struct XdpIo<S = Socket> {
+pub(crate) struct XdpIo<S = BoundSocket> {
     rings: Rings<S>,
     joiner: Joiner,
     counters: IoCounters,
@@ -32,7 +32,7 @@ impl<S: Calls> XdpIo<S> {
     pub(crate) fn open(
         target: &Target<'_>,
         bytes: usize,
-        memory: QueueMemory<S>,
+        memory: QueueMemory<impl Bind<Socket = S>>,
     ) -> Result<Self, OpenQueueError> {
         let frames = match bytes.div_ceil(FRAME_CAPACITY) {
             0 | 1 => 0,

@@ -13,7 +13,7 @@ use super::receive_chunks::ReceiveChunks;
 use super::rows::{Row, Rows};
 use super::stall::{FillRing, FillWatch, StallWatch, Stand};
 use super::umem::{CHUNK, QueueMemory};
-use super::xsk::{Calls, RingSet, Socket};
+use super::xsk::{Bind, BoundSocket, Calls, RingSet};
 use crate::net::icmp::IcmpSockets;
 use crate::packet_io::{
     BURST, Foreign, Frame, FramePool, Icmp, IoCounters, IoError, NotLent, QueueLevels, SentFrame,
@@ -55,18 +55,19 @@ impl Agreed {
     /// What it has about a queue that is bound.
     fn about(
         target: &Target<'_>,
-        memory: &QueueMemory<impl Calls>,
+        socket: &impl Calls,
+        requests: bool,
     ) -> Result<Self, OpenQueueError> {
-        let zero_copy = memory.socket.has_zero_copy();
+        let zero_copy = socket.has_zero_copy();
         Ok(Self {
             zero_copy: zero_copy.map_err(|error| target.refused(&error))?,
-            requests: memory.takes_requests,
+            requests,
         })
     }
 }
 
 /// The rings of an open queue, with chunks to receive into and frames to send.
-pub(super) struct Rings<S = Socket> {
+pub(super) struct Rings<S = BoundSocket> {
     interface: String,
     /// Free frames to send, and all that the kernel has.
     pool: FramePool,
@@ -102,11 +103,11 @@ impl<S: Calls> Rings<S> {
     /// zero copy those that fill the driver's ring.
     pub(super) fn open(
         target: &Target<'_>,
-        memory: QueueMemory<S>,
+        memory: QueueMemory<impl Bind<Socket = S>>,
         least: usize,
     ) -> Result<Self, OpenQueueError> {
-        bind(target, &memory.socket)?;
-        let agreed = Agreed::about(target, &memory)?;
+        let (socket, shared) = bind(target, memory.unbound)?;
+        let agreed = Agreed::about(target, &socket, memory.takes_requests)?;
         let posted = if agreed.zero_copy { memory.posted } else { 0 };
         let (first, frames) = (memory.receive.len(), memory.transmit.len());
         let mut rings = Self {
@@ -125,8 +126,8 @@ impl<S: Calls> Rings<S> {
             completion_stall: StallWatch::default(),
             drop_rx_unusable: 0,
             agreed,
-            shared: memory.rings,
-            socket: memory.socket,
+            shared,
+            socket,
             polling: None,
             icmp: open_icmp(target),
         };

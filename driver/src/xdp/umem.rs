@@ -6,15 +6,16 @@ use std::io;
 use std::sync::Arc;
 
 #[cfg(test)]
-use super::xsk::double::Kernel;
-use super::xsk::{RingSet, Socket, TxMetadata, UmemArea};
+use super::xsk::RingSet;
+#[cfg(test)]
+use super::xsk::double::{Kernel, UnboundKernel};
+use super::xsk::{CHUNK_BYTES, MemoryRequest, TxMetadata, Unbound, register};
 use crate::attach::user_namespace::{NOT_INITIAL, in_initial_user_namespace};
-use crate::memory::{Arena, Pages, RegionPool, SharedMapping};
+use crate::memory::{Arena, RegionPool};
 use crate::packet_io::{Frame, Layout};
 
-/// Bytes between two frames: one page, the largest chunk that the kernel takes.
+/// Bytes between two frames.
 pub(crate) const CHUNK: usize = CHUNK_BYTES as usize;
-const CHUNK_BYTES: u32 = 4096;
 /// Bytes of a chunk that the kernel keeps for itself ahead of a received frame
 /// (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
@@ -52,9 +53,8 @@ pub enum UmemError {
 }
 
 /// A socket with its part of the registered memory. It is not bound to a queue yet.
-pub(crate) struct QueueMemory<S = Socket> {
-    pub(crate) socket: S,
-    pub(crate) rings: RingSet,
+pub(crate) struct QueueMemory<B = Unbound> {
+    pub(crate) unbound: B,
     /// What the frames lie in.
     pub(crate) arena: Arc<Arena>,
     /// The chunks to receive into, by number.
@@ -155,7 +155,13 @@ pub(crate) fn create(wanted: &UmemSpec) -> Result<(QueueMemory, RegionPool), Ume
     let frame_chunks = receive + transmit.count * run;
     let chunks = frame_chunks + wanted.region_bytes.div_ceil(CHUNK);
     let (bytes, begin) = (chunks.saturating_mul(CHUNK), frame_chunks * CHUNK);
-    let registered = register(bytes, wanted).map_err(|error| refusal(&error, bytes))?;
+    let registered = register(&MemoryRequest {
+        bytes,
+        ring: wanted.ring,
+        node: wanted.node,
+        metadata: wanted.metadata(),
+    });
+    let registered = registered.map_err(|error| refusal(&error, bytes))?;
     let (arena, mut frames) = registered.arena.into_frames(&layouts, HEADROOM);
     let mapping = Arc::clone(&arena);
     // SAFETY: the frames end at `begin`, where the region area begins, and no ring ever sees a
@@ -163,8 +169,7 @@ pub(crate) fn create(wanted: &UmemSpec) -> Result<(QueueMemory, RegionPool), Ume
     let regions = unsafe { RegionPool::new(mapping, begin, bytes - begin) };
     let transmit = frames.split_off(receive);
     let memory = QueueMemory {
-        socket: registered.socket,
-        rings: registered.rings,
+        unbound: registered.unbound,
         arena,
         receive: frames,
         transmit,
@@ -178,7 +183,11 @@ pub(crate) fn create(wanted: &UmemSpec) -> Result<(QueueMemory, RegionPool), Ume
 /// Memory of a queue whose kernel is a double. The double is shown it, and takes metadata where
 /// there may be some.
 #[cfg(test)]
-pub(crate) fn on_double(wanted: &UmemSpec, kernel: &Kernel, rings: RingSet) -> QueueMemory<Kernel> {
+pub(crate) fn on_double(
+    wanted: &UmemSpec,
+    kernel: &Kernel,
+    rings: RingSet,
+) -> QueueMemory<UnboundKernel> {
     wanted.check().unwrap();
     let layouts = wanted.layouts();
     let [receive, transmit] = &layouts;
@@ -188,8 +197,10 @@ pub(crate) fn on_double(wanted: &UmemSpec, kernel: &Kernel, rings: RingSet) -> Q
     let transmit = frames.split_off(receive);
     kernel.register(&arena);
     QueueMemory {
-        socket: kernel.clone(),
-        rings,
+        unbound: UnboundKernel {
+            kernel: kernel.clone(),
+            rings,
+        },
         arena,
         receive: frames,
         transmit,
@@ -197,71 +208,6 @@ pub(crate) fn on_double(wanted: &UmemSpec, kernel: &Kernel, rings: RingSet) -> Q
         posted: wanted.posted as usize,
         takes_requests: wanted.metadata().is_some(),
     }
-}
-
-/// Memory that is registered with a socket.
-struct Registered {
-    arena: Arena,
-    socket: Socket,
-    rings: RingSet,
-    takes_requests: bool,
-}
-
-/// Maps memory, and registers it with a new socket.
-fn register(bytes: usize, wanted: &UmemSpec) -> io::Result<Registered> {
-    let socket = Socket::open()?;
-    let mut mapping = Err(io::ErrorKind::InvalidInput.into());
-    for &pages in Pages::tried_for(bytes) {
-        mapping = registered(&socket, bytes, pages, wanted);
-        match &mapping {
-            Ok(_) => log::debug!("{bytes} bytes of packet memory: {pages:?} pages"),
-            Err(error) => log::debug!("no {pages:?} pages of packet memory: {error}"),
-        }
-        if mapping.is_ok() {
-            break;
-        }
-    }
-    let (mapping, takes_requests) = mapping?;
-    let base = mapping.start();
-    let rings = socket.rings(wanted.ring)?;
-    socket.take_all_at_once(wanted.ring)?;
-    // SAFETY: the mapping has `bytes` bytes from `base` on, zeroed at first. Its bytes are reached
-    // only through the frames and regions cut from the arena, and by the kernel through the rings.
-    let arena = unsafe { Arena::new(base, bytes, Box::new(mapping)) };
-    Ok(Registered {
-        arena,
-        socket,
-        rings,
-        takes_requests,
-    })
-}
-
-/// Maps such pages and registers them. The kernel pins all of them, so that they must be there.
-/// Whether it takes metadata, too.
-fn registered(
-    socket: &Socket,
-    bytes: usize,
-    pages: Pages,
-    wanted: &UmemSpec,
-) -> io::Result<(SharedMapping, bool)> {
-    let mapping = SharedMapping::new(bytes, pages, wanted.node)?;
-    let plain = UmemArea {
-        address: mapping.start().addr().get() as u64,
-        bytes: bytes as u64,
-        chunk: CHUNK_BYTES,
-        metadata: None,
-    };
-    let described = wanted.metadata().is_some_and(|metadata| {
-        let registered = socket.register(&plain.with(metadata));
-        if let Err(error) = &registered {
-            log::debug!("no metadata of frames to send: {error}");
-        }
-        registered.is_ok()
-    });
-    if !described {
-        socket.register(&plain)?;
-    }
-    Ok((mapping, described))
 }
 
 fn refusal(error: &io::Error, bytes: usize) -> UmemError {

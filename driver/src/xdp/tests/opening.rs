@@ -71,7 +71,7 @@ fn busy_queue_is_tried_again_for_a_while() {
     let (tries, error) = bound(ZeroCopy::Try, Buffers::One, &[busy, busy]);
     assert_eq!(tries, [ZERO_COPY; 3]);
     assert!(error.is_none());
-    let always = [busy; 1000];
+    let always = [busy; 2000];
     let (tries, error) = bound(ZeroCopy::Never, Buffers::One, &always);
     assert!(tries.len() < always.len() && tries.len() > 2);
     assert!(matches!(error, Some(OpenQueueError::Busy { queue: 1, .. })));

@@ -12,7 +12,7 @@ use memmap2::{MmapMut, MmapRaw};
 use nix::libc;
 
 use super::ring::{Consumer, Descriptor, Entry, Offsets, Producer};
-use super::socket::{Calls, Queue, RingSet};
+use super::socket::{Bind, Calls, Queue, RingSet};
 use crate::memory::Arena;
 
 pub(super) const OFFSETS: Offsets = Offsets {
@@ -207,14 +207,29 @@ impl State {
     }
 }
 
-impl Calls for Kernel {
-    fn bind(&self, queue: &Queue) -> io::Result<()> {
-        let mut state = self.state();
-        state.binds.push(queue.flags);
-        let error = state.bind_errors.pop_front();
-        error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
-    }
+/// A queue's end before it is bound.
+pub(crate) struct UnboundKernel {
+    pub(crate) kernel: Kernel,
+    pub(crate) rings: RingSet,
+}
 
+impl Bind for UnboundKernel {
+    type Socket = Kernel;
+
+    fn bind(self, queue: &Queue) -> Result<(Kernel, RingSet), (Self, io::Error)> {
+        let error = {
+            let mut state = self.kernel.state();
+            state.binds.push(queue.flags);
+            state.bind_errors.pop_front()
+        };
+        match error {
+            None => Ok((self.kernel, self.rings)),
+            Some(errno) => Err((self, io::Error::from_raw_os_error(errno))),
+        }
+    }
+}
+
+impl Calls for Kernel {
     fn transmit(&self) -> io::Result<()> {
         self.state().called(0)
     }

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, socklen_t};
 
 use super::ring::{Consumer, Descriptor, Offsets, Producer};
+use crate::memory::Arena;
 
 /// The option that says how many descriptors a call of `sendto` takes (`XDP_MAX_TX_SKB_BUDGET`).
 const MAX_TX_SKB_BUDGET: c_int = 9;
@@ -25,24 +26,27 @@ const BUSY_POLL_TIME: c_int = 20;
 /// Frames of one poll at most (`SO_BUSY_POLL_BUDGET`): as many as when the kernel polls for itself.
 const BUSY_POLL_BUDGET: c_int = 64;
 
-/// Memory that is to be registered as UMEM.
-pub(crate) struct UmemArea {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    /// Bytes of a chunk; each chunk holds a frame, or a piece of one.
-    pub(crate) chunk: u32,
+/// Bytes of a chunk, which holds a frame or a piece of one: a page, the most that the kernel takes.
+pub(crate) const CHUNK_BYTES: u32 = 4096;
+
+/// What a base is to map and to register, for a queue that is bound later.
+pub(crate) struct MemoryRequest {
+    /// A multiple of [`CHUNK_BYTES`].
+    pub(crate) bytes: usize,
+    /// Entries of each ring.
+    pub(crate) ring: u32,
+    /// The memory node of the NIC, where there are several.
+    pub(crate) node: Option<u32>,
     /// Metadata in front of frames to send, if there can be any.
     pub(crate) metadata: Option<TxMetadata>,
 }
 
-impl UmemArea {
-    /// The same memory, with such metadata.
-    pub(crate) fn with(&self, metadata: TxMetadata) -> Self {
-        Self {
-            metadata: Some(metadata),
-            ..*self
-        }
-    }
+/// Memory that is registered with a socket.
+pub(crate) struct Registered<B> {
+    pub(crate) arena: Arena,
+    pub(crate) unbound: B,
+    /// The kernel takes requests in front of frames to send.
+    pub(crate) takes_requests: bool,
 }
 
 /// Metadata in front of frames to send (Linux 6.8).
@@ -61,16 +65,6 @@ pub(crate) enum Computes {
     Nic,
     /// The kernel, where it copies frames (`XDP_UMEM_TX_SW_CSUM`).
     Kernel,
-}
-
-impl TxMetadata {
-    fn flags(self) -> u32 {
-        let by_kernel = match self.computes {
-            Computes::Nic => 0,
-            Computes::Kernel => libc::XDP_UMEM_TX_SW_CSUM,
-        };
-        libc::XDP_UMEM_TX_METADATA_LEN | by_kernel
-    }
 }
 
 /// The four rings of a socket. The kernel frees the socket's queue only when all of them are gone,
@@ -112,39 +106,8 @@ unsafe impl OptionValue for libc::xdp_options {}
 unsafe impl OptionValue for u32 {}
 
 impl Socket {
-    pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: the call has no memory of ours.
-        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        let fd = Errno::result(fd)?;
-        // SAFETY: the kernel has just given us this descriptor, and no other code knows it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd })
-    }
-
-    /// Registers the memory that frames lie in. The kernel pins it, and reads and writes only what
-    /// the rings name.
-    pub(crate) fn register(&self, area: &UmemArea) -> io::Result<()> {
-        let registration = libc::xdp_umem_reg {
-            addr: area.address,
-            len: area.bytes,
-            chunk_size: area.chunk,
-            headroom: 0,
-            flags: area.metadata.map_or(0, TxMetadata::flags),
-            tx_metadata_len: area.metadata.map_or(0, |metadata| metadata.bytes),
-        };
-        self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
-    }
-
-    /// Makes the four rings, of `entries` each, and maps them.
-    pub(crate) fn rings(&self, entries: u32) -> io::Result<RingSet> {
-        for ring in [
-            libc::XDP_UMEM_FILL_RING,
-            libc::XDP_UMEM_COMPLETION_RING,
-            libc::XDP_RX_RING,
-            libc::XDP_TX_RING,
-        ] {
-            self.set(libc::SOL_XDP, ring, &entries)?;
-        }
+    /// Maps the four rings, of `entries` each, that the kernel has made.
+    pub(crate) fn map_rings(&self, entries: u32) -> io::Result<RingSet> {
         let lies: libc::xdp_mmap_offsets = self.get(libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
         let rx = Place::new(libc::XDP_PGOFF_RX_RING.cast_unsigned(), &lies.rx)?;
         let tx = Place::new(libc::XDP_PGOFF_TX_RING.cast_unsigned(), &lies.tx)?;
@@ -187,7 +150,7 @@ impl Socket {
         }
     }
 
-    fn set<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    pub(super) fn set<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
         let (start, len) = (ptr::from_ref(value).cast(), len_of(value));
         let fd = self.fd.as_raw_fd();
         // SAFETY: the kernel reads `len` bytes, which are the value's own.
@@ -213,11 +176,17 @@ impl Socket {
     }
 }
 
+/// A socket that is not bound to a queue, with its memory.
+pub(crate) trait Bind: Sized {
+    /// The socket when it is bound.
+    type Socket: Calls;
+
+    /// Binds the socket to a queue. After an error it can be tried again.
+    fn bind(self, queue: &Queue) -> Result<(Self::Socket, RingSet), (Self, io::Error)>;
+}
+
 /// What an open queue asks of its socket. Tests have a double of the kernel instead of one.
 pub(crate) trait Calls: AsFd + Send {
-    /// Binds the socket to a queue. After an error it can be tried again.
-    fn bind(&self, queue: &Queue) -> io::Result<()>;
-
     /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at
     /// another call.
     fn transmit(&self) -> io::Result<()>;
@@ -244,20 +213,6 @@ pub(crate) trait Calls: AsFd + Send {
 }
 
 impl Calls for Socket {
-    fn bind(&self, queue: &Queue) -> io::Result<()> {
-        let address = libc::sockaddr_xdp {
-            sxdp_family: u16::try_from(libc::AF_XDP).map_err(io::Error::other)?,
-            sxdp_flags: queue.flags,
-            sxdp_ifindex: queue.interface,
-            sxdp_queue_id: queue.number,
-            sxdp_shared_umem_fd: 0,
-        };
-        let (start, len) = (ptr::from_ref(&address).cast(), len_of(&address));
-        // SAFETY: the kernel reads `len` bytes, which are the address's own.
-        let bound = unsafe { libc::bind(self.fd.as_raw_fd(), start, len) };
-        Ok(Errno::result(bound).map(drop)?)
-    }
-
     fn transmit(&self) -> io::Result<()> {
         let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
         // SAFETY: a message of no bytes has no memory of ours, and no address.
@@ -304,6 +259,13 @@ impl Calls for Socket {
     }
 }
 
+/// What is a socket of `AF_XDP`.
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -332,6 +294,6 @@ impl Place {
 }
 
 /// Bytes of a value, as socket calls want it.
-fn len_of<T>(value: &T) -> socklen_t {
+pub(super) fn len_of<T>(value: &T) -> socklen_t {
     socklen_t::try_from(size_of_val(value)).unwrap_or(socklen_t::MAX)
 }

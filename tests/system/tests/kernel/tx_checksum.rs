@@ -44,6 +44,9 @@ fn kernel_proves_the_checksums_that_it_gets() {
         let what = format!("{mode:?}, {loss:?}: {counters:?}");
         let (asked, proven) = (counters.checksum_probes_out, counters.checksums_proven);
         let doubted = counters.checksums_doubted;
+        if cfg!(feature = "xsk-rs") {
+            return assert_eq!((asked, proven), (0, 0), "xsk-rs has no metadata: {what}");
+        }
         assert_eq!(asked, 1 + doubted, "{what}");
         assert!(doubted <= counters.retransmissions, "{what}");
         let least = u64::from(loss.is_none());

@@ -41,6 +41,9 @@ enum Table {
         /// The minimal loop over libxdp's rings
         #[arg(long)]
         minimal: PathBuf,
+        /// The same by the crate xsk-rs
+        #[arg(long)]
+        xsk_rs: PathBuf,
     },
     /// Next to the command of another commit
     Against { xwarp: PathBuf },
@@ -63,7 +66,21 @@ fn main() -> anyhow::Result<()> {
     let built = Programs::beside_this()?;
     match cli.table {
         Table::Link { mtus } => link::table(&built, cli.rounds, &mtus),
-        Table::Queues { minimal } => queues::table(&built, cli.rounds, &minimal),
+        Table::Queues { minimal, xsk_rs } => {
+            let loops = [
+                queues::Loop {
+                    name: "minimal loop",
+                    program: &minimal,
+                    turn: "turn",
+                },
+                queues::Loop {
+                    name: "xsk-rs",
+                    program: &xsk_rs,
+                    turn: "xsk_rs::Loop::turn",
+                },
+            ];
+            queues::table(&built, cli.rounds, &loops)
+        }
         Table::Against { xwarp } => against::table(&built, cli.rounds, &xwarp),
         Table::Programs { ranks, groups } => programs::table(&built, cli.rounds, &ranks, &groups),
         Table::Loss => {

@@ -22,7 +22,15 @@ const PAUSE: u32 = 500;
 /// How long an idle process is looked at.
 const IDLE: Duration = Duration::from_secs(5);
 
-pub(crate) fn table(programs: &Programs, rounds: usize, minimal: &Path) -> anyhow::Result<()> {
+/// Something that takes frames as xwarp's driver does.
+pub(crate) struct Loop<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) program: &'a Path,
+    /// Its function that callgrind counts.
+    pub(crate) turn: &'static str,
+}
+
+pub(crate) fn table(programs: &Programs, rounds: usize, loops: &[Loop<'_>]) -> anyhow::Result<()> {
     println!(
         "\n== medians of {rounds} rounds in turn (least-most) of {CONNECTIONS} connections, MTU {MTU}, XDP native, copy mode, \
          two processors for both hosts"
@@ -36,8 +44,10 @@ pub(crate) fn table(programs: &Programs, rounds: usize, minimal: &Path) -> anyho
         row("send 64 B [M/s]", "send-bw --size 64", rate);
     }
     let lab = Lab::new(programs, "native", shape(1));
-    heading("driver, frames of 64 bytes", "minimal loop", "xwarp");
-    driver_rows(&lab, rounds, &minimal.display().to_string())?;
+    for other in loops {
+        heading("driver, frames of 64 bytes", other.name, "xwarp");
+        driver_rows(&lab, rounds, other)?;
+    }
     for engine in ["inline", "thread", "assisted"] {
         let name = format!("idle, {engine} [% of a core]");
         last_row(&name, &format!("{:.2}", idle_server(&lab, engine)));
@@ -107,23 +117,24 @@ fn engines_row(
     row(queues, name, &one.figures(), &each.figures());
 }
 
-fn driver_rows(lab: &Lab, rounds: usize, minimal: &str) -> anyhow::Result<()> {
+fn driver_rows(lab: &Lab, rounds: usize, other: &Loop<'_>) -> anyhow::Result<()> {
+    let program = other.program.display();
     for work in ["receive", "forward"] {
-        let minimal = format!("{minimal} {DEV} copy {work} 0");
+        let other = format!("{program} {DEV} copy {work} 0");
         let driver = format!("{} {work}", lab.raw("driver", &lab.hosts.b, 64));
         let by = |command: String| move || Sample::of(taken(lab, &command, 1500)[0] / 1e6);
-        let [minimal, driver] = take_turns(rounds, [&by(minimal), &by(driver)]);
+        let [other, driver] = take_turns(rounds, [&by(other), &by(driver)]);
         let name = format!("{work} [M frames/s]");
-        row(1, &name, &minimal.figures(), &driver.figures());
+        row(1, &name, &other.figures(), &driver.figures());
     }
     for work in ["receive", "forward"] {
         let driver = lab.raw("driver", &lab.hosts.b, 64);
-        let minimal = format!("{minimal} {DEV} copy {work} {PAUSE}");
-        let minimal = counted(lab, "turn", &minimal)?;
+        let looping = format!("{program} {DEV} copy {work} {PAUSE}");
+        let counted_there = counted(lab, other.turn, &looping)?;
         let driver = format!("{driver} {work} --pause {PAUSE}");
         let driver = counted(lab, "link::driver::xwarp_turn", &driver)?;
         let name = format!("{work} [instr/frame]");
-        println!("{name:<34}{:>8}{minimal:>24}{driver:>24}", 1);
+        println!("{name:<34}{:>8}{counted_there:>24}{driver:>24}", 1);
     }
     Ok(())
 }
