@@ -90,6 +90,13 @@ executable() {
     realpath "$found"
 }
 
+# The program of the kernel suite with feature xsk-rs.
+xsk_rs_program() {
+    local listed
+    listed=$(cargo test --workspace --features xwarp-system-tests/xsk-rs --locked --test kernel --no-run 2>&1) || fail "$listed"
+    realpath "$(sed -n 's|^ *Executable tests/kernel/main.rs (\(.*\))$|\1|p' <<<"$listed")"
+}
+
 # modules PROGRAM: the modules of its tests, those with most tests first.
 modules() {
     local tests

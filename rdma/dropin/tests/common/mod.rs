@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use xwarp_test_kit::{WorkDir, is_root_or_skipped};
 
-/// Where the library is built, once for all tests.
+/// Where the library is: in the folder of `XWARP_BUILT_LIB`, or built once for all tests.
 pub(crate) static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    if let Some(built) = std::env::var_os("XWARP_BUILT_LIB") {
+        return built.into();
+    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dropin");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut build = Command::new("tools/dropin");
