@@ -1,6 +1,7 @@
 //! Threads of the library: work that a caller's thread is not fit for, and ends of threads, which
 //! are waited for within a limit.
 
+use std::fs;
 use std::io;
 use std::panic::resume_unwind;
 use std::thread::{Builder, JoinHandle, scope, sleep};
@@ -11,7 +12,7 @@ use crate::memory::take_only_faults;
 /// Bytes of stack of a thread that works for a caller. The caller's may be of `PTHREAD_STACK_MIN`,
 /// 16 KiB; opening an RNIC was measured to need 61 KiB.
 const STACK: usize = 1 << 20;
-/// How long a thread may take to end. It has microseconds of work left.
+/// How long a thread that is to end may sleep. It has microseconds of work left.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks whether it has.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
@@ -36,12 +37,17 @@ pub fn aside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> io::Result
     })
 }
 
-/// Waits until a thread that was asked to end has ended, for 2 s at most, and reports its panic. If
-/// the program has closed the library's descriptors, a thread that sleeps on one is never woken.
+/// Waits until a thread that was asked to end has ended, and reports its panic. It waits no longer
+/// once the thread has slept for 2 s: if the program has closed the library's descriptors, a thread
+/// that sleeps on one is never woken. A thread that runs, or waits for a lock of the kernel's, takes
+/// as long as it needs: beside processes that change interfaces, the kernel's lock of interfaces
+/// takes seconds.
 pub fn join(thread: JoinHandle<()>, whose: &str) {
-    let (began, [mut pause, longest]) = (Instant::now(), PAUSES);
+    let (mut asleep, [mut pause, longest]) = (Instant::now(), PAUSES);
     while !thread.is_finished() {
-        if began.elapsed() > END_TIMEOUT {
+        if pause == longest && thread.thread().name().is_some_and(is_busy) {
+            asleep = Instant::now();
+        } else if asleep.elapsed() > END_TIMEOUT {
             log::error!("{whose} does not end; the program has closed or replaced its descriptors");
             return;
         }
@@ -51,6 +57,21 @@ pub fn join(thread: JoinHandle<()>, whose: &str) {
     if thread.join().is_err() {
         log::error!("{whose} has panicked");
     }
+}
+
+/// Whether a thread of this process with that name runs, or waits for a processor or in the kernel.
+fn is_busy(name: &str) -> bool {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    threads.flatten().any(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // Its number, its name in parentheses, of at most 15 bytes, and its state.
+        stat.rsplit_once(") ").is_some_and(|(front, rest)| {
+            let named = front
+                .split_once(" (")
+                .is_some_and(|(_, it)| name.starts_with(it));
+            named && rest.starts_with(['R', 'D'])
+        })
+    })
 }
 
 #[cfg(all(test, not(miri)))]
@@ -85,5 +106,19 @@ mod tests {
         join(thread, "a thread");
         assert!(began.elapsed() >= END_TIMEOUT);
         drop(end);
+    }
+
+    #[test]
+    fn thread_that_is_busy_is_waited_for() {
+        const WORK: Duration = Duration::from_millis(2500);
+        let busy = Builder::new().name("test-busy".to_owned()).spawn(|| {
+            let began = Instant::now();
+            while began.elapsed() < WORK {
+                std::hint::spin_loop();
+            }
+        });
+        let began = Instant::now();
+        join(busy.unwrap(), "a thread");
+        assert!(began.elapsed() >= WORK);
     }
 }
