@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use xwarp_driver::net::InterfaceReporter;
-use xwarp_driver::{Doorbell, Nic, NicError, NicInfo, PacketIo, RegionPool, Sleeper};
+use xwarp_driver::{Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionPool, Sleeper};
 use xwarp_tcp::{Stack, StackConfig, StrayAnswers};
 
 use super::config::RnicConfig;
 use crate::error::OpenError;
+use crate::host::KernelHost;
 use crate::host::ports::Ports;
+use crate::host::rss_steering::RssSteering;
 use crate::runtime::any_mode::AnyMode;
 use crate::runtime::assisted::{Assisted, waiting_on};
 use crate::runtime::config::Progress;
@@ -28,10 +30,10 @@ use xwarp_rnic::stags::StagTable;
 use xwarp_rnic::tables::SharedTables;
 
 /// What wakes a thread that runs an engine.
-pub(super) type Waking = (Sleeper, Doorbell);
+type Waking = (Sleeper, Doorbell);
 
 /// Opens the interface for as many engines as the progress mode has.
-pub(super) fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
+fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
     match config.progress {
         Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic),
         // A thread of the application turns one engine.
@@ -42,7 +44,7 @@ pub(super) fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicE
 }
 
 /// TCP on an interface.
-pub(super) fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
+fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
     StackConfig {
         mac: nic.mac.0,
         mtu: nic.mtu,
@@ -57,14 +59,68 @@ pub(super) fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
     }
 }
 
-/// Makes the engines of these stacks, and starts to run them.
-pub(super) fn assemble(
+/// What an RNIC is assembled from, whatever carries its frames.
+pub(super) struct Opened {
+    /// A stack for each queue.
     stacks: Vec<Stack>,
+    /// A waking for each stack's engine.
     wakings: Vec<Waking>,
     host: Arc<dyn Host>,
     regions: RegionPool,
-    config: &RnicConfig,
-) -> Result<Arc<Control>, OpenError> {
+    /// What is known of the network interface, if there is one.
+    pub(super) info: Option<NicInfo>,
+    pub(super) capture: Option<Capture>,
+}
+
+impl Opened {
+    /// Over queues of any packet interface and a host, for tests and simulation.
+    pub(super) fn with_ios(
+        ios: Vec<Box<dyn PacketIo>>,
+        stack: &StackConfig,
+        host: Arc<dyn Host>,
+        regions: RegionPool,
+    ) -> io::Result<Self> {
+        let wakings = wakings(ios.len())?;
+        Ok(Self {
+            stacks: stacks(ios, stack, &wakings, &StrayAnswers::default())?,
+            wakings,
+            host,
+            regions,
+            info: None,
+            capture: None,
+        })
+    }
+
+    /// Over the queues of a network interface, which the kernel is the host of.
+    pub(super) fn on_interface(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
+        let nic = open_nic(interface, config)?;
+        let wakings = wakings(nic.ios.len())?;
+        let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
+        let watching = nic.watch.start(bells.next())?;
+        let strays = StrayAnswers::default();
+        let rss = RssSteering::new(strays.clone());
+        let host = KernelHost::new(nic.info.clone(), nic.steering, watching, rss);
+        let stack = stack_config(&nic.info, config);
+        Ok(Self {
+            stacks: stacks(nic.ios, &stack, &wakings, &strays)?,
+            wakings,
+            host: Arc::new(host),
+            regions: nic.regions,
+            info: Some(nic.info),
+            capture: nic.capture,
+        })
+    }
+}
+
+/// Makes the engines of what was opened, and starts to run them.
+pub(super) fn assemble(opened: Opened, config: &RnicConfig) -> Result<Arc<Control>, OpenError> {
+    let Opened {
+        stacks,
+        wakings,
+        host,
+        regions,
+        ..
+    } = opened;
     let shared_tables = shared_tables(config, &wakings)?;
     let stags = StagTable::new(regions.area(), config.pbl_mode, || getrandom::u32().ok());
     let (ending, host) = (Arc::default(), Arc::new(Ports::new(host)));
@@ -91,12 +147,12 @@ pub(super) fn assemble(
 }
 
 /// One for each engine.
-pub(super) fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
+fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
     (0..engines).map(|_| Sleeper::new()).collect()
 }
 
 /// The stacks of these queues, whose engines are woken by these.
-pub(super) fn stacks(
+fn stacks(
     ios: Vec<Box<dyn PacketIo>>,
     stack: &StackConfig,
     wakings: &[Waking],

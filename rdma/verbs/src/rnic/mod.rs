@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_driver::{Capture, NicInfo, PacketIo, RegionAreaFull, RegionPool, SharedBytes, aside};
-use xwarp_tcp::{Instant, Stack, StackConfig, StrayAnswers};
+use xwarp_tcp::{Instant, StackConfig};
 
 use crate::cm::bound::BoundPort;
 use crate::cm::listener::Listener;
@@ -24,8 +24,6 @@ use crate::cm::streaming::{ConnectingStream, LlpStream, StreamListener};
 use crate::cq::CompletionQueue;
 use crate::cq::channel::CompletionChannel;
 use crate::error::{OpenError, WaitError};
-use crate::host::KernelHost;
-use crate::host::rss_steering::RssSteering;
 use crate::pd::ProtectionDomain;
 use crate::runtime::control::Control;
 use crate::runtime::in_handler::Guarded;
@@ -36,7 +34,7 @@ use xwarp_rnic::model::{
 use xwarp_rnic::queues::EventTarget;
 use xwarp_rnic::tables::Handler;
 
-use assembly::{Waking, assemble, open_nic, stack_config, stacks, wakings};
+use assembly::{Opened, assemble};
 use async_events::AsyncEvents;
 use config::RnicConfig;
 
@@ -78,20 +76,7 @@ impl Rnic {
     }
 
     fn open_here(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
-        let nic = open_nic(interface, config)?;
-        let stack = stack_config(&nic.info, config);
-        let wakings = wakings(nic.ios.len())?;
-        let mut bells = wakings.iter().map(|(_, bell)| bell.clone());
-        let watching = nic.watch.start(bells.next())?;
-        let strays = StrayAnswers::default();
-        let rss = RssSteering::new(strays.clone());
-        let host = KernelHost::new(nic.info.clone(), nic.steering, watching, rss);
-        let host = Arc::new(host);
-        let stacks = stacks(nic.ios, &stack, &wakings, &strays)?;
-        let mut rnic = Self::assemble(stacks, wakings, host, nic.regions, config)?;
-        rnic.info = Some(nic.info);
-        rnic.capture = nic.capture;
-        Ok(rnic)
+        Self::assemble(Opened::on_interface(interface, config)?, config)
     }
 
     /// An RNIC over any packet interface and host, for tests and simulation.
@@ -128,24 +113,17 @@ impl Rnic {
         config: &RnicConfig,
     ) -> Result<Self, OpenError> {
         config.check()?;
-        let wakings = wakings(ios.len())?;
-        let stacks = stacks(ios, stack, &wakings, &StrayAnswers::default())?;
-        Self::assemble(stacks, wakings, host, regions, config)
+        Self::assemble(Opened::with_ios(ios, stack, host, regions)?, config)
     }
 
-    fn assemble(
-        stacks: Vec<Stack>,
-        wakings: Vec<Waking>,
-        host: Arc<dyn Host>,
-        regions: RegionPool,
-        config: &RnicConfig,
-    ) -> Result<Self, OpenError> {
+    fn assemble(mut opened: Opened, config: &RnicConfig) -> Result<Self, OpenError> {
+        let (info, capture) = (opened.info.take(), opened.capture.take());
         Ok(Self {
-            control: assemble(stacks, wakings, host, regions, config)?,
-            info: None,
+            control: assemble(opened, config)?,
+            info,
             backlog: config.backlog,
             pbl_mode: config.pbl_mode,
-            capture: None,
+            capture,
             timestamps: config.nic.timestamps,
         })
     }
