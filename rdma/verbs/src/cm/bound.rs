@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::listener::Listener;
-use super::listening::Listening;
+use super::listening::{Incoming, PortListener};
 use super::streaming::StreamListener;
 use crate::host::ports::Claim;
 use crate::runtime::control::Control;
@@ -67,20 +67,20 @@ impl BoundPort {
     pub fn listen(self) -> Result<Listener, ListenError> {
         let requests = self.control.inbox()?;
         let clients = Clients::Requests(Arc::clone(&requests));
-        Ok(Listener::new(self.listen_for(&clients, requests)?))
+        self.listen_for(&clients, requests)
     }
 
     pub(crate) fn listen_for_streams(self) -> Result<StreamListener, ListenError> {
         let streams = self.control.inbox()?;
         let clients = Clients::Streams(Arc::clone(&streams));
-        Ok(StreamListener::new(self.listen_for(&clients, streams)?))
+        self.listen_for(&clients, streams)
     }
 
-    fn listen_for<T>(
+    fn listen_for<T: Incoming>(
         self,
         clients: &Clients,
-        inbox: Arc<Inbox<T>>,
-    ) -> Result<Listening<T>, ListenError> {
+        inbox: Arc<Inbox<T::Id>>,
+    ) -> Result<PortListener<T>, ListenError> {
         let addresses = self.addresses();
         let Self {
             wanted,
@@ -89,16 +89,16 @@ impl BoundPort {
             backlog,
             control,
         } = self;
-        let mut listening = Listening::new(addresses, claims, inbox, &control);
+        let mut listener = PortListener::new(addresses, claims, inbox, &control);
         // Each engine holds the ports that it listens on.
         let others = (1..control.shared_tables().engines()).map(|_| control.share_ports(&ports));
         let others = others.collect::<Result<Vec<_>, _>>()?;
         for (engine, ports) in [ports].into_iter().chain(others).enumerate() {
             let clients = clients.clone();
             let listen = move |engine: &mut Engine| engine.listen(wanted, ports, clients, backlog);
-            listening.add(control.call_on(engine, listen)??);
+            listener.add(control.call_on(engine, listen)??);
         }
-        Ok(listening)
+        Ok(listener)
     }
 }
 

@@ -1,75 +1,31 @@
 //! The connection manager as an application sees it: listening, accepting, rejecting.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use xwarp_iwarp::mpa::EnhancedData;
 
-use super::listening::Listening;
+use super::listening::{Incoming, PortListener};
 use crate::error::{RnicEnded, RnicUnavailable};
 use crate::runtime::control::Control;
 use xwarp_rnic::engine::IncomingRequest;
 use xwarp_rnic::model::{AcceptError, IncomingId, QpId};
 
-/// Waits for connections on one address and port, or on that port of all addresses of the
-/// interface.
-pub struct Listener(Listening<IncomingRequest>);
+/// Waits for peers that want to connect.
+pub type Listener = PortListener<ConnectionRequest>;
 
-impl Listener {
-    pub(crate) fn new(listening: Listening<IncomingRequest>) -> Self {
-        Self(listening)
-    }
+impl Incoming for ConnectionRequest {
+    type Id = IncomingRequest;
 
-    #[cfg(feature = "tokio")]
-    pub(crate) fn control(&self) -> &Arc<Control> {
-        self.0.control()
-    }
-
-    /// Addresses and ports that it listened on at first. The listener follows later changes of the
-    /// interface's addresses; this list does not.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        self.0.addresses()
-    }
-
-    /// Returns the oldest waiting request. Runs an inline engine if there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`RnicEnded`] if there is none and none will come.
-    pub fn try_accept(&mut self) -> Result<Option<ConnectionRequest>, RnicEnded> {
-        self.0.try_accept(|| self.take())
-    }
-
-    /// Returns the oldest request, and waits up to `timeout` for one. `None` if none has come.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_accept`](Self::try_accept), at once.
-    pub fn accept(&mut self, timeout: Duration) -> Result<Option<ConnectionRequest>, RnicEnded> {
-        self.0.accept(timeout, || self.take())
-    }
-
-    fn take(&self) -> Result<Option<ConnectionRequest>, RnicEnded> {
-        let (inbox, control) = (self.0.inbox(), self.0.control());
+    fn take(from: &Listener) -> Result<Option<Self>, RnicEnded> {
+        let (inbox, control) = (from.inbox(), from.control());
         let request = control.take_or_ended(inbox.signal(), || inbox.take())?;
-        Ok(request.map(|request| ConnectionRequest::new(request, control)))
+        Ok(request.map(|request| Self::new(request, control)))
     }
-}
 
-impl AsFd for Listener {
-    /// Readable while [`try_accept`](Self::try_accept) has something to return. Do not read from
-    /// it. With an inline engine this needs calls that run the engine; see
-    /// [`Rnic::progress`](crate::Rnic::progress).
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.fd()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        drop(self.0.inbox().close());
+    /// The engine rejects it, as its place goes.
+    fn refuse(id: IncomingRequest, _: &Listener) {
+        drop(id);
     }
 }
 

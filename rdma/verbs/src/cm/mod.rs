@@ -8,13 +8,14 @@ pub(crate) mod attempt;
 pub(crate) mod bound;
 pub(crate) mod connecting;
 pub(crate) mod listener;
-mod listening;
+pub(crate) mod listening;
 pub(crate) mod private_data;
 pub(crate) mod streaming;
 
 pub use bound::BoundPort;
 pub use connecting::Connecting;
 pub use listener::ConnectionRequest;
+pub use listening::{Incoming, PortListener};
 pub use private_data::PrivateData;
 pub use xwarp_iwarp::mpa::{Depth, EnhancedData, Revision, Rtr, RtrTypes};
 pub use xwarp_rnic::model::{ConnectionInfo, Depths, MpaConfig, PeerToPeer};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use xwarp_driver::Signal;
 
 use super::attempt::{Attempt, no_descriptor};
-use super::listening::Listening;
+use super::listening::{Incoming, PortListener};
 use crate::error::{RnicEnded, WaitError};
 use crate::runtime::control::Control;
 use xwarp_rnic::engine::{Engine, StartStream};
@@ -356,52 +356,20 @@ impl Drop for ConnectingStream {
     }
 }
 
-/// Waits for TCP connections on one address and port, or on that port of all addresses of the
-/// interface; each becomes a stream.
-pub struct StreamListener(Listening<StreamId>);
+/// Waits for TCP connections, each of which becomes a stream.
+pub type StreamListener = PortListener<LlpStream>;
 
-impl StreamListener {
-    pub(crate) fn new(listening: Listening<StreamId>) -> Self {
-        Self(listening)
-    }
+impl Incoming for LlpStream {
+    type Id = StreamId;
 
-    #[cfg(feature = "tokio")]
-    pub(crate) fn control(&self) -> &Arc<Control> {
-        self.0.control()
-    }
-
-    /// Addresses and ports that it listened on at first. The listener follows later changes of the
-    /// interface's addresses; this list does not.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        self.0.addresses()
-    }
-
-    /// Returns the oldest waiting connection. Runs an inline engine if there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`RnicEnded`] once none will come.
-    pub fn try_accept(&mut self) -> Result<Option<LlpStream>, RnicEnded> {
-        self.0.try_accept(|| self.take())
-    }
-
-    /// Returns the oldest connection, and waits up to `timeout` for one. `None` if none has come.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_accept`](Self::try_accept), at once.
-    pub fn accept(&mut self, timeout: Duration) -> Result<Option<LlpStream>, RnicEnded> {
-        self.0.accept(timeout, || self.take())
-    }
-
-    fn take(&self) -> Result<Option<LlpStream>, RnicEnded> {
-        let (inbox, control) = (self.0.inbox(), self.0.control());
+    fn take(from: &StreamListener) -> Result<Option<Self>, RnicEnded> {
+        let (inbox, control) = (from.inbox(), from.control());
         if let Some(ended) = control.ended() {
             inbox.signal().raise();
             return Err(ended);
         }
         while let Some(id) = inbox.take() {
-            let stream = match LlpStream::accepted(id, control) {
+            let stream = match Self::accepted(id, control) {
                 Ok(stream) => stream,
                 Err(WaitError::Unavailable(why)) => return Err(why.into()),
                 Err(WaitError::System(error)) => {
@@ -419,23 +387,9 @@ impl StreamListener {
         }
         Ok(None)
     }
-}
 
-impl Drop for StreamListener {
-    /// Streams that wait to be taken are closed.
-    fn drop(&mut self) {
-        for id in self.0.inbox().close() {
-            let control = self.0.control();
-            control.release_on(id.engine(), move |engine| engine.drop_stream(id));
-        }
-    }
-}
-
-impl AsFd for StreamListener {
-    /// Readable while [`try_accept`](Self::try_accept) may have something to return. Do not read
-    /// from it. With an inline engine this needs calls that run the engine; see
-    /// [`Rnic::progress`](crate::Rnic::progress).
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.fd()
+    fn refuse(id: StreamId, listener: &StreamListener) {
+        let control = listener.control();
+        control.release_on(id.engine(), move |engine| engine.drop_stream(id));
     }
 }

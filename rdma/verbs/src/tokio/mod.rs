@@ -54,7 +54,7 @@ use std::sync::Arc;
 
 use xwarp_rnic::model::{AsyncEvent, CqId, QpState};
 
-use crate::cm::listener::{ConnectionRequest, Listener};
+use crate::cm::listening::{Incoming, PortListener};
 use crate::cq::channel::CompletionChannel;
 use crate::error::{RnicEnded, WaitError};
 use crate::qp::state_changes::StateChanges;
@@ -158,7 +158,7 @@ impl Async<AsyncEvents> {
     }
 }
 
-impl Listener {
+impl<T: Incoming> PortListener<T> {
     /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
     ///
     /// # Errors
@@ -169,15 +169,15 @@ impl Listener {
     }
 }
 
-impl Async<Listener> {
-    /// The oldest request.
+impl<T: Incoming> Async<PortListener<T>> {
+    /// The oldest peer.
     ///
-    /// Cancel-safe: a request that was not returned waits for the next call.
+    /// Cancel-safe: a peer that was not returned waits for the next call.
     ///
     /// # Errors
     ///
     /// [`RnicEnded`] if there is none and none will come.
-    pub async fn accept(&mut self) -> Result<ConnectionRequest, RnicEnded> {
+    pub async fn accept(&mut self) -> Result<T, RnicEnded> {
         let listener = &mut self.object;
         self.waiter.until(|| listener.try_accept()).await
     }

@@ -1,37 +1,12 @@
-//! Connections in streaming mode, and their listeners, for tasks.
+//! Connections in streaming mode for tasks.
 
 use std::io;
 
 use xwarp_rnic::model::{StreamError, StreamState};
 
 use super::Async;
-use crate::cm::streaming::{LlpStream, StreamListener};
-use crate::error::{RnicEnded, WaitError};
-
-impl StreamListener {
-    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
-    ///
-    /// # Errors
-    ///
-    /// [`io::Error`]: no file descriptor is left.
-    pub fn into_async(self) -> io::Result<Async<Self>> {
-        Async::new(self, Self::control)
-    }
-}
-
-impl Async<StreamListener> {
-    /// The oldest connection that has come.
-    ///
-    /// Cancel-safe: a connection that was not returned waits for the next call.
-    ///
-    /// # Errors
-    ///
-    /// [`RnicEnded`] once none will come.
-    pub async fn accept(&mut self) -> Result<LlpStream, RnicEnded> {
-        let listener = &mut self.object;
-        self.waiter.until(|| listener.try_accept()).await
-    }
-}
+use crate::cm::streaming::LlpStream;
+use crate::error::WaitError;
 
 impl LlpStream {
     /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
