@@ -62,10 +62,10 @@ struct End {
     memory: MemoryRegion,
     remote: SocketAddr,
     messages: u32,
-    /// What has ended the connection: a completion tells it, or else an event.
+    /// Why the connection ended: the status of a completion, or else an event.
     why: Option<String>,
-    /// Tells when a connection has ended that is ending: no event says that its Terminate has been
-    /// sent.
+    /// Reports that a connection which is ending has ended: no event reports that its Terminate has
+    /// been sent.
     ending: Option<StateChanges>,
 }
 
@@ -188,7 +188,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sleeps until one of these descriptors is readable, or one that tells of a connection's end.
+    /// Sleeps until one of these descriptors is readable, or one that reports the end of a
+    /// connection.
     fn sleep(&self, sources: &[BorrowedFd<'_>]) -> anyhow::Result<()> {
         let ending = self.clients.values().filter_map(|it| it.ending.as_ref());
         let all = (sources.iter().copied()).chain(ending.map(StateChanges::as_fd));
@@ -200,7 +201,7 @@ impl Server {
         }
     }
 
-    /// Lets go of the clients whose connections have ended; how many.
+    /// Drops the clients whose connections have ended. Returns their number.
     fn let_go(&mut self) -> usize {
         let before = self.clients.len();
         for client in self.clients.values_mut() {

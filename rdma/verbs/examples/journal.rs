@@ -145,7 +145,7 @@ fn take_credits(
         let (opcode, status) = (completion.opcode, completion.status);
         ensure!(completion.is_success(), "a {opcode:?} failed: {status}");
         receives.post(RecvRequest::new(WrId(0), Sgl::new()))?;
-        // Nobody takes it any more once all lines are posted.
+        // The receiving end of `give` is gone once all lines are posted.
         let _ = give.send(CREDIT);
         expected -= 1;
         Ok(expected == 0)

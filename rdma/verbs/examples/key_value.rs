@@ -110,7 +110,7 @@ fn decode(slot: &[u8; SLOT]) -> Found {
     }
 }
 
-/// The server's table: a region that anybody who connects may read, and nobody but us write.
+/// The server's table: a region that every client may read, and only the server writes.
 struct Table(MemoryRegion);
 
 impl Table {
@@ -130,8 +130,8 @@ impl Table {
     }
 }
 
-/// Accepts a client, who is told where the table is. A request that is dropped is rejected, as it
-/// is if no queue pair is left.
+/// Accepts a client. The Reply's private data is `place`, the address of the table. If no queue
+/// pair is left, the request is dropped, which rejects it.
 fn admit(
     pd: &ProtectionDomain,
     cq: &CompletionQueue,
@@ -152,7 +152,7 @@ fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
         let (key, value) = parts.with_context(|| format!("{entry:?} is not KEY=VALUE"))?;
         table.put(key, value)?;
     }
-    // Clients are told where the table is when they are accepted: STag and Tagged Offset.
+    // The private data of each Reply: the STag and the Tagged Offset of the table.
     let place = table.0.remote(0).to_bytes();
     // No work of this side completes, so that the smallest queue will do.
     let cq = rnic.create_cq(1)?;
@@ -242,7 +242,7 @@ impl Remote {
         Ok(copy)
     }
 
-    /// A slot that nobody wrote while it was read.
+    /// Reads a slot until no write has overlapped the read.
     fn read_whole(&mut self, slot: u64) -> anyhow::Result<Found> {
         for _ in 0..TRIES {
             match decode(&self.read(slot)?) {

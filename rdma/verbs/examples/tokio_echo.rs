@@ -159,7 +159,7 @@ async fn serve(rnic: &Rnic, args: &Args) -> anyhow::Result<()> {
             Err(error) => println!("{remote} could not be accepted: {error:#}"),
         }
         served += 1;
-        // Those that have ended need no place any more.
+        // Removes the tasks that have ended.
         while tasks.try_join_next().is_some() {}
     }
     tasks.join_all().await;

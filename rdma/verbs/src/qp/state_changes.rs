@@ -10,7 +10,7 @@ use xwarp_rnic::queues::QpShared;
 
 use crate::runtime::control::Control;
 
-/// Tells that a queue pair has come into another state. Reports changes that no event and no
+/// Notifies the application of a queue pair's state changes. Reports changes that no event and no
 /// completion reports: a close is over, or a Terminate was sent to the peer.
 pub struct StateChanges {
     signal: Arc<Signal>,

@@ -401,7 +401,7 @@ impl Control {
         self.call(work)?
     }
 
-    /// Tells an engine that a queue pair of its has been posted to.
+    /// Notifies an engine that work was posted to one of its queue pairs.
     #[inline]
     pub(crate) fn notify(&self, qp: QpId, engine: usize) {
         if engine == FIRST {

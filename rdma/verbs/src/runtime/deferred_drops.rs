@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xwarp_rnic::engine::Engine;
 
-/// Lets go of what a handler has dropped.
+/// Releases the objects that a handler has dropped.
 pub(crate) type Release = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// See the module.
