@@ -182,7 +182,9 @@ impl SimEnd {
         self.qp.state()
     }
 
-    /// The code that this side has ended the stream with. An event tells of it, unless the completion of a receive does.
+    /// The code of the Terminate by which this side has ended the stream. The event queue may hold
+    /// one `Terminated` event with this code; if a receive's completion reports the error, it holds
+    /// none.
     pub fn ended_with(&self) -> Option<TermCode> {
         let terminate = self.qp.query().unwrap().terminate?;
         let is_told = |event: &AsyncEventKind| matches!(event, AsyncEventKind::Terminated { code, .. } if *code == terminate.code);

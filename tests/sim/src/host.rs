@@ -27,9 +27,9 @@ pub(crate) const MTU: usize = 1500;
 const FRAMES: usize = if cfg!(miri) { 128 } else { 512 };
 /// Bytes of a host's region area; they cost nothing until they are used.
 const REGION_AREA: usize = if cfg!(miri) { 4 } else { 256 } * MIB;
-/// Bytes before and after a [`Target`] that nobody may write.
+/// Bytes before and after a [`Target`] that must stay as they are.
 const GUARD: usize = 128;
-/// What they hold.
+/// The value of each guard byte.
 const GUARD_BYTE: u8 = 0xee;
 
 /// An address that a host has not at first, and where it is found all the same.
@@ -63,7 +63,7 @@ struct Inner {
     /// All memory that was ever registered through this host.
     memory: RefCell<Vec<SharedBytes>>,
     events: RefCell<Vec<AsyncEvent>>,
-    /// The interface as it is now, and who tells the RNIC.
+    /// Current state of the interface. `reporter` passes its changes on to the RNIC.
     interface: RefCell<InterfaceState>,
     reporter: InterfaceReporter,
     neighbours: Neighbours,

@@ -1,4 +1,4 @@
-//! A host that knows no next hop until it is told one.
+//! A host that finds a next hop only when the test provides one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl LateHost {
-    /// A host whose interface changes as `monitor` tells, if it does.
+    /// Creates a host. `monitor`, if there is one, reports changes of its interface.
     pub fn new(monitor: Option<InterfaceMonitor>) -> Self {
         let host = FixedHost::new(Side::A.address(), []);
         let answer = Answer {
@@ -60,7 +60,7 @@ impl LateHost {
         Arc::strong_count(&self.answer) - 1
     }
 
-    /// True if nobody has a port.
+    /// True if no port is reserved.
     pub fn has_all_ports(&self) -> bool {
         let lowest = 49152;
         let open = || self.host.open_port(Side::A.address(), 0).unwrap();
@@ -69,13 +69,13 @@ impl LateHost {
 }
 
 impl Answer {
-    /// The next search that asks is told this.
+    /// Sets the answer for the next search that polls, and wakes the searches.
     pub fn give(&self, found: Result<Address, HostError>) {
         self.state.lock().unwrap().found = Some(found);
         self.signal.raise();
     }
 
-    /// The next search that asks is told that there is nothing yet.
+    /// Wakes the searches without an answer: they poll in vain.
     pub fn give_nothing(&self) {
         self.signal.raise();
     }

@@ -84,7 +84,7 @@ impl PlainPeer {
         inner.begin(conn, false);
     }
 
-    /// Sends `bytes` after what it was told to send before.
+    /// Queues `bytes` behind those that are still to be sent.
     pub fn send(&self, bytes: &[u8]) {
         self.send_pieces(bytes, 1024);
     }

@@ -16,7 +16,7 @@ pub fn request(flags: u8, revision: u8, private_data: &[u8]) -> Vec<u8> {
     frame(b"MPA ID Req Frame", flags, revision, private_data)
 }
 
-/// An MPA Reply likewise.
+/// An MPA Reply of any flags and revision.
 pub fn reply(flags: u8, revision: u8, private_data: &[u8]) -> Vec<u8> {
     frame(b"MPA ID Rep Frame", flags, revision, private_data)
 }

@@ -207,8 +207,7 @@ fn buffers_that_no_message_has_taken_go_with_their_queue() {
     assert!(pd.deallocate().is_ok(), "nothing is left of the domain");
 }
 
-/// Everything is there once more after Close RNIC, whoever holds handles, and nothing is left when those are dropped, too.
-/// A handler of completions and one of events, which hold `held`.
+/// Adds a handler of completions and one of events. Both hold `held`.
 fn add_handlers(rnic: &Rnic, held: &Arc<()>) -> HandlerId {
     let [completions, events] = [held, held].map(Arc::clone);
     let handles_events = rnic.set_event_handler(move |_, _| drop(Arc::clone(&events)));
@@ -229,6 +228,8 @@ fn two_queue_pairs(
     [own, sharing]
 }
 
+/// Close RNIC frees everything, although the application still holds handles. Dropping those leaves
+/// nothing either.
 #[test]
 fn close_frees_objects_of_all_kinds_though_their_handles_are_held() {
     let _alone = alone();

@@ -38,12 +38,13 @@ impl Taker {
         self.thread = Some(thread::spawn(move || {
             tell.send("asks").unwrap();
             let taken = events.try_next().unwrap();
-            // Nobody hears it any more if that took long.
+            // The receiver is gone if `try_next` took longer than it waits.
             let _ = tell.send("has an answer");
             taken
         }));
         assert_eq!(told.recv(), Ok("asks"));
-        // Long enough for an answer, unless the thread has to wait until whoever logs this has reported the event.
+        // Long enough for an answer, unless the thread that logs this line must first report the
+        // event.
         let _ = told.recv_timeout(Duration::from_millis(50));
     }
 }
@@ -126,7 +127,7 @@ fn pair(sim: &mut Sim) -> (SimEnd, SimEnd) {
     (a, b)
 }
 
-/// The state that the log told last is the one that the application is told, by all ways.
+/// Asserts that the last state in the log is the one that the queue pair returns in every way.
 fn assert_log_agrees(end: &SimEnd) {
     let said = said_of_qp(end.qp.id().number());
     let last = said.last().expect("a change");

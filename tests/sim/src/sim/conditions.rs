@@ -86,7 +86,7 @@ impl Sim {
         &mut self.link
     }
 
-    /// From now on nothing arrives any more.
+    /// Loses every frame from now on.
     pub fn cut_link(&mut self) {
         self.link.change(|conditions| conditions.loss = 1.0);
     }

@@ -36,7 +36,7 @@ impl Sim {
         self.run_until("the first FPDU", || heard(b) > before);
     }
 
-    /// Connects `a` to `b`; nobody has sent an FPDU yet.
+    /// Connects `a` to `b`. Neither end has sent an FPDU when this returns.
     pub fn connect_silently(&mut self, a: &mut SimEnd, b: &mut SimEnd) {
         let at = b.host().at(self.new_port());
         let mut listener = b.host().rnic().listen(at).unwrap();
@@ -50,7 +50,7 @@ impl Sim {
         assert_eq!(answer.unwrap(), b"welcome");
     }
 
-    /// A port that nobody has listened on.
+    /// A port that no listener has had.
     pub fn new_port(&mut self) -> u16 {
         self.next_port += 1;
         self.next_port

@@ -44,7 +44,7 @@ impl Sim {
         Self::with_kinds(seed, [Kind::default(); 2])
     }
 
-    /// The same over IPv6.
+    /// Two hosts on a perfect link, over IPv6.
     pub fn over_ipv6(seed: Seed) -> Self {
         let kind = Kind {
             address_of: Side::address_v6,
@@ -53,7 +53,8 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same over IPv4, where so many asynchronous events may wait at either end.
+    /// Two hosts on a perfect link, over IPv4. Each RNIC keeps at most `max_events` asynchronous
+    /// events.
     pub fn with_max_events(seed: Seed, max_events: usize) -> Self {
         let kind = Kind {
             max_events,
@@ -62,7 +63,7 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same over IPv4 on a link that carries IP packets of so many bytes.
+    /// Two hosts over IPv4, on a link that carries IP packets of up to `mtu` bytes.
     pub fn with_mtu(seed: Seed, mtu: usize) -> Self {
         let kind = Kind {
             mtu,
@@ -71,7 +72,7 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same, where each RNIC has so many engines.
+    /// Two hosts whose RNICs have `engines` engines each.
     pub fn with_engines(seed: Seed, engines: usize, mtu: usize) -> Self {
         let kind = Kind {
             mtu,
@@ -81,7 +82,8 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same, where no RNIC knows to which of its queues connections come that it begins.
+    /// Two hosts whose RNICs do not know which of their queues receives the frames of a connection that
+    /// they begin.
     pub fn with_answers(seed: Seed, engines: usize, answers: Answers) -> Self {
         let kind = Kind {
             engines,
@@ -91,7 +93,7 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same, where the NICs choose other queues whenever so many frames have come.
+    /// Two hosts whose NICs choose another queue for each connection after every `frames` frames.
     pub fn with_resteering(seed: Seed, engines: usize, frames: usize) -> Self {
         let kind = Kind {
             engines,
@@ -101,7 +103,7 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same, where both ends speak MPA like this.
+    /// Two hosts whose RNICs both use this configuration of MPA.
     pub fn with_mtu_and_mpa(seed: Seed, mtu: usize, mpa: MpaConfig) -> Self {
         let kind = Kind {
             mpa,
@@ -111,7 +113,7 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// The same over IPv4, where A and B speak MPA like this.
+    /// Two hosts over IPv4, each with its own configuration of MPA.
     pub fn with_mpa(seed: Seed, a: MpaConfig, b: MpaConfig) -> Self {
         let kind = |mpa| Kind {
             mpa,
@@ -132,7 +134,7 @@ impl Sim {
         Self::with_mpa_and_plain_peer(seed, MpaConfig::default())
     }
 
-    /// The same, where A speaks MPA like this.
+    /// A host with an RNIC of this configuration of MPA at A, a plain TCP peer at B.
     pub fn with_mpa_and_plain_peer(seed: Seed, mpa: MpaConfig) -> (Self, PlainPeer) {
         let kind = Kind {
             mpa,
@@ -141,7 +143,8 @@ impl Sim {
         Self::with_kind_and_plain_peer(seed, kind)
     }
 
-    /// The same, whose listeners keep so many connections: those of one engine, as each keeps as many.
+    /// A host with an RNIC at A, a plain TCP peer at B. A's listeners keep up to `backlog`
+    /// connections; with one engine, as the limit is per engine.
     pub fn with_backlog_and_plain_peer(seed: Seed, backlog: usize) -> (Self, PlainPeer) {
         let kind = Kind {
             backlog,

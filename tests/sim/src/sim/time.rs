@@ -8,7 +8,7 @@ use super::{Machine, Sim};
 
 /// Virtual time that a condition may take to come true.
 const LIMIT: Duration = Duration::from_mins(10);
-/// Turns within one instant after which nothing is expected to come to rest any more.
+/// Turns within one instant after which the simulation is taken for a livelock.
 const LIVELOCK: usize = 5_000_000;
 /// Deadlines in a row that had passed before and led to nothing.
 const STALE_DEADLINES: usize = 10_000;

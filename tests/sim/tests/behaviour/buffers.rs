@@ -38,7 +38,7 @@ fn holding(host: &Host, bytes: &[u8]) -> Buffer {
     buffer
 }
 
-/// The name of work that is told from other work by something else.
+/// A work request ID that the test does not check.
 const ANY: WrId = WrId(0);
 
 /// Buffers with names from 0 on, as a list of receives.

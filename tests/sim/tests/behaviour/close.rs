@@ -431,7 +431,8 @@ fn finish_by_reset(sim: &mut Sim, end: &mut SimEnd, peer: &PlainPeer) {
     end.qp.modify(QpChange::to(QpState::Idle)).unwrap();
 }
 
-/// TCP answers what the peer sends again, such as its FIN, for as long as that may come (RFC 9293 §3.6.1): the port is nobody else's.
+/// TCP must answer a FIN that the peer retransmits (RFC 9293 §3.6.1). No other connection gets the
+/// port while retransmissions can still arrive.
 #[test]
 fn port_of_an_ended_connection_is_kept_for_ten_seconds() {
     let mpa = MpaConfig::default().max_revision(Revision::One);

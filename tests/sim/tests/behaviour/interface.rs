@@ -85,7 +85,8 @@ fn link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_live
     assert_eq!(a.sends(), [Done::write(2, MIB)]);
 }
 
-/// The interface at A ends while a listener, a stream listener, a receive and a connection wait. Each is told `text`.
+/// The interface at A ends while a listener, a stream listener, a receive and a connection attempt
+/// wait. Each of them ends with the reason `text`.
 fn assert_all_who_wait_are_told(end: InterfaceEnd, text: &str) {
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();

@@ -16,7 +16,8 @@ fn sim() -> Sim {
     Sim::new(Seed(17)).one_way_delay(Duration::from_micros(50))
 }
 
-/// Both ends are in Error; the peer was told that something local went wrong here.
+/// Asserts that both ends are in Error, and that the peer has received a Terminate for a local
+/// error.
 fn assert_ended(at_fault: &SimEnd, peer: &SimEnd) {
     assert_eq!(at_fault.events(), [], "the completion says it");
     let told = [AsyncEventKind::TerminateReceived(TermCode::rdmap_local())];

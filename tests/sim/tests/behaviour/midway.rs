@@ -375,7 +375,8 @@ fn receive_buffer_that_may_not_be_written_any_more_fails_its_message() {
     }
 }
 
-/// The sink of a Read is written by the peer: what it may not write any more it does not (verbs draft §7.5).
+/// The peer writes the sink of a Read. Once the sink loses that right, the next segment is refused
+/// (verbs draft §7.5).
 #[test]
 fn sink_that_may_not_be_written_any_more_ends_the_read() {
     let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);

@@ -158,7 +158,7 @@ fn writes_and_reads_may_begin_and_end_at_any_byte() {
     assert_eq!([target.to_vec(), sink.to_vec()], expected);
 }
 
-/// The rules of one direction and one stream say nothing of others: a stream that waits holds up nobody.
+/// The ordering rules hold for one direction of one stream: a stream that waits holds up no other.
 #[test]
 fn stream_that_may_not_send_holds_up_no_other() {
     let mut sim = sim(Seed(5));

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const BYTES: u32 = 100_000;
 const PORT: u16 = 7471;
 
-/// An RNIC that sleeps at once when it has nothing to do: a frame that wakes nobody would stop it.
+/// An RNIC that sleeps as soon as it is idle: it would stop if a frame arrived without waking it.
 fn open(progress: Progress) -> (Rnic, Wire) {
     let config = RnicConfig::default()
         .progress(progress)

@@ -44,7 +44,7 @@ fn mpa(crc: bool, markers: bool) -> MpaConfig {
     mpa
 }
 
-/// Posts so many rounds of messages at `a` at once, and checks what becomes of them.
+/// Posts `rounds` rounds of messages at `a` at once, and checks their effects and completions.
 fn exchange(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd, rounds: usize) {
     let bytes = pattern(rounds * LEN);
     let (source, sink) = (a.source(&bytes), a.target(rounds * LEN));
@@ -469,7 +469,7 @@ fn packed_messages_arrive_once_whatever_link_and_mtu_do() {
 
 /// Segments that a queue pair may send before another one has its turn.
 const TURN_SEGMENTS: usize = 32;
-/// FPDUs likewise.
+/// FPDUs that a queue pair may send before another one has its turn.
 const TURN_FPDUS: usize = 512;
 
 /// Of two flows that both have something to send: the most segments, and FPDUs, of one between two segments of the other.

@@ -1,4 +1,5 @@
-//! Search for the path to a peer, by a host whose answer comes late. The engine drives it: nobody has to look at the attempt.
+//! Search for the path to a peer by a host that answers late. The engine drives the search: the
+//! application need not poll the attempt.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -58,7 +59,7 @@ impl Late {
         std::iter::from_fn(|| self.wire.take_sent()).count()
     }
 
-    /// The next search that asks is told this.
+    /// Sets the answer for the next search that polls.
     fn answer(&self, found: Result<[u8; 6], HostError>) {
         self.host.answer().give(found);
     }
@@ -312,7 +313,8 @@ fn stream_that_nobody_takes_goes_with_its_attempt() {
     assert_eq!(late.frames_at(LIMIT), 0, "no second SYN");
 }
 
-/// The engine sleeps. Nobody but the answer wakes it, and nobody looks at the attempt.
+/// The engine's thread sleeps, and the application does not poll the attempt. Only the answer can
+/// wake the engine.
 #[test]
 fn engine_that_sleeps_is_woken_by_the_answer() {
     let mut late = Late::new(Progress::Thread);
@@ -342,7 +344,7 @@ fn event_loop_of_the_engine_is_woken_by_the_answer() {
     assert!(late.wire.take_sent().is_some(), "the SYN");
 }
 
-/// Nobody but the answer wakes the caller, who would sleep for [`LIMIT`] otherwise.
+/// Only the answer can wake the caller, which would sleep for [`LIMIT`] otherwise.
 #[test]
 fn caller_that_waits_is_woken_by_the_answer() {
     for progress in [Progress::Thread, Progress::Inline, Progress::Assisted] {

@@ -82,7 +82,7 @@ impl Program {
         }
     }
 
-    /// Every value that was given is the one that a query tells.
+    /// Asserts that queries return the values with which the objects were created.
     fn assert_as_asked(&self) {
         let (send, recv) = (self.send_cq.query(), self.recv_cq.query());
         let (send, recv) = (send.unwrap(), recv.unwrap());

@@ -256,7 +256,7 @@ fn more_reads_than_the_peer_offers_end_the_stream() {
         (2, TermCode::ddp_untagged(3)),
         (0, TermCode::ddp_untagged(1)),
     ] {
-        // Revision 2 would have told the peer.
+        // Revision 1: revision 2 would negotiate the depths, so that A keeps to B's IRD.
         let mut sim = sim_of(MpaConfig::default().max_revision(Revision::One));
         let offers = |ird| QpConfig::default().ird(ird);
         let (mut a, mut b) = (sim.a().end(&offers(32)), sim.b().end(&offers(ird)));

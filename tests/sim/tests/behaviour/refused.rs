@@ -39,7 +39,7 @@ pub(crate) fn deregistered(host: &Host) -> RemoteMemory {
     }
 }
 
-/// What a peer attempts: an access to so many bytes, for which it needs this right.
+/// An access that a peer attempts: `len` bytes, for which the `STag` must have `right`.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) len: usize,
@@ -104,7 +104,8 @@ pub(crate) fn assert_refused(case: &str, peer: &SimEnd, refuser: &SimEnd, code: 
     assert_ended(case, peer, refuser);
 }
 
-/// The same, and an event tells it to the refuser's application, not a completion.
+/// Like [`assert_refused`], where the refuser's application learns the code from an event, not from
+/// a completion.
 pub(crate) fn assert_refused_by_event(case: &str, peer: &SimEnd, refuser: &SimEnd, code: TermCode) {
     let events = refuser.events();
     assert!(

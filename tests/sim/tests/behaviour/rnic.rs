@@ -1,4 +1,4 @@
-//! The RNIC as an object: what it tells of itself, and what is left when it is closed.
+//! The RNIC as an object: what its queries return, and what is left when it is closed.
 
 use std::time::Duration;
 

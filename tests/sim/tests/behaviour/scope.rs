@@ -128,7 +128,8 @@ fn region_that_streams_share_is_invalidated_by_none_of_them() {
     assert_eq!(a.sends(), [Done::write(1, KIB)]);
     assert_eq!(shared.bytes().to_vec(), pattern(KIB), "it is valid still");
 
-    // Whoever is alone in its domain shares nothing: a failed queue pair counts until it is dropped.
+    // Without `d`, `b` is alone in its domain, so the region is no longer shared. A failed queue
+    // pair counts until it is dropped.
     drop(d);
     assert_usable(&mut sim, (&mut a, &mut b), &shared);
 }

@@ -86,7 +86,7 @@ fn each_registration_has_its_own_rights_for_as_long_as_it_lasts() {
 
 #[test]
 fn too_many_reads_on_one_stream_cost_another_nothing() {
-    // Revision 2 would have told the peer how many there may be.
+    // Revision 1: revision 2 would negotiate the depths, so that A keeps to B's IRD.
     let mut sim = sim_of(MpaConfig::default().max_revision(Revision::One));
     let config = |ird| QpConfig::default().ird(ird);
     let (mut a, mut b) = (sim.a().end(&config(4)), sim.b().end(&config(1)));

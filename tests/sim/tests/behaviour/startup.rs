@@ -1,4 +1,5 @@
-//! Making a connection (RFC 5044 §7.1): who is let in, who is not, and what either side is told.
+//! Connection setup (RFC 5044 §7.1): which peers are accepted, which are refused, and what either
+//! side reports.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;

@@ -24,7 +24,7 @@ use xwarp_test_kit::{MemoryRnic, MemoryRnics, Side, eventually};
 const TIMEOUT: Duration = Duration::from_secs(20);
 const ALL: [Progress; 3] = [Progress::Thread, Progress::Inline, Progress::Assisted];
 const PORT: u16 = 7471;
-/// Where nobody answers a Request.
+/// A port where the peer leaves Requests unanswered.
 const SILENT_PORT: u16 = 7472;
 
 fn rnic(side: Side, progress: Progress) -> MemoryRnic {

@@ -116,7 +116,7 @@ impl Pair {
         }
     }
 
-    /// A sends so many bytes to B; the times of both completions.
+    /// Sends `len` bytes from A to B. Returns the times of both completions.
     fn send(&mut self, len: u32) -> [Option<Duration>; 2] {
         let [a, b] = &mut self.hosts;
         let sink = b.region.local(0, len);
@@ -130,7 +130,7 @@ impl Pair {
         [sent.1, received.1]
     }
 
-    /// A reads so many bytes of B; the time of the completion.
+    /// A reads `len` bytes of B's region. Returns the time of the completion.
     fn read(&mut self, len: u32) -> Option<Duration> {
         let [a, b] = &mut self.hosts;
         let (sink, remote) = (a.region.local(0, len), b.region.remote(0));

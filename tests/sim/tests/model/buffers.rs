@@ -29,7 +29,7 @@ impl Buffers {
         }
     }
 
-    /// A buffer that nobody uses, and a name for it.
+    /// Takes a free buffer, and gives it a name.
     pub(crate) fn take(&mut self) -> (u64, Sge) {
         let (id, buffer) = (self.next_id, self.free.pop().unwrap());
         self.next_id += 1;
@@ -65,7 +65,7 @@ impl Buffers {
         bytes
     }
 
-    /// Nobody has written to those that are not posted.
+    /// Asserts that the buffers that are not posted are unchanged.
     pub(crate) fn check(&self) {
         for buffer in &self.free {
             assert!(

@@ -145,7 +145,7 @@ impl Pair {
         }
     }
 
-    /// A place of the region that nobody changes, and what it holds.
+    /// A range of the source region, which never changes, and what it holds.
     pub(crate) fn source(&self, who: usize, rng: &mut Rng) -> (Sge, usize, Vec<u8>) {
         let (at, len) = piece(rng, 4 * LONGEST);
         let bytes = self.ends[who].free_bytes()[at..at + len].to_vec();

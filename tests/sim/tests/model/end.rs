@@ -50,7 +50,7 @@ pub(crate) struct ModelEnd {
     pub(crate) live: bool,
     /// Its application has asked for a close that sends everything first.
     pub(crate) graceful: bool,
-    /// Bytes that nobody changes.
+    /// Its bytes never change.
     pub(crate) source: MemoryRegion,
     pub(crate) sink: MemoryRegion,
     pub(crate) counter: MemoryRegion,
@@ -211,7 +211,8 @@ impl ModelEnd {
         }
     }
 
-    /// Nothing changes them any more: looks what has become of changes that were cut off.
+    /// Call this when no change is under way. Asks the RNIC for the outcome of changes that were
+    /// cut off.
     pub(crate) fn settle_stags(&mut self) {
         let key = self.window.query().unwrap().key;
         self.window_is.settle(self.window.stag(), key);

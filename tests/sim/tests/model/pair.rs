@@ -74,7 +74,7 @@ impl Pair {
         }
     }
 
-    /// Polls up to `most` completions of the receive queue, likewise.
+    /// Polls up to `most` completions of the receive queue. Returns their number.
     pub(crate) fn poll_receives(
         &mut self,
         who: usize,

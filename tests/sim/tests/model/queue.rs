@@ -1,4 +1,5 @@
-//! The reference of a send queue: what was posted, in order, and what may be told of it (verbs.md §4.3, §8.2).
+//! The reference of a send queue: what was posted, in order, and what its completions may report
+//! (verbs.md §4.3, §8.2).
 
 use std::collections::VecDeque;
 
@@ -135,9 +136,9 @@ impl Work {
 #[derive(Default)]
 pub(crate) struct SendQueue {
     pub(crate) posted: VecDeque<Work>,
-    /// What may not succeed any more, as something that was posted before did not.
+    /// The kinds of work that may not succeed, because earlier work has failed.
     barred: Barred,
-    /// Something has told why.
+    /// A completion has reported the cause of the failure.
     told: bool,
     pub(crate) reads: Reads,
 }
@@ -171,7 +172,7 @@ impl SendQueue {
         }
     }
 
-    /// What a completion says has become of work: first that of which nothing is told as it succeeded.
+    /// Work that a completion ends: unsignaled work that succeeded before it, then its own.
     pub(crate) fn complete(&mut self, completion: &WorkCompletion) -> Vec<(Work, bool)> {
         let mut ended = Vec::new();
         loop {
@@ -244,7 +245,8 @@ impl SendQueue {
         );
     }
 
-    /// All that can be told was polled, and the connection is over. What is left has succeeded.
+    /// Call this when the connection is over and all completions were polled. The work that is left
+    /// has succeeded.
     pub(crate) fn end(&mut self) -> Vec<Work> {
         for work in &self.posted {
             assert!(!work.signaled, "nothing was told of {work:?}");

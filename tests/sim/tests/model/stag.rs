@@ -27,7 +27,8 @@ impl StagModel {
         self.changes == 0 && !self.unsure
     }
 
-    /// A change is posted. The completions of several at once come from different queues, and do not tell which was the last.
+    /// A change is posted. Several changes at once make the outcome uncertain: their completions
+    /// come from different queues, and do not show which change was the last.
     pub(crate) fn begin(&mut self) {
         self.unsure |= self.changes > 0;
         self.changes += 1;
@@ -39,7 +40,8 @@ impl StagModel {
         self.changes = self.changes.saturating_sub(1);
     }
 
-    /// Nothing changes it any more, and it has this key: what has become of changes that were cut off.
+    /// Call this when no change is under way: `key` decides the outcome of changes that were cut
+    /// off.
     pub(crate) fn settle(&mut self, stag: Stag, key: Option<u8>) {
         if !self.is_certain() {
             self.become_(key.map(|key| stag.with_key(key)));

@@ -218,7 +218,7 @@ impl Program {
         assert!(end.shared || info.recv_depth == recv_depth);
     }
 
-    /// Protection domains go when nothing is of them any more (verbs.md §1).
+    /// A protection domain can be deallocated once it has no objects (verbs.md §1).
     pub(crate) fn domain(&mut self, who: usize) {
         let host = if who == 0 { self.sim.a() } else { self.sim.b() };
         let (pd, mut objects) = (self.domains[who].take())

@@ -46,7 +46,8 @@ fn more_than_the_peer_offers_end_the_stream() {
         (0, TermCode::ddp_untagged(1)),
     ];
     for (ird, code) in cases(all) {
-        // Revision 2 would have told the peer.
+        // Revision 1: revision 2 would negotiate the depths, so that the requester keeps to B's
+        // IRD.
         let mpa = MpaConfig::default().max_revision(Revision::One);
         let mut sim = Sim::with_mpa(Seed(31), mpa, mpa)
             .one_way_delay(Duration::from_micros(50))

@@ -153,7 +153,8 @@ fn operations_on_one_number_take_effect_in_the_order_of_posting() {
     });
 }
 
-/// A request that TCP carries twice is executed once (wire.md §6.3): the sum is exact, and nobody finds what another one found.
+/// A request that TCP carries twice is executed once (wire.md §6.3): the sum is exact, and no two
+/// operations return the same original value.
 #[test]
 fn under_loss_every_addition_is_made_once() {
     const EACH: u64 = if cfg!(miri) { 6 } else { 60 };

@@ -197,7 +197,7 @@ fn target_in_stag_zero_is_refused_here() {
     assert_eq!(b.events(), told);
 }
 
-/// The operations were executed all the same; which one is at fault is told.
+/// The responder executes all three operations. The completion names the one whose sink is gone.
 #[test]
 fn sink_that_goes_while_the_request_is_under_way_fails_its_own_work_request() {
     let mut sim = sim();

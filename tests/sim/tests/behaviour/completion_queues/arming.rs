@@ -1,4 +1,5 @@
-//! Completion events: who is told of which completion, and how often (verbs draft §8.2.5).
+//! Completion events: which handler is called for which completion, and how often (verbs draft
+//! §8.2.5).
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;

@@ -102,7 +102,7 @@ fn queue_for_all_work_has_room_for_unsignaled_work_that_is_flushed() {
     sim.run_until_idle();
 }
 
-/// The peer was told 0/2/07, without any header (verbs.md A3).
+/// The queue pair has sent a Terminate with code 0/2/07 and without headers (verbs.md A3).
 fn assert_told(end: &SimEnd) {
     let told = end.qp.query().unwrap().terminate.unwrap();
     assert_eq!(told.message, [0x02, 0x07, 0, 0]);

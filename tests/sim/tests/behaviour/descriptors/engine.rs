@@ -108,7 +108,7 @@ fn engine_is_readable_when_a_frame_has_come() {
     }
 }
 
-/// Nobody answers: TCP repeats its SYN after a second.
+/// The peer does not answer, so TCP retransmits its SYN after a second.
 #[test]
 fn engine_is_readable_when_its_deadline_comes() {
     let (mut qp, rnic, wire) = idle();
@@ -129,7 +129,8 @@ fn sleeps(thread: Pid) -> bool {
     behind_name.is_some_and(|fields| fields.starts_with('S'))
 }
 
-/// A verb of another thread sets an earlier deadline than the caller has gone to sleep with. Nobody else turns the engine.
+/// A verb of another thread sets an earlier deadline than the sleeping caller's. Only this caller
+/// turns the engine.
 #[test]
 fn caller_that_sleeps_is_woken_by_a_verb_that_sets_a_deadline() {
     let (mut qp, rnic, wire) = idle();

@@ -1,4 +1,5 @@
-//! Waits that also end when a descriptor of the application's own is readable, whoever runs the engine and however it waits.
+//! Waits that also end when a descriptor of the application's own becomes readable, in every
+//! progress mode and every wait mode.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -101,7 +102,7 @@ fn wait_for_descriptors_ends_when_another_thread_closes_the_rnic() {
     }
 }
 
-/// Nobody answers the SYN. Only the engine knows when the attempt is over.
+/// The peer does not answer the SYN. Only the engine knows when the attempt is over.
 #[test]
 fn engine_goes_on_while_descriptors_are_waited_for() {
     for (how, rnic) in rnics() {

@@ -97,7 +97,7 @@ fn what_one_engine_registers_and_invalidates_is_so_on_all_when_its_completion_is
     assert_eq!(write_all(&mut sim, &mut pairs, at), everybody);
 }
 
-/// Ends at B that all complete on one queue of so many entries.
+/// Pairs of connected ends. Those at B share one completion queue of `entries` entries.
 fn pairs_on_one_cq(sim: &mut Sim, entries: usize) -> (Vec<(SimEnd, SimEnd)>, CompletionQueue) {
     let cq = sim.b().rnic().create_cq(entries).unwrap();
     let config = QpConfig::default();

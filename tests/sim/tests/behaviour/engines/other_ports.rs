@@ -1,4 +1,5 @@
-//! Connections that begin where nobody knows the NIC's hash: other ports are tried until answers come to the engine of the queue pair.
+//! Outgoing connections when the NIC's hash is unknown: the RNIC tries other local ports until
+//! answers arrive at the engine of the queue pair.
 
 use std::time::Duration;
 
@@ -170,7 +171,7 @@ fn time_of_an_attempt_is_kept_whatever_ports_are_tried() {
     let (began, limit) = (sim.now(), Duration::from_millis(200));
     let mut connecting = a.qp.begin_connect(at, b"", limit).unwrap();
     let first = connecting.local();
-    // Nobody accepts.
+    // The application never calls `accept`.
     let outcome = sim.wait_for("the end", || connecting.try_finish());
     let Err(ConnectError::TimedOut { timeout, .. }) = outcome else {
         panic!("{outcome:?}");

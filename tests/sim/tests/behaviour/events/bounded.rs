@@ -1,4 +1,5 @@
-//! Events that nobody takes: there are no more than the RNIC was opened for, whatever peers do (RFC 5042 §2.2.7).
+//! Events that the application does not take: the RNIC keeps no more than it was opened for,
+//! whatever peers do (RFC 5042 §2.2.7).
 
 use std::time::Duration;
 

@@ -22,7 +22,8 @@ fn kept(end: &SimEnd) -> TerminateInfo {
     end.qp.query().unwrap().terminate.expect("a Terminate")
 }
 
-/// `end` has told its peer this, and both are in Error.
+/// Asserts that `end` has sent its peer a Terminate with this header, and that both ends are in
+/// Error.
 fn assert_ended(end: &SimEnd, peer: &SimEnd, message: [u8; 4]) {
     let (sent, received) = (kept(end), kept(peer));
     assert_eq!(
@@ -294,6 +295,6 @@ fn after_a_second_panic_nothing_is_done_any_more_but_to_close() {
     assert_eq!(sim.a().rnic().close(), Ok(()));
     assert_eq!(a.state(), QpState::Error);
     b.qp.modify(QpChange::to(QpState::Error)).unwrap();
-    // The RNIC that is closed has no counters and no clock any more.
+    // Dropping `sim` would read the counters and the clock, which a closed RNIC no longer has.
     std::mem::forget(sim);
 }

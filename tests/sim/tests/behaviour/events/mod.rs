@@ -1,4 +1,4 @@
-//! The asynchronous event handler, and events that wait for whoever polls (verbs draft §8.3.3, §9.4.2).
+//! The asynchronous event handler, and events that wait to be polled (verbs draft §8.3.3, §9.4.2).
 
 mod bounded;
 mod broken;
@@ -19,7 +19,7 @@ fn sim() -> Sim {
     Sim::new(Seed(61)).one_way_delay(Duration::from_micros(50))
 }
 
-/// An event, and what Query QP told in its handler.
+/// An event, and what Query QP returned in its handler.
 type Call = (AsyncEvent, Option<QpInfo>);
 
 /// What a new handler is called with from now on.
@@ -145,7 +145,8 @@ fn handler_that_is_called_after_a_verb_sees_what_the_verb_has_done() {
     let calls = handler(&sim.a());
     a.post_send(1, b"not begun");
     a.qp.modify(QpChange::to(QpState::Closing)).unwrap();
-    // Reset and released, in Error, and then told (verbs draft §6.2.5).
+    // The handler is called after the connection was reset and the queue pair is in Error (verbs
+    // draft §6.2.5).
     let (event, info) = calls.try_recv().unwrap();
     assert!(matches!(event.kind, AsyncEventKind::BadClose { .. }));
     let info = info.unwrap();

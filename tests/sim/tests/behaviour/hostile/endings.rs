@@ -52,7 +52,8 @@ fn fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
     }
 }
 
-/// The stream ends well for MPA, but a message of the ULP's is cut: what waits for it is told.
+/// For MPA the stream ends properly, but in the middle of a message of the ULP. The work that waits
+/// for the message is flushed.
 /// Row 42.
 #[test]
 fn fin_before_a_messages_last_segment_is_an_error_of_that_message() {
@@ -88,7 +89,8 @@ fn fin_before_a_messages_last_segment_is_an_error_of_that_message() {
     assert_eq!(sink.to_vec()[..60], pattern(60), "what was right stays");
 }
 
-/// A Write tells nobody of its end, so that a close before it is one like any other (RFC 5040 section 5.1).
+/// A target reports no end of a Write, so a FIN before it is like any other close (RFC 5040 section
+/// 5.1).
 /// Row 42.
 #[test]
 fn fin_before_a_writes_last_segment_is_a_close() {
@@ -159,7 +161,7 @@ fn segments_after_a_terminate_are_dropped() {
     }
 }
 
-/// All work is flushed, and nobody tries to send a Terminate.
+/// All work is flushed. The RNIC does not try to send a Terminate.
 /// Row 107.
 #[test]
 fn reset_in_the_middle_flushes_all_work() {

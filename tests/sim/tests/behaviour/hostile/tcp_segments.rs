@@ -31,7 +31,7 @@ impl Frame {
         self.summed()
     }
 
-    /// As if sent so many of the peer's ticks ago.
+    /// Sets the timestamp `age` of the peer's ticks back.
     fn older_by(mut self, age: u32) -> Self {
         let then = u32::from_be_bytes(self.0[TSVAL..TSVAL + 4].try_into().unwrap());
         let sent = then.wrapping_sub(age).to_be_bytes();

@@ -1,5 +1,5 @@
-//! Memory that the application unmaps, protects or truncates while it is registered. The access ends like one out of bounds, the peer is
-//! told, and the process lives.
+//! Memory that the application unmaps, protects or truncates while it is registered. An access to
+//! it ends like one out of bounds, the peer receives a Terminate, and the process survives.
 
 use xwarp::error::TermCode;
 use xwarp::{

@@ -67,8 +67,8 @@ fn invalidation_by_the_peer_keeps_the_index_of_a_region() {
     assert_eq!(region.stag().index(), stag.index());
 }
 
-/// A completion that finds no room tells nobody that the `STag` is the application's again. It is all the same: the invalidation comes first
-/// (RFC 5040 §5.3).
+/// A full completion queue loses the completion that returns the `STag` to the application. The
+/// invalidation takes effect before it is reported (RFC 5040 §5.3).
 #[test]
 fn invalidation_has_taken_effect_although_its_completion_is_lost() {
     let mut sim = sim().expecting(&["drop_cq_overflow"]);

@@ -51,7 +51,8 @@ fn settle(sim: &mut Sim, end: &mut SimEnd, done: &[Done]) {
     assert_eq!(end.sends(), done);
 }
 
-/// B's own work was at fault: its completion says so, and A is told that something local went wrong.
+/// Asserts that B's own work was at fault: B's completion reports it, and A receives a Terminate
+/// for a local error.
 fn assert_at_fault(case: &str, a: &SimEnd, b: &SimEnd) {
     assert_eq!(b.events(), [], "{case}: the completion says it");
     let told = AsyncEventKind::TerminateReceived(TermCode::rdmap_local());

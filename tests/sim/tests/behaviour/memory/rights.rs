@@ -25,7 +25,8 @@ fn peer_writes_only_where_queue_pair_and_stag_allow_it() {
     assert_eq!(remote_matrix(WRITE, &closed), [refused, refused]);
 }
 
-/// The queue pair's part is its IRD. A Read that the peer sends all the same is told that there is no queue for it.
+/// The queue pair restricts Reads by its IRD. With an IRD of 0, a Read Request ends the stream as
+/// one for an invalid queue.
 #[test]
 fn peer_reads_only_where_the_stag_allows_it() {
     let open = QpConfig::default();

@@ -70,7 +70,7 @@ fn requests_that_wait_for_the_application_are_kept_and_later_ones_refused() {
     assert_eq!(waiting.len() as u64, BACKLOG);
 }
 
-/// What a thousand clients need that come back at once to a server that accepts nobody for a while.
+/// A thousand clients reconnect at once to a server that accepts none of them for a while.
 #[test]
 fn burst_of_a_thousand_requests_waits_for_the_application() {
     let backlog = RnicConfig::default().backlog as u64;
@@ -90,7 +90,8 @@ fn burst_of_a_thousand_requests_waits_for_the_application() {
     assert_eq!(refused.get("drop_startup_backlog"), None);
 }
 
-/// Whoever was answered, or has gone, or has sent its Request, holds no place.
+/// A connection keeps its place in the backlog until the peer's Request is answered or the peer
+/// disconnects.
 #[test]
 fn places_are_free_again_however_they_were_left() {
     let mut responding = responding(3).expecting(&["drop_startup_backlog", "drop_no_flow"]);
@@ -125,7 +126,8 @@ fn places_are_free_again_however_they_were_left() {
     assert_eq!(responding.sim.a().drops()["drop_startup_backlog"], 1);
 }
 
-/// Peers that ask and go at once, while the application accepts nobody: what is left of them is bounded as well.
+/// Peers that send a Request and disconnect at once, while the application accepts none of them.
+/// The backlog bounds these Requests, too.
 #[test]
 fn requests_of_peers_that_have_gone_do_not_pile_up() {
     let responding = responding(BACKLOG);
@@ -142,7 +144,7 @@ fn requests_of_peers_that_have_gone_do_not_pile_up() {
     assert_eq!(drops["drop_startup_backlog"], rounds - BACKLOG);
     let gone: Vec<_> = std::iter::from_fn(|| responding.listener.try_accept().unwrap()).collect();
     assert_eq!(gone.len() as u64, BACKLOG);
-    // Whoever asks next is heard.
+    // The listener receives the next Request.
     responding.peer.send(REQUEST);
     let asked =
         (responding.sim).wait_for("the Request", || responding.listener.try_accept().unwrap());

@@ -66,7 +66,8 @@ fn pair(a: MpaConfig, b: MpaConfig) -> Sim {
     Sim::with_mpa(Seed(41), a, b).one_way_delay(Duration::from_millis(1))
 }
 
-/// An end at A of one configuration, connected to one at B of another. Nobody has sent an FPDU of the application's yet.
+/// An end at A of one configuration, connected to one at B of another. Neither end has sent an FPDU
+/// of the application's yet.
 fn connected(sim: &mut Sim, a: &QpConfig, b: &QpConfig) -> (SimEnd, SimEnd) {
     let (mut a, mut b) = (sim.a().end(a), sim.b().end(b));
     sim.connect_silently(&mut a, &mut b);

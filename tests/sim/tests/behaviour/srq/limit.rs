@@ -31,7 +31,8 @@ fn limit_is_told_once_per_arming_when_fewer_are_left() {
     let once = [vec![], vec![], vec![reached], vec![]];
     assert_eq!(told, once, "4 and 3 are left, then 2, then 1");
     assert!(!srq.query().unwrap().armed);
-    // Armed again, twice, it is told by the next message, with so few left, once.
+    // Arming twice is like arming once: the next message, which leaves fewer than the limit, causes
+    // one event.
     srq.arm_limit(2).unwrap();
     srq.arm_limit(4).unwrap();
     assert!(srq.query().unwrap().armed);

@@ -1,4 +1,5 @@
-//! Shared receive queues: whose buffer a message takes, what is told of them, and what stays when a queue pair ends.
+//! Shared receive queues: which queue pair's message takes which buffer, which events are reported,
+//! and what stays when a queue pair ends.
 
 mod arrival;
 mod limit;

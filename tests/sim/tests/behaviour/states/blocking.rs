@@ -31,7 +31,7 @@ fn rnic_at(side: Side, progress: Progress) -> MemoryRnic {
     MemoryRnic::at(side).frames(256).config(config)
 }
 
-/// An RNIC that nobody answers.
+/// An RNIC whose peers never answer.
 fn rnic(progress: Progress) -> Rnic {
     rnic_at(Side::A, progress).open().0
 }
@@ -172,7 +172,7 @@ impl Waiters {
         (tell, Self(told))
     }
 
-    /// Returns when so many threads have said that they wait, and sleep.
+    /// Returns when `count` threads have sent their path and sleep.
     fn await_asleep(&self, count: usize) {
         let deadline = Instant::now() + TIMEOUT;
         for _ in 0..count {
@@ -280,7 +280,7 @@ fn panicking(rnic: &Rnic) {
     assert!(matches!(ended, Err(RnicEnded::Failed(_))), "{ended:?}");
 }
 
-/// Accepts, and is told that the peer's RNIC has failed.
+/// Accepts a connection, and expects the Terminate of a peer whose RNIC has failed.
 fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     let cq = rnic.create_cq(4).unwrap();
     let pd = rnic.allocate_pd().unwrap();
@@ -292,7 +292,8 @@ fn told(rnic: &Rnic, mut listener: xwarp::Listener) {
     assert_eq!(event.kind, AsyncEventKind::TerminateReceived(code));
 }
 
-/// Verbs draft §9.3.2.1: here the engine is in a handler, and cannot do anything for whoever polls and posts.
+/// Verbs draft §9.3.2.1: here a handler keeps the engine busy, so it cannot serve the thread that
+/// polls and posts.
 #[test]
 fn polling_and_posting_wait_for_no_engine() {
     let rnic = rnic(Progress::Thread);
@@ -353,7 +354,8 @@ fn objects_for_a_handler(rnic: &Rnic, pd: &xwarp::ProtectionDomain) -> Owned {
     (qp, pd.allocate(8, Access::LOCAL_READ).unwrap(), cq)
 }
 
-/// Calls verbs from a handler, drops what the handler owns, and tells why the verbs are refused. Does it once.
+/// Calls verbs from a handler, drops the objects that the handler owns, and sends the errors of the
+/// refused verbs to the test. Only the first call does anything.
 fn act_in_a_handler(
     rnic: &Weak<Rnic>,
     owned: &mut Option<Owned>,

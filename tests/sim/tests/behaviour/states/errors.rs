@@ -55,7 +55,7 @@ fn reported(
     assert_reported(what, &QpConfig::default(), bytes, error, code);
 }
 
-/// The region that the peer is told of, with these rights.
+/// The address of a region with these rights, for the peer.
 fn place(dut: &mut Dut, access: Access) -> RemoteAddress {
     let region = dut.end.region(LEN, access);
     let place = region.remote(0);

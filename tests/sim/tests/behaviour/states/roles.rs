@@ -90,7 +90,8 @@ fn either_side_of_tcp_is_the_mpa_initiator() {
     }
 }
 
-/// RFC 5044 §7.1.2: whoever uses the stream decides what becomes of TCP after a reject.
+/// RFC 5044 §7.1.2: after a reject the owner of the stream decides what becomes of the TCP
+/// connection.
 #[test]
 fn reject_leaves_tcp_to_whoever_uses_the_stream() {
     let mut sim = sim();

@@ -61,8 +61,7 @@ fn of_two_work_requests_at_fault_the_first_says_so_and_the_second_is_flushed() {
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }
 
-/// What is wrong is told by the completion; the peer is told no more than that it is local (§8.3.2).
-/// Regions, and a source among them that is refused with `status`.
+/// Regions, and an element that is refused with `status` as a source.
 fn bad_source(a: &SimEnd, status: CompletionStatus) -> ([MemoryRegion; 3], Sge) {
     let other = a.host().rnic().allocate_pd().unwrap();
     let readable = a.region(100, Access::LOCAL_READ);
@@ -81,6 +80,7 @@ fn bad_source(a: &SimEnd, status: CompletionStatus) -> ([MemoryRegion; 3], Sge) 
     ([readable, unreadable, foreign], bad)
 }
 
+/// The completion reports the error. The Terminate says only that the error is local (§8.3.2).
 #[test]
 fn source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
     let kinds: [fn(Sge, RemoteAddress) -> Operation; 5] = [

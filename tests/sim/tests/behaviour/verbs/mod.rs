@@ -1,4 +1,5 @@
-//! The verbs one by one: what each takes, what each tells, and what a refusal leaves (verbs draft §9.2, §9.3).
+//! The verbs one by one: what each accepts, what each returns, and what a refused one leaves (verbs
+//! draft §9.2, §9.3).
 
 mod errors;
 mod objects;

@@ -152,7 +152,7 @@ fn every_operation_type_is_done_and_completes_by_its_name() {
     operands.assert_done();
 }
 
-/// As many elements as Query QP tells, and fewer, down to none.
+/// Lists of every length from none to the maximum that Query QP returns.
 #[test]
 fn lists_may_have_any_number_of_elements() {
     let mut sim = sim();

@@ -8,7 +8,7 @@ use xwarp_test_kit::netsim::Seed;
 
 use super::sim;
 
-/// No list may have any element, and so many bytes may be inline.
+/// Scatter/gather lists may have no elements; up to `max_inline` bytes may be inline.
 fn config(max_inline: usize) -> QpConfig {
     QpConfig::default()
         .send_sge(0)

@@ -10,9 +10,9 @@ use xwarp_sim_tests::{Done, Sim, SimEnd, Target, pattern};
 
 use super::end_with_srq;
 
-/// Bytes of a message: so many segments that some of it is here long before all is.
+/// Bytes of a message. It has enough segments that the first ones arrive long before the last.
 const LEN: usize = 100_000;
-/// When that is.
+/// A time at which a part of the message has arrived.
 const SOME: Duration = Duration::from_micros(300);
 const DEPTH: usize = 8;
 

@@ -12,7 +12,7 @@ use super::sim;
 
 const DEPTH: usize = 8;
 
-/// A connected pair, and everything that its first end has told.
+/// A connected pair, and everything that its first end has reported.
 struct Run {
     sim: Sim,
     a: SimEnd,
@@ -58,7 +58,7 @@ impl Run {
         self.note(posted);
     }
 
-    /// All that is told once nothing happens any more.
+    /// Runs until the link is idle, and records all completions and events.
     fn settle(&mut self) {
         self.sim.run_until_idle();
         while let Some(completion) = self.a.send_cq().poll().unwrap() {

@@ -60,7 +60,8 @@ fn answers(ulpdus: &[Vec<u8>]) -> Vec<Answer> {
 }
 
 impl Program {
-    /// What the RNIC has sent on this connection after its Reply, and nobody has looked at.
+    /// Bytes that the RNIC has sent on this connection after its Reply, and that the model has not
+    /// checked yet.
     pub(super) fn answered(&self) -> Vec<u8> {
         self.peer.received().split_off(self.seen)
     }

@@ -53,11 +53,11 @@ struct Program {
     listener: Listener,
     reference: Reference,
     next_id: u64,
-    /// What the RNIC was asked to send, and has not told of.
+    /// What the RNIC was asked to send, and has not completed.
     asked: VecDeque<Asked>,
     /// Its Sends on this connection.
     sent: u32,
-    /// Bytes of the RNIC's that were looked at.
+    /// Bytes from the RNIC that the model has checked.
     seen: usize,
     sim: Sim,
 }

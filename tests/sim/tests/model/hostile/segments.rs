@@ -89,7 +89,7 @@ fn area<'a>(rng: &mut Rng, reference: &'a Reference) -> &'a Area {
     }
 }
 
-/// A place for so many bytes, mostly inside the area, at its ends time and again.
+/// An address for `len` bytes: mostly inside the area, sometimes at its ends.
 fn place(rng: &mut Rng, area: &Area, len: usize) -> (Stag, u64) {
     let room = area.len.saturating_sub(len) as u64;
     let at = match rng.below(60) {
