@@ -61,7 +61,8 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// What tells `xwarp` to use this setup: the mode where it attaches, nothing where it finds.
+    /// Options of `xwarp` for this setup: the mode if `xwarp` attaches the program, none if it
+    /// finds one attached.
     fn arguments(&self) -> String {
         match self.way {
             Way::IpLink => String::new(),

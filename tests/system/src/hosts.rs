@@ -104,7 +104,8 @@ impl Hosts {
         }
     }
 
-    /// Has the switch spread what it sends to the server over its first receive queues, so many of them.
+    /// Makes the switch spread frames to the server over the server's first `queues` receive
+    /// queues.
     pub fn spread_over(&self, queues: u32) {
         let mut command = self.switch().command("ethtool");
         command.args(["-L", PORTS[1], "tx", &queues.to_string()]);
@@ -125,7 +126,7 @@ impl Hosts {
         built("xwarp", "cargo build -p xwarp-tools")
     }
 
-    /// An example of the library, likewise.
+    /// An example of the library, as it was built beside the test program.
     pub fn example_file(name: &str) -> PathBuf {
         let file = Path::new("examples").join(name);
         built(file, "cargo build -p xwarp --examples --features tokio")
@@ -136,7 +137,7 @@ impl Hosts {
         if self.mtu <= 3506 { "xdp" } else { "xdp.frags" }
     }
 
-    /// A program that passes everything, likewise.
+    /// Compiles an XDP program that passes every frame to the kernel. Returns its object file.
     pub fn pass_object(&self) -> PathBuf {
         const SOURCE: &str = "
             struct xdp_md;
@@ -386,7 +387,7 @@ fn spread_flows(switch: &Host, port: &str) {
     ));
 }
 
-/// Joins two hosts' interfaces, of so many queues, by a cable.
+/// Joins two hosts' interfaces by a cable. Each interface has `queues` queues.
 fn join((near, its): (&Host, &str), (far, whose): (&Host, &str), queues: u32) {
     let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     ip(&format!(

@@ -31,5 +31,5 @@ pub use xwarp_test_kit::{Exclusive, PATIENCE, TIMEOUT, WorkDir, eventually, even
 
 /// The interface of either host.
 pub const DEV: &str = "eth1";
-/// Where `xwarp perf` listens unless told otherwise.
+/// Default port of `xwarp perf`.
 pub const PERF_PORT: u16 = 18515;

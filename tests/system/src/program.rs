@@ -65,7 +65,7 @@ impl Program {
 }
 
 impl Host {
-    /// The XDP program of the host's interface, as `ip link` tells it.
+    /// The XDP program of the host's interface, as `ip link` reports it.
     pub fn program(&self) -> Option<Program> {
         let listed = self.ip(&format!("-json link show dev {DEV}"));
         let links: Value = serde_json::from_str(&listed).expect("JSON");

@@ -197,7 +197,7 @@ fn main() {
         std::process::exit(2);
     };
     let rnic = arguments.open();
-    // What ends a connection, for whoever wonders.
+    // Prints events, for example the cause of a connection's end.
     let tell = |_: &EventContext<'_>, event: &AsyncEvent| eprintln!("{event:?}");
     rnic.set_event_handler(tell).expect("an RNIC");
     let mut cq = rnic.create_cq(1024).expect("a completion queue");

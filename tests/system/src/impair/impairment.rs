@@ -119,7 +119,8 @@ impl Drop for Impairment {
         let (Some(interface), Ok(program)) = (self.interface, self.program()) else {
             return;
         };
-        // Whoever drops this may be in another namespace, where the number is another interface's.
+        // The thread that drops this may be in another namespace, where the number belongs to
+        // another interface.
         let xdp = Xdp::new(program.as_fd());
         let ours = libbpf_rs::Program::id_from_fd(program.as_fd());
         let there = xdp.query_id(interface, XdpFlags::SKB_MODE);

@@ -25,7 +25,8 @@ impl Routed {
     /// Host B's address.
     pub const B: [IpAddr; 2] = addresses(1, 2);
 
-    /// Makes them. IPv4 and IPv6 packets of more than `mtu` bytes do not get from A to B, which the router tells.
+    /// Makes the two hosts and the router. The router drops IPv4 and IPv6 packets of more than
+    /// `mtu` bytes from A to B, and reports this to A.
     #[must_use]
     pub fn new(mtu: usize) -> Self {
         let routed = Self {

@@ -1,4 +1,4 @@
-//! The engine on a host, turned by whoever waits for something.
+//! The engine on a host, turned by the thread that waits for something.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

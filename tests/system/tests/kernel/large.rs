@@ -1,4 +1,5 @@
-//! Large segments on a real link, with the engine on both ends: so many can be in flight, in either direction.
+//! Large segments on a real link, with the engine on both ends: how many can be in flight in either
+//! direction.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
@@ -41,8 +42,8 @@ fn accept(engine: &mut Engine) -> ConnId {
     accepted.expect("turned until there is one")
 }
 
-/// Takes as many bytes as it is told have been sent, each time. It answers with one, which tells of all the room that it has again. Returns
-/// what it has taken.
+/// Receives as many bytes as `sent` announces, round by round. Answers each round with one byte,
+/// whose segment also advertises the reopened window. Returns all that it has received.
 fn take(engine: &mut Engine, sent: &Receiver<usize>) -> Vec<u8> {
     let conn = accept(engine);
     let (mut received, mut wanted) = (Vec::new(), 0);

@@ -93,7 +93,7 @@ fn kernel_hears_of_marks_from_us() {
         assert!(receiving.recv().expect("what came") == data());
         let (heard, fates) = (hosts.b.tcp_counter("TCPDeliveredCE"), impaired.fates());
         println!("{algorithm:?}: the kernel has heard of {heard} segments, {fates:?}");
-        // Until its answer comes, it hears of more than were marked; then of no more.
+        // Marks are echoed until the kernel answers, so it counts more segments than were marked.
         assert!(heard > 0 && fates.marked > 0, "{heard} of {fates:?}");
         assert!(heard < fates.passed, "{heard} of {fates:?}");
     }

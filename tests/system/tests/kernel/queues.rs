@@ -1,5 +1,5 @@
-//! Two queues, each of which is given what is the other's. Either uses only its own frames, so that no frame that somebody reads is given
-//! to the kernel.
+//! Two queues, each of which is handed the other's frames. A queue uses only its own frames, so it
+//! gives the kernel no frame that the other queue still reads.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -283,14 +283,15 @@ fn frame_of_several_chunks_is_the_kernels_until_all_of_them_are_sent() {
         assert_eq!(received.len(), 2, "MTU {mtu}");
         assert!(received.iter().all(|frame| **frame == bytes));
 
-        // As many as wait for room in the transmit ring, too. Nobody takes them.
+        // More frames than fit into the transmit ring, so that some wait for room. B receives none
+        // of them.
         a.send(2 * free, len, 2);
         assert_eq!(a.io().tx_free(), free, "MTU {mtu}: all are back");
         assert_eq!(a.io().counters().drop_tx_invalid, 0, "MTU {mtu}");
     }
 }
 
-/// Whether a call of `sendto` takes more than 32 descriptors if it is told so.
+/// Whether one call of `sendto` takes more than 32 descriptors where the socket option allows it.
 fn is_linux_6_17() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse().ok());

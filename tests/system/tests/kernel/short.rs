@@ -27,7 +27,7 @@ fn request(number: u16) -> Vec<u8> {
     request
 }
 
-/// True if whoever answers this closes first.
+/// True if the side that answers this request closes first.
 fn answerer_closes(request: &[u8]) -> bool {
     request[0] == 1
 }

@@ -63,7 +63,7 @@ impl Repair {
 /// The end that sends.
 struct Sayer {
     engine: Engine,
-    /// Where it is told which segment is lost, and who answers when it will be.
+    /// Takes the number of the segment to lose, and answers once its loss is set up.
     loser: (Sender<u16>, Receiver<()>),
 }
 

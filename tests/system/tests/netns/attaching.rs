@@ -69,7 +69,8 @@ fn interface_beneath_one_with_a_program_is_refused() {
     hosts.b.xwarp(above).succeeded();
 }
 
-/// The program takes frames of a VLAN for what they look like, and whoever looks after it is told.
+/// The NIC strips the tags of VLAN frames, so the program takes them for untagged. `xwarp status`
+/// reports it.
 #[test]
 fn status_tells_that_vlan_tags_are_stripped() {
     needs_root!();

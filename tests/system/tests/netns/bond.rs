@@ -13,7 +13,7 @@ fn hosts() -> Option<Hosts> {
     trial.args("link add name trial type bond".split(' '));
     if !Running::start(trial).finish().succeeds() {
         let why = "this kernel has no bonds (module bonding)";
-        // If nobody can read it, nothing is lost.
+        // If standard error is closed, only this notice is lost.
         let _ = writeln!(std::io::stderr(), "skipped: a test of bonds: {why}");
         return None;
     }

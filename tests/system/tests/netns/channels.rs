@@ -1,4 +1,4 @@
-//! Frames come to queues that nobody serves, as after `ethtool -L` or `ethtool -X`.
+//! Frames that arrive on queues that no engine serves, as after `ethtool -L` or `ethtool -X`.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -64,7 +64,7 @@ fn connect(hosts: &Hosts, rnics: &[Rnic; 2], cqs: &[CompletionQueue; 2]) -> [Vec
     [near, far]
 }
 
-/// How many frames came to queues that nobody serves.
+/// Frames that arrived on queues that no engine serves, as `xwarp status` counts them.
 fn unserved(host: &Host) -> u64 {
     let told = host.xwarp(&format!("status {DEV} --json")).succeeded();
     let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
@@ -72,8 +72,9 @@ fn unserved(host: &Host) -> u64 {
     count.as_u64().expect("a count")
 }
 
-/// Messages arrive on all connections, though frames come to queues that nobody serves from `spread` until `gather`. The kernel, which knows
-/// nothing of the connections, would reset them.
+/// Messages arrive on all connections, although frames arrive on queues that no engine serves from
+/// `spread` until `gather`. The kernel must not get these frames: it does not know the connections,
+/// and would reset them.
 fn outlive(hosts: &Hosts, rnics: &[Rnic; 2], spread: impl FnOnce(), gather: impl FnOnce()) {
     let mut cqs = rnics
         .each_ref()

@@ -81,7 +81,7 @@ fn server_with_too_little_room_says_what_to_change() {
     drop(server);
 }
 
-/// Connects so many of the promised connections; each is accepted.
+/// Makes `count` of the promised connections. The server accepts each.
 fn connect_some(hosts: &Hosts, count: usize) -> Vec<TcpStream> {
     let connect = |_| {
         let mut peer = connect(hosts, PERF_PORT, &PROMISE);
@@ -92,7 +92,7 @@ fn connect_some(hosts: &Hosts, count: usize) -> Vec<TcpStream> {
     (0..count).map(connect).collect()
 }
 
-/// What a server that waits for further connections tells another client.
+/// Reason that a server which waits for further connections gives when it rejects another client.
 const BUSY: &str = "this server is busy with another client";
 
 #[test]

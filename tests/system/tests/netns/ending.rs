@@ -190,8 +190,8 @@ fn either_side_is_killed_with_large_frames_under_way() {
     }
 }
 
-/// The client stands still until nothing is under way any more, so that its end is not told by a segment that it leaves
-/// unanswered.
+/// The client is stopped until the link is quiet, so that no unacknowledged segment shows the
+/// server that it has ended.
 #[test]
 fn server_notices_that_a_silent_client_was_killed() {
     needs_root!();

@@ -77,7 +77,7 @@ fn end(pd: &ProtectionDomain, cq: &CompletionQueue) -> End {
     end
 }
 
-/// Sends a message, and hears nothing of it.
+/// Sends a message, unsignaled.
 fn send(end: &mut End) {
     let request = end.send(1, LEN).unsignaled();
     end.post(request);
@@ -227,7 +227,7 @@ fn epoll_loop_connects_with_an_inline_engine() {
     assert_eq!(answer, b"welcome");
 }
 
-/// Nobody answers for the address, and the kernel would ask for a minute.
+/// No host has the address, and the kernel would send ARP requests for a minute.
 #[test]
 fn connection_to_a_silent_neighbour_is_waited_for_by_its_descriptor_alone() {
     const LIMIT: Duration = Duration::from_secs(2);
@@ -286,7 +286,8 @@ fn connection_goes_on_when_the_neighbour_appears() {
     assert_eq!(answer, b"late");
 }
 
-/// The kernel learns the address later. The application waits for the queue pair's state, and nobody looks at the attempt.
+/// The kernel learns the address later. The application waits for the queue pair's state, and does
+/// not poll the attempt.
 #[test]
 fn connection_is_made_by_the_engine_alone_when_the_neighbour_appears() {
     needs_root!();

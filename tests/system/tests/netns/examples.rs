@@ -231,7 +231,7 @@ fn event_server_serves_clients_and_sees_how_they_go() {
     check_nothing_attached(&hosts);
 }
 
-/// One client too many is told so; those who are there are served as before.
+/// A client beyond the limit is rejected. Connected clients are served as before.
 #[test]
 fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
     needs_root!();
@@ -263,7 +263,8 @@ fn event_server_rejects_whom_it_has_no_room_for_and_keeps_the_others() {
     assert!(server.stdout.contains("\n3 clients served"), "{server}");
 }
 
-/// A descriptor tells the server when a connection that ends has ended. None is left for these.
+/// The server waits for a closing connection's end by a descriptor. None is left for these
+/// connections.
 #[test]
 fn event_server_without_descriptors_lets_go_of_its_clients_all_the_same() {
     needs_root!();

@@ -58,7 +58,7 @@ fn flood(hosts: &Hosts, b: &Rnic) -> Flood {
         .expect("root may send")
 }
 
-/// Accepts whoever comes, until `end`; the last ones stay connected.
+/// Accepts every connection until `end`. The last ones stay connected.
 fn accept_all(rnic: &Rnic, listener: &mut Listener, end: &AtomicBool) {
     let mut connections = VecDeque::new();
     while !end.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! A hostile peer ends nobody's server, keeps nobody waiting for ever, and draws nothing on a terminal.
+//! A hostile peer ends no server, makes no client wait for ever, and gets no control characters
+//! onto a terminal.
 
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
@@ -140,7 +141,7 @@ fn client_that_says_nothing_makes_room_for_the_next_one() {
     assert_eq!(told.matches(said).count(), 2, "{told}");
 }
 
-/// Nobody waits, so that it may be silent for longer than a turn.
+/// No other client waits, so this one may be silent for longer than a turn.
 #[test]
 fn slow_client_keeps_its_server_while_it_is_the_only_one() {
     needs_root!();

@@ -8,7 +8,7 @@ use xwarp_test_kit::needs_root;
 
 const SETTING: &str = "/proc/sys/vm/nr_hugepages";
 const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-/// Huge pages for two RNICs, and some for whoever else runs one on the host now.
+/// Huge pages for two RNICs, and some for other processes on the host that open one now.
 const SET_ASIDE: u64 = 120;
 /// Kilobytes of the frames that an RNIC registers; its regions are as large as a test needs.
 const FRAMES: u64 = 16 << 10;
@@ -35,7 +35,7 @@ impl SetAside {
             }
         }
         let why = "this host has no huge pages to set aside";
-        // If nobody can read it, nothing is lost.
+        // If standard error is closed, only this notice is lost.
         let _ = writeln!(std::io::stderr(), "skipped: a test of huge pages: {why}");
         None
     }

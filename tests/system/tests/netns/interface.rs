@@ -236,7 +236,8 @@ fn link_that_is_down_for_three_seconds_costs_only_time() {
     assert_eq!((hosts.a.program(), hosts.b.program()), (None, None));
 }
 
-/// The user timeout of `perf` is 10 s. Its engine's own thread has nobody who polls.
+/// The user timeout of `perf` is 10 s. The engine runs in its own thread, so no application polls
+/// it.
 #[test]
 fn outage_of_most_of_the_user_timeout_costs_only_time() {
     needs_root!();
@@ -330,7 +331,7 @@ fn address_that_is_added_later_is_listened_on() {
     }
 }
 
-/// At least so many packets that a host receives next, and their bytes.
+/// Packets that a host receives next, and their bytes. Waits for `least` packets.
 fn received_next(host: &Host, least: u64) -> (u64, u64) {
     let before = host.received();
     let since = || {

@@ -21,10 +21,10 @@ const END_LIMIT: Duration = Duration::from_secs(4);
 /// The same where gigabytes have to be given back to the kernel. While memory is registered or
 /// filled, a signal may end the process at once; none is unheard then.
 const LARGE_END_LIMIT: Duration = Duration::from_secs(20);
-/// An address of the network where a neighbour is known and nobody answers.
+/// An address that has a neighbour entry, but no host.
 const NOBODY: &str = "10.77.0.66";
 
-/// Starts `xwarp` with these arguments, so that it tells how long a signal was not heard.
+/// Starts `xwarp` with these arguments. It logs how long a signal waited to be handled.
 fn start(host: &Host, arguments: &str) -> Running {
     let mut command = logging_command(host);
     command.args(arguments.split_whitespace());
@@ -173,7 +173,7 @@ fn while_memory_is_registered() {
     }
 }
 
-/// Nobody answers afterwards, so that it is never too late.
+/// No host answers afterwards, so that the signal never comes too late.
 #[test]
 fn while_buffers_are_filled() {
     needs_root!();

@@ -281,7 +281,7 @@ fn for_others() -> Vec<(&'static str, Syn, Fate)> {
     ]
 }
 
-/// From where nobody asks.
+/// Source addresses that no host sends from.
 #[rustfmt::skip]
 fn from_nobody() -> Vec<(&'static str, Syn, Fate)> {
     let dropped = || Fate::Dropped(|it| it.drop_bad_source);

@@ -90,7 +90,7 @@ fn server_whose_other_threads_are_killed_leaves_nothing() {
     }
 }
 
-/// The program stays, and so could flows that lead to nobody.
+/// The XDP program stays. Flows of the killed server could stay with it.
 #[test]
 fn server_that_is_killed_under_a_lasting_program_leaves_no_port_without_its_owner() {
     needs_root!();

@@ -41,13 +41,13 @@ fn end_with(rnic: &Rnic, cq: &CompletionQueue, config: &QpConfig) -> End {
     End::new(&pd, cq, config, BYTES)
 }
 
-/// Sends the first bytes of the source, and hears nothing of it.
+/// Sends the first bytes of the source, unsignaled.
 fn send(end: &mut End, len: u32) {
     let request = end.send(0, len).unsignaled();
     end.post(request);
 }
 
-/// The same for a peer that waits for it.
+/// Sends the first bytes of the source to a peer that waits for a solicited event.
 fn send_solicited(end: &mut End, len: u32) {
     let request = end.send(0, len).unsignaled().solicited();
     end.post(request);
@@ -317,7 +317,7 @@ fn post_burst(
     alone
 }
 
-/// As many segments as one connection may have in flight come while nobody takes any.
+/// As many segments as one connection may have in flight arrive while the receiver does not run.
 #[test]
 fn burst_of_small_messages_waits_for_a_receiver_that_does_not_run() {
     needs_root!();

@@ -1,4 +1,5 @@
-//! Receive metadata: what the driver tells of a frame's arrival is in the capture, and on demand in completions.
+//! Receive metadata: the driver's data on a frame's arrival is in the capture, and on demand in
+//! completions.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Frames that virtual links leave unfinished: how they are told, and `--fix-offloads`.
+//! Frames that virtual links leave without a checksum: how they are reported, and `--fix-offloads`.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -112,7 +112,8 @@ fn run_behind_another_has_its_offloads_off_too() {
     let stderr = std::fs::read_link(format!("/proc/{guard}/fd/2"));
     assert_eq!(stderr.expect("it runs"), Path::new("/dev/null"));
     first.signal(Signal::SIGKILL);
-    // Whoever reads the outputs of the first does not wait for its guard.
+    // The guard does not hold the outputs of the first run, so a reader of them does not wait for
+    // it.
     first.finish_within(END_LIMIT).killed_by(Signal::SIGKILL);
     let mut second = start();
     eventually("the second's guard waits for the first's", || {

@@ -30,8 +30,8 @@ pub(crate) fn verified((server, client): (Running, Running)) -> Finished {
     client
 }
 
-/// Twice, as an RNIC takes frames for the address before the present one. Sooner or later the server's kernel speaks from the new one, and the
-/// client's hears it.
+/// Twice, because an RNIC also accepts frames for its previous Ethernet address. Sooner or later
+/// the server's kernel sends from the new address, and the client's kernel learns it.
 #[test]
 fn transfer_survives_that_the_peer_gets_another_ethernet_address() {
     needs_root!();
@@ -70,7 +70,7 @@ pub(crate) fn routed() -> Hosts {
     hosts
 }
 
-/// As when another router takes over the address, and says so to nobody.
+/// Another router takes over the IP address without announcing it.
 #[test]
 fn transfer_survives_that_the_gateway_gets_another_ethernet_address() {
     needs_root!();

@@ -65,7 +65,7 @@ fn connect(hosts: &Hosts, rnic: &Rnic, near: &mut [End], far: &mut [End]) {
     }
 }
 
-/// `xwarp stat` tells of each engine, and what the XDP program did with the frames of all queues.
+/// `xwarp stat` shows each engine, and what the XDP program did with the frames of all queues.
 fn engines_are_shown(host: &Host, engines: usize) {
     eventually("as many frames are steered as were received", || {
         let told = host.xwarp(&format!("stat {DEV} --once --json")).succeeded();

@@ -13,7 +13,7 @@ use xwarp_test_kit::needs_root;
 /// A port of the server's.
 const PORT: u16 = 7471;
 const NONE: &str = "no RNIC runs on eth1: start a program that opens one there";
-/// Chunks to receive into, and frames to send, unless somebody says otherwise.
+/// Default number of chunks to receive into, and of frames to send.
 const EACH: u64 = 2048;
 /// Counters that every transfer raises.
 const RISING: [&str; 4] = ["rx_frames", "segments_in", "fpdus_in", "placed_bytes"];
@@ -135,7 +135,8 @@ fn tables_come_until_the_rnic_ends() {
     client.finish_within(END_LIMIT).refused(&[]);
 }
 
-/// A program that stays keeps the board of a process that was killed. Nobody takes it for alive.
+/// A program that stays keeps the board of a process that was killed. `xwarp stat` ignores this
+/// board.
 #[test]
 fn killed_rnic_shows_nothing() {
     needs_root!();

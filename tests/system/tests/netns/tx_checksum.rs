@@ -205,7 +205,7 @@ fn frames_of_several_chunks_are_summed_here() {
     }
 }
 
-/// The command has the option, tells what was opened, and refuses what it does not know.
+/// The command has the option, prints what it opened, and refuses unknown values.
 #[test]
 fn command_tries_what_it_is_told_to() {
     needs_root!();

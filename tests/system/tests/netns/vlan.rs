@@ -13,7 +13,7 @@ fn hosts() -> Option<Hosts> {
     trial.args("link add link eth1 name trial type vlan id 9".split(' '));
     if !Running::start(trial).finish().succeeds() {
         let why = "this kernel has no VLAN interfaces (module 8021q)";
-        // If nobody can read it, nothing is lost.
+        // If standard error is closed, only this notice is lost.
         let _ = writeln!(std::io::stderr(), "skipped: a test of VLANs: {why}");
         return None;
     }
@@ -87,7 +87,7 @@ fn rnics_on_two_vlans_and_on_the_interface_beneath_serve_at_once() {
             ("eth1.10", "10.78.0.2", generic.to_owned()),
             ("eth1.20", "10.79.0.2", generic.to_owned()),
         ];
-        // The same port in each VLAN: only the tag tells their flows from each other.
+        // The same port in each VLAN: only the tag distinguishes their flows.
         let servers: Vec<_> = ways
             .iter()
             .map(|(dev, _, mode)| serve(&hosts, dev, mode))

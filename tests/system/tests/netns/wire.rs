@@ -121,7 +121,7 @@ fn check_messages(what: &str, capture: &Capture, test: &str, size: u64, mtu: u64
         );
     }
     if test == "read-bw" {
-        // And one Read of no bytes, which tells that everything before it is there.
+        // And one Read of no bytes, whose completion means that all data before it has been placed.
         let asked = usize::try_from(MESSAGES).expect("a small number") + 1;
         assert_eq!(seen(READ_REQUEST), asked, "{what}: {opcodes:?}");
         let sizes = capture.count("iwarp_rdma.rdmardsz");

@@ -13,7 +13,8 @@ use crate::server::PORT;
 /// The longest outage in milliseconds, and the shortest.
 const LONGEST: u64 = 2000;
 const SHORTEST: u64 = 20;
-/// An outage that is longer than this was made so by the machine: the kernel changes one interface at a time, whoever asks.
+/// Limit beyond which a long outage is the machine's doing: the kernel changes one interface at a
+/// time, for all processes.
 const TOO_LONG: Duration = Duration::from_secs(3);
 /// How long the network is left alone at least. After an outage it is twice as long as that, too, so that a segment
 /// which is sent again at doubling intervals finds it whole.

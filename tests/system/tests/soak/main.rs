@@ -35,8 +35,9 @@ const KEEPALIVE: Duration = Duration::from_secs(3);
 const COMERS: u64 = 3;
 /// How much of the process's memory may stay with it for nothing: the allocator's part of what came and went.
 const GROWTH_KIB: u64 = 16 << 10;
-/// The part of the time after which the process is expected not to grow any more, and the least. Connections that have ended rest in
-/// TIME-WAIT for 10 s. Only then are there as many of them as there will ever be.
+/// The warm-up as a part of the whole time, and its minimum. The process must not grow after it.
+/// Connections that have ended rest in TIME-WAIT for 10 s, so only then is their number at its
+/// maximum.
 const WARM_UP: u32 = 4;
 const LEAST_WARM_UP: Duration = Duration::from_secs(12);
 

@@ -95,7 +95,7 @@ fn all_that_two_engines_say_is_shown_as_it_was_sent() {
     );
 }
 
-/// What is wrong, and what the peer is told.
+/// Mistakes, and the code of the Terminate that each causes.
 #[rustfmt::skip]
 const MISTAKES: [(&str, Run, TermCode); 13] = [
     ("Write to nowhere", |a, _| a.post_write(1, b"x", unknown()), TermCode::ddp_tagged(0)),
