@@ -92,7 +92,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest with two such cards, of so many queues each.
+    /// Boots a guest with two such cards of `queues` queues each.
     pub fn boot(image: &Image, card: Card, queues: usize) -> Self {
         let guest = Self::boot_on(image, card, "bridge");
         guest.set_queues(queues);
@@ -121,7 +121,7 @@ impl Guest {
         self.state.file("lab")
     }
 
-    /// Gives both cards so many queues, and waits until they have a link.
+    /// Gives both cards `queues` queues, and waits until they have a link.
     pub fn set_queues(&self, queues: usize) {
         for end in End::BOTH {
             let dev = end.dev();
@@ -236,7 +236,7 @@ fn built(name: &str) -> PathBuf {
     program
 }
 
-/// The test program `netns` of `tests/system`, likewise. Cargo leaves older ones beside it.
+/// The newest test program `netns` of `tests/system`: cargo leaves older ones beside it.
 fn newest_netns_tests() -> PathBuf {
     let files = std::fs::read_dir(profile().join("deps")).expect("target/PROFILE/deps");
     let programs = files.map(|file| file.expect("a file").path()).filter(|it| {

@@ -34,7 +34,7 @@ impl Guest<'_> {
         self.start(&format!("{{ {command}; }} </dev/null")).finish()
     }
 
-    /// Has the network interface keep IPv4 packets that match (`tc-u32(8)`) for so many milliseconds.
+    /// Makes the network interface delay IPv4 packets that match (`tc-u32(8)`) by `milliseconds`.
     pub fn hold_back(&self, packets: &str, milliseconds: u32) {
         for setting in [
             "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
@@ -170,7 +170,7 @@ impl Drop for Job<'_> {
         }
         self.guest.kill(&self.group);
         let deadline = Instant::now() + TIMEOUT;
-        // A guest that does not answer any more is ended by force itself, and its line is not needed.
+        // A guest that does not answer is killed, and its line is not needed.
         while let Ok(Some(_)) = self.hear(deadline.saturating_duration_since(Instant::now())) {}
     }
 }

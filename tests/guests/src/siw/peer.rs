@@ -37,7 +37,7 @@ impl<'a> Peer<'a> {
         self.0.tell(command);
     }
 
-    /// The answer to what it was told last.
+    /// The answer to the last command.
     pub fn answer(&mut self) -> Result<Answer, String> {
         let mut completions = Vec::new();
         loop {

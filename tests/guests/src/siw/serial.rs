@@ -61,7 +61,7 @@ fn hear_all(from: UnixStream) -> Receiver<String> {
             .is_ok_and(|bytes| bytes > 0)
         {
             let text = String::from_utf8_lossy(&line);
-            // Whoever listened may have gone.
+            // The receiver may be gone.
             let _ = heard.send(text.trim_end_matches('\n').to_owned());
             line.clear();
         }

@@ -18,7 +18,7 @@ use xwarp_system_tests::{Finished, Running};
 /// machine, then on one that has other work.
 const RUNS: [u32; 3] = [12, 60, 300];
 
-/// Runs a test in a guest with each kind of card, of so many queues.
+/// Runs a test in a guest with each kind of card, of `queues` queues.
 fn on_each_card(queues: usize, test: impl Fn(Card, &Guest)) {
     xwarp_test_kit::needs_root!();
     let Some(image) = Image::find() else { return };
@@ -62,7 +62,7 @@ fn while_data_is_sent(
     panic!("it takes longer than data is sent, which is {RUNS:?} s")
 }
 
-/// What a command of xwarp tells at an end.
+/// The JSON that a command of xwarp prints at an end.
 fn told(guest: &Guest, end: End, command: &str) -> Value {
     let told = guest.run_program(end, "xwarp", &format!("{command} --json"));
     serde_json::from_str(&told.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))

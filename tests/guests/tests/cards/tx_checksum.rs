@@ -31,7 +31,7 @@ fn request_that_the_driver_ignores_is_found_out_and_costs_nothing() {
     });
 }
 
-/// Whoever computes it there, or nobody.
+/// It does not matter whether the kernel, the card or neither computes the checksum.
 #[test]
 fn data_is_right_where_the_kernel_copies_frames() {
     on_each_card(1, |_, guest| {

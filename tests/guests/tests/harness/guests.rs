@@ -1,4 +1,4 @@
-//! Guests boot, run what they are told, and go.
+//! Guests boot, run commands, and shut down.
 
 use xwarp_guest_tests::siw::{Guest, GuestConfig, Image, Lab};
 

@@ -145,7 +145,7 @@ fn xwarp_that_gives_up_before_the_reply_is_noticed_by_siw() {
     });
 }
 
-/// siw's answer finds nobody: it fails, or the connection ends at once.
+/// siw accepts after its peer has gone: the call fails, or the connection ends at once.
 fn assert_accept_is_in_vain(siw: &mut Peer<'_>) {
     if siw.try_ask("accept name=s").is_err() {
         return;
@@ -281,7 +281,6 @@ fn either_side_may_go_before_the_first_message() {
     });
 }
 
-/// A port that nobody listens on.
 #[test]
 fn port_without_a_listener_refuses_in_either_direction() {
     with_guest(|lab, guest| {

@@ -73,7 +73,7 @@ fn reads_above_the_negotiated_depth_wait_for_their_turn() {
     });
 }
 
-/// Revision 1 tells nobody's depth.
+/// Revision 1 negotiates no depths.
 fn connect_by_revision_1(guest: &Guest<'_>, ird: u16, siw: (u8, u8)) -> Setup {
     clear_log(guest);
     guest.set_siw("mpa_version", 1);
@@ -124,7 +124,7 @@ fn assert_cut_off(done: &[Completion], what: &str) {
     let rest = &done[answered..];
     let flushed = |done: &&Completion| done.status == "work-request-flushed-error";
     assert!(!rest.is_empty(), "{what}: all have been answered");
-    // The one whose answer was cut off is told apart.
+    // The Read whose response was cut off may have a status other than Flushed.
     let undone = rest.iter().skip(1).filter(flushed).count();
     assert_eq!(undone, rest.len() - 1, "{what}: {done:?}");
     assert_ne!(rest[0].status, "success", "{what}: {done:?}");

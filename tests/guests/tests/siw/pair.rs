@@ -39,7 +39,7 @@ pub(crate) struct Pair<'a> {
     pub(crate) siw: Peer<'a>,
     /// siw's memory, for xwarp.
     pub(crate) remote: ::xwarp::RemoteAddress,
-    /// What either side was told by the other's frame.
+    /// The private data that either side received.
     pub(crate) told_xwarp: Vec<u8>,
     pub(crate) told_siw: String,
 }

@@ -76,8 +76,9 @@ impl Row {
     }
 }
 
-/// Lets a server of perftest listen in time. It tells the client that it may connect, and only then listens for it; siw does not try again when a
-/// connection is refused. So the client's SYNs, by their flags in an IPv4 packet without options, are kept for a while.
+/// Gives a server of perftest time to listen: it lets its client connect first, and siw does not
+/// retry a refused connection. So the client's SYNs (by their flags in an IPv4 packet without
+/// options) are delayed.
 fn await_listeners(guest: &Guest<'_>) {
     guest.hold_back("u8 0x02 0x3f at 33", 100);
 }

@@ -78,7 +78,8 @@ fn many_connections_end_in_order_from_either_side() {
     with_guest(|lab, guest| {
         for round in 0..10 {
             let role = Role::BOTH[round % 2];
-            // A guest that answers a FIN late would answer twice if it were sent again, the second time to nobody.
+            // A guest that answers a FIN late would answer its retransmission, too, after the
+            // connection has gone.
             let setup = Setup {
                 min_rto: Some(Duration::from_secs(1)),
                 ..Setup::default()

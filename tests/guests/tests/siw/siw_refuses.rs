@@ -53,8 +53,8 @@ fn assert_receive(pair: &mut Pair<'_>, what: &str, status: &str) {
     assert_eq!((back.id, back.status.as_str()), (60, status), "{what}");
 }
 
-/// Does each of these wrong things in either role, with siw's receive 60 posted. `wrong` is told the place, what comes of it, and
-/// what to say of a failure.
+/// Makes each of these mistakes in either role, with siw's receive 60 posted. `wrong` takes the
+/// place, the expected outcome, and a name for messages of failures.
 fn each<C: Copy>(cases: &[(&str, C)], wrong: impl Fn(&mut Pair<'_>, RemoteAddress, C, &str)) {
     with_guest(|lab, guest| {
         for role in Role::BOTH {

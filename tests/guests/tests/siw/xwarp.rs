@@ -200,7 +200,7 @@ impl<'a> Xwarp<'a> {
     }
 }
 
-/// Opens an RNIC with room for so many regions.
+/// Opens an RNIC with room for `regions` regions.
 pub(crate) fn open(lab: &Lab, setup: &Setup, regions: usize) -> Rnic {
     let config = setup.config(regions);
     let rnic = lab.xwarp.run(|| Rnic::open(DEV, &config));

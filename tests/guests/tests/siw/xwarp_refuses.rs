@@ -40,7 +40,8 @@ enum Channel {
     Completion,
 }
 
-/// xwarp has told siw this code, and both have ended; whether siw says so, too.
+/// Asserts that xwarp has sent siw a Terminate with this code, and that both ends have ended.
+/// Returns whether siw reports the code.
 fn assert_refused(
     guest: &Guest<'_>,
     pair: &mut Pair<'_>,
