@@ -75,7 +75,7 @@ pub(crate) struct Host {
     depth: u16,
 }
 
-/// An RNIC, with so many bytes for regions.
+/// An RNIC, with `region` bytes for regions.
 pub(crate) fn open(side: Side, manner: Manner, region: usize) -> (Rnic, Wire) {
     let mpa = MpaConfig::default().crc(manner.crc).markers(manner.markers);
     let config = RnicConfig::default().progress(Progress::Manual).mpa(mpa);
@@ -192,7 +192,7 @@ impl Hosts {
         }
     }
 
-    /// Connects queue pairs until there are so many.
+    /// Connects queue pairs until each side has `queue_pairs`.
     pub(crate) fn grow(&mut self, queue_pairs: usize) {
         while self.requester.qps.len() < queue_pairs {
             self.connect();

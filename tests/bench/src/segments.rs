@@ -111,7 +111,7 @@ fn receive_crowded(endpoint: &mut Endpoint, conn: ConnId, now: Instant) {
 
 type Work = fn(&mut Endpoint, ConnId, Instant);
 
-/// Carries so many bursts.
+/// Carries `bursts` bursts.
 fn run(
     endpoints: &mut [Endpoint; 2],
     conns: [ConnId; 2],

@@ -71,7 +71,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// A figure, and the processor time for each of so many units.
+    /// A figure, and the processor time per unit of `units`.
     pub(crate) fn sample(&self, figure: f64, units: f64) -> Sample {
         Sample::with_cost(figure, self.seconds / units)
     }
@@ -184,7 +184,7 @@ impl Lab {
         (report.result.percentiles_nanoseconds.p50 / 1000.0, exchange)
     }
 
-    /// Writes of so many bytes by iperf3 for two seconds.
+    /// Runs iperf3 for two seconds with writes of `bytes` bytes.
     pub(crate) fn stream_by_tcp(&self, bytes: &str) -> (Iperf, Exchange) {
         let exchange = self.exchange(
             "Server listening",

@@ -36,7 +36,7 @@ pub(crate) fn run(raw: &Raw, work: Work, pause: Duration) -> anyhow::Result<()> 
         if last.elapsed() > limit {
             break;
         }
-        // In zero copy the driver may wait for being told of chunks.
+        // In zero copy the driver may need a wakeup before it uses new chunks.
         nic.ios[0].flush()?;
         if !pause.is_zero() {
             thread::sleep(pause);

@@ -24,7 +24,7 @@ pub(crate) fn parse_mac(text: &str) -> anyhow::Result<[u8; 6]> {
 /// Where the frame's number is: behind the headers.
 const NUMBER: std::ops::Range<usize> = HEADERS..HEADERS + 8;
 
-/// The headers of frames of one length. The checksums are not those that TCP would have: nobody looks at them.
+/// The headers of frames of one length. Their checksums are not TCP's, as neither side checks them.
 pub(crate) struct Headers {
     bytes: usize,
     headers: [u8; HEADERS],

@@ -28,15 +28,15 @@ enum Command {
     RawSink {
         #[command(flatten)]
         raw: Raw,
-        /// Frames that the source sends beyond what it was told of
+        /// Frames that the source may send beyond the last credit
         #[arg(long, default_value_t = 64)]
         window: u64,
     },
-    /// Send frames as fast as they leave, and no more beyond what the sink has told of than the window
+    /// Send frames as fast as they leave, and no more than the window beyond the sink's last credit
     RawSource {
         #[command(flatten)]
         raw: Raw,
-        /// Frames sent beyond what the sink has told of; 0 for no limit
+        /// Frames sent beyond the sink's last credit; 0 for no limit
         #[arg(long, default_value_t = 64)]
         window: u64,
         #[arg(long, default_value = "2000")]

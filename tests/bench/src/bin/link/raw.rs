@@ -13,14 +13,15 @@ use crate::latency::{WARM_UP, print};
 
 /// Frames received and sent per turn, as the stack does it.
 pub(crate) const BATCH: usize = 64;
-/// A side that hears nothing for so long after the first frame ends.
+/// Once a frame has arrived, a side ends when it has received nothing for this long.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
-/// A side that hears nothing at all for so long gives up.
+/// A side gives up when it has received nothing at all for this long.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A source that has heard of nothing for so long takes what is on its way for lost, and sends on.
+/// A source that has received no credit for this long takes the frames on their way for lost, and
+/// sends on.
 const STALL: Duration = Duration::from_millis(20);
-/// Bytes of a frame that tells a source what has come.
+/// Bytes of a credit: a frame that reports to the source which frames have arrived.
 const CREDIT_BYTES: usize = 78;
 
 /// Kinds of AF_XDP sockets.
@@ -142,13 +143,14 @@ impl Count {
         self.next = self.next.max(arrived.next);
     }
 
-    /// Is the source to be told, which sends `window` frames beyond what it knows of?
+    /// Whether the next credit is due. The source sends `window` frames beyond the last one.
     fn is_due(&self, window: u64) -> bool {
         self.next - self.credited >= window.div_ceil(4)
     }
 }
 
-/// Tells the source what has come. Prints the frames per second between the first and the last, those that came and those that were dropped on the way.
+/// Counts frames, and sends credits to the source. Prints the frames per second between the first
+/// and the last, the number of frames, and how many were dropped on the way.
 pub(crate) fn sink(raw: &Raw, window: u64) -> anyhow::Result<()> {
     let mut side = Endpoint::open(raw)?;
     let (mut count, mut first, mut last) = (Count::default(), None, Instant::now());
@@ -199,7 +201,8 @@ impl Window {
     }
 }
 
-/// Sends for `time`, at most `frames` beyond what the sink has told of; without a limit if that is 0.
+/// Sends for `time`, at most `frames` beyond the sink's last credit; without a limit if `frames` is
+/// 0.
 pub(crate) fn source(raw: &Raw, time: Duration, frames: u64) -> anyhow::Result<()> {
     let mut side = Endpoint::open(raw)?;
     let now = Instant::now();
