@@ -41,7 +41,7 @@ impl Cable {
         })
     }
 
-    /// When the first frame arrives on a cable that tells times, by the NIC's clock.
+    /// When the first frame arrives on a cable with timestamps, by the NIC's clock.
     pub const FIRST_ARRIVAL: Duration = Duration::from_secs(5_000_000);
 
     /// Joins two interfaces of several queues each.

@@ -8,7 +8,8 @@ pub type Drops = BTreeMap<String, u64>;
 
 const PREFIX: &str = "drop_";
 
-/// Drop counters of `counters` that are not zero. Reads their `Debug` text, so that nobody can forget a new counter.
+/// Drop counters of `counters` that are not zero. Reads their `Debug` text, so that a new counter
+/// cannot be forgotten.
 pub fn drops_of(counters: &impl Debug) -> Drops {
     let text = format!("{counters:?}");
     text.match_indices(PREFIX)

@@ -17,7 +17,7 @@ pub fn carry(from: &Wire, to: &Wire) -> usize {
     carried
 }
 
-/// A TCP stack, its interface in memory, and what it has told.
+/// A TCP stack, its interface in memory, and the events that it has reported.
 pub struct Endpoint {
     /// The stack.
     pub stack: Stack,
@@ -30,13 +30,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A stack on an interface of so many frames.
+    /// A stack on an interface of `frames` frames.
     pub fn new(frames: usize, config: StackConfig) -> Self {
         let (io, wire) = MemoryIo::new(frames).expect("memory");
         Self::on(Box::new(io), wire, config)
     }
 
-    /// The same on an interface of the test's own.
+    /// A stack on an interface of the test's own.
     pub fn on(io: Box<dyn PacketIo>, wire: Wire, config: StackConfig) -> Self {
         Self {
             stack: Stack::new(io, config),

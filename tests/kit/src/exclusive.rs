@@ -8,7 +8,7 @@ use nix::fcntl::{Flock, FlockArg};
 pub struct Exclusive(#[expect(dead_code, reason = "held, not read")] Flock<File>);
 
 impl Exclusive {
-    /// Waits until nobody else has this file locked.
+    /// Waits until no other test program or thread has this file locked.
     pub fn wait_for(path: &str) -> Self {
         let file = File::create(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let lock = Flock::lock(file, FlockArg::LockExclusive);

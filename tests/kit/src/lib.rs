@@ -3,7 +3,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | [`Side`] | A or B: one of the two hosts of a link, with its addresses |
-//! | [`pattern`], [`pattern_of`] | payload in which every piece is told from every other |
+//! | [`pattern`], [`pattern_of`] | payload whose pieces all differ |
 //! | [`cases`] | what a test tries one after the other; in Miri only the first |
 //! | [`eventually`] | waits for a condition, never for a time |
 //! | [`timeout`] | how long it does, which [`PATIENCE`] makes longer |

@@ -16,7 +16,7 @@ const ACK: u8 = 0x10;
 pub enum Answers {
     /// That which its SYN has left by, as if the port were chosen by the hash.
     Own,
-    /// That which another hash chooses, which nobody knows.
+    /// That which a hash chooses that the RNIC does not know.
     Hashed,
     /// The first one.
     First,
@@ -77,7 +77,8 @@ fn segment_of(frame: &[u8]) -> Option<(Vec<u8>, u8)> {
 }
 
 impl Queues {
-    /// Joins so many queues of so many frames each: what joins them, the queues, and the wire.
+    /// Joins `queues` queues of `frames` frames each. Returns what joins them, the queues, and the
+    /// wire.
     ///
     /// # Panics
     /// If there is no memory.
@@ -101,7 +102,7 @@ impl Queues {
         self.answers = answers;
     }
 
-    /// Has the NIC choose the next queue for each connection whenever so many frames have come.
+    /// Makes the NIC choose the next queue for each connection after every `frames` frames.
     pub fn resteer_after(&mut self, frames: usize) {
         self.resteers_after = Some(frames);
     }

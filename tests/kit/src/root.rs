@@ -29,7 +29,7 @@ pub fn is_root_or_skipped() -> bool {
     };
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
-    // If nobody can read it, nothing is lost.
+    // If standard error is closed, only this notice is lost.
     let _ = writeln!(io::stderr(), "skipped: {test}: {why}");
     false
 }

@@ -129,12 +129,12 @@ impl Link {
         self.lanes.iter().filter_map(Lane::next_arrival).min()
     }
 
-    /// Lets a frame that nobody has sent arrive at the end of a direction, now.
+    /// Delivers a frame that neither end has sent at the end of a direction, now.
     pub fn inject(&self, direction: Direction, frame: Vec<u8>) {
         self.ends[1 - direction as usize].deliver(frame);
     }
 
-    /// Lets a router on a direction's way tell its sender, now, that a packet was too large.
+    /// Delivers a router's message, that a packet was too large, to the sender of a direction, now.
     pub fn complain(&self, direction: Direction, message: Icmp) {
         self.ends[direction as usize].deliver_icmp(message);
     }

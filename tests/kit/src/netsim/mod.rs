@@ -1,9 +1,10 @@
 //! A seeded link in virtual time between two packet interfaces.
 //!
-//! A [`Link`] joins the [`Wire`](xwarp_driver::Wire)s of two [`MemoryIo`](xwarp_driver::MemoryIo)s. It takes the frames that one end sent
-//! and delivers them to the other. They arrive later, twice, out of order, damaged or not at all, as its [`Conditions`] say. It has no
-//! clock: whoever simulates says what time it is, and asks when the next frame arrives. All that is random comes from a [`Seed`], so that
-//! the same seed and the same traffic give the same fate to every frame.
+//! A [`Link`] joins the [`Wire`](xwarp_driver::Wire)s of two [`MemoryIo`](xwarp_driver::MemoryIo)s.
+//! It takes the frames that one end sent and delivers them to the other. They arrive later, twice,
+//! out of order, damaged or not at all, as its [`Conditions`] say. It has no clock: the simulation
+//! passes the time, and asks when the next frame arrives. All that is random comes from a [`Seed`],
+//! so that the same seed and the same traffic give the same fate to every frame.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The last frames of a link, for whoever has to understand why a test failed.
+//! The last frames of a link, which help to understand why a test failed.
 
 use std::collections::VecDeque;
 use std::fmt;
