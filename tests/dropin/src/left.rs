@@ -1,10 +1,11 @@
-//! Leftovers of a program: on its host, and objects and descriptors of the library, as that tells at the program's exit.
+//! Leftovers of a program: on its host, and the objects and descriptors that the library reports at
+//! the program's exit.
 
 use xwarp_system_tests::{Finished, Host, eventually, output_of};
 
 use crate::SERVER;
 
-/// What the library tells, after these words.
+/// The library's reports begin with these words.
 const NEVER_DESTROYED: &str = "xwarp: never destroyed: ";
 const NEVER_CLOSED: &str = "xwarp: never closed: ";
 
@@ -52,7 +53,8 @@ const KNOWN: [(&[&str], &str); 11] = [
     ),
 ];
 
-/// Programs whose part with the library is a child that ends by `_exit`, so that nothing is told.
+/// Programs that use the library in a child. The child ends by `_exit`, so that the library reports
+/// nothing.
 const SILENT: [&str; 1] = ["fio"];
 
 /// Fails if a host has anything of a program that has ended: a process, an XDP program, a port.

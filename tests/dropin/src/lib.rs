@@ -76,12 +76,12 @@ pub fn serve_by_tcp(host: &Host, program: &str, port: u16) -> Running {
     server
 }
 
-/// Waits for a program, which has to end well and leave nothing.
+/// Waits for a program, which has to succeed and leave nothing.
 pub fn finish(host: &Host, program: &str, running: Running) -> Finished {
     finish_within(host, program, running, TIMEOUT)
 }
 
-/// Likewise, a program that takes longer.
+/// Waits up to `limit` for a program, which has to succeed and leave nothing.
 pub fn finish_within(host: &Host, program: &str, running: Running, limit: Duration) -> Finished {
     let finished = running.finish_within(limit).succeeded();
     left::left_no_object(&finished, program);
@@ -89,7 +89,8 @@ pub fn finish_within(host: &Host, program: &str, running: Running, limit: Durati
     finished
 }
 
-/// Ends a program that goes on for ever. It must leave nothing on its host, and cannot tell of objects.
+/// Ends a program that goes on for ever. It must leave nothing on its host, but cannot report
+/// objects.
 pub fn end_by(signal: Signal, host: &Host, program: &str, mut running: Running) {
     running.signal(signal);
     running.finish().killed_by(signal);
@@ -102,12 +103,12 @@ pub fn run_client(hosts: &Hosts, client: &str) -> Finished {
 }
 
 impl Row {
-    /// Runs both ends, which have to end well and leave nothing.
+    /// Runs both ends, which have to succeed and leave nothing.
     pub fn run(self, hosts: &Hosts) {
         Self::run_programs(hosts, self.server, self.client);
     }
 
-    /// Likewise, with programs whose names a test makes up.
+    /// Runs two programs, given by command lines, which have to succeed and leave nothing.
     pub fn run_programs(hosts: &Hosts, server: &str, client: &str) {
         let running = serve(&hosts.b, server);
         run_client(hosts, client);
@@ -116,7 +117,7 @@ impl Row {
 }
 
 impl Perftest {
-    /// Likewise.
+    /// Runs a program of perftest on both hosts, which has to succeed and leave nothing.
     pub fn run(self, hosts: &Hosts) {
         let client = format!("{} {SERVER}", self.0);
         Row::run_programs(hosts, self.0, &client);

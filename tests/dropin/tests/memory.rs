@@ -1,4 +1,5 @@
-//! Programs under valgrind's memcheck, which fails a program that reads what it may not, or decides by what nobody has written.
+//! Programs under valgrind's memcheck. It fails a program that accesses memory which it must not,
+//! or branches on uninitialized bytes.
 
 use std::time::Duration;
 

@@ -88,7 +88,8 @@ fn is_by_rdma(told: &Finished) -> bool {
     told.stderr.matches("placed_bytes").count() == 2
 }
 
-/// Likewise, a program that need not send anything.
+/// Runs a program as two ranks for up to `limit`. Both have to succeed and leave nothing, but need
+/// not send anything.
 fn run_ranks_within(hosts: &Hosts, program: &str, limit: Duration) -> Finished {
     let mut command = hosts.a.command("mpirun.openmpi");
     command.args(["--allow-run-as-root", "-np", "2", "--host"]);

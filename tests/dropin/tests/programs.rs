@@ -13,7 +13,7 @@ fn run_all(rows: &[Row]) {
     }
 }
 
-/// Likewise, of perftest.
+/// Runs rows of perftest on one pair of hosts.
 fn measure_all(rows: &[&'static str]) {
     let hosts = Hosts::new();
     for row in rows {
@@ -57,7 +57,8 @@ fn rping_reads_and_writes_what_it_sent() {
     ]);
 }
 
-/// The same link-local addresses are also on another interface of each host, where nobody serves.
+/// The same link-local addresses are also on another interface of each host, where no server
+/// listens.
 #[test]
 fn rping_finds_link_local_hosts_on_the_link_that_it_names() {
     needs_root!();

@@ -15,7 +15,8 @@ use xwarp_fuzz::{
     Behaviour, Mutator, Predicted, TARGETS, Target, connection, from_hex, segments, to_hex,
 };
 
-/// Mutated inputs of a target, unless `XWARP_FUZZ_SECONDS` says how long: so many for each that it takes a second or two.
+/// Mutated inputs of each target: enough for a second or two. `XWARP_FUZZ_SECONDS` sets a time
+/// instead.
 const INPUTS: [(&str, u64); TARGETS.len()] = [
     ("startup", 20_000),
     ("framing", 20_000),
@@ -118,7 +119,7 @@ impl Enough {
     }
 }
 
-/// Inputs that do something new are mutated further, where a target tells.
+/// Inputs that cause new behaviour are mutated further, if the target reports behaviour.
 #[test]
 #[cfg_attr(miri, ignore = "needs hours")]
 fn mutations_of_the_corpus_are_survived() {

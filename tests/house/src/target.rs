@@ -80,7 +80,7 @@ pub fn targets(directory: &Path) -> Result<Vec<Target>, TargetsError> {
     read_targets(&output.stdout)
 }
 
-/// The crates that `cargo metadata` has told of.
+/// The crates that `cargo metadata` lists.
 pub fn read_targets(metadata: &[u8]) -> Result<Vec<Target>, TargetsError> {
     let metadata: Metadata = serde_json::from_slice(metadata)?;
     let of = |Package { name, targets }| {

@@ -363,7 +363,7 @@ impl Application {
         }
     }
 
-    /// Makes room for a well-behaved peer, with memory that nobody has had before.
+    /// Makes room for a well-behaved peer, with a region that no other peer has used.
     pub(super) fn make_ready(&mut self) {
         self.qps.clear();
         self.posted.clear();
@@ -377,7 +377,7 @@ impl Application {
         );
     }
 
-    /// Posts a receive and the answer to it; false if nobody is connected.
+    /// Posts a receive and the answer to it. Returns false if no peer is connected.
     pub(super) fn serve(&mut self) -> bool {
         let (Some(qp), Some(region)) = (self.qps.last_mut(), &self.service) else {
             return false;

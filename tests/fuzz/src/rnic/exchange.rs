@@ -17,7 +17,7 @@ use super::program::{Bytes, Scene};
 use super::sides::{PEER, address};
 use crate::Behaviour;
 
-/// Turns at one instant after which nothing is expected to come to rest any more.
+/// Turns at one instant after which the exchange is taken for a livelock.
 const LIVELOCK: usize = 20_000;
 /// Points in time at which something happens, within one pause and until everything is at rest.
 const MAX_EVENTS: usize = 20_000;

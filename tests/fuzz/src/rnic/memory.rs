@@ -131,7 +131,7 @@ impl Memory {
         self.bytes[Place::Target as usize].to_vec() != contents(Place::Target as usize)
     }
 
-    /// What nobody may write is as it was.
+    /// Asserts that memory which the peer may not write is unchanged.
     pub(super) fn check(&self) {
         for (n, bytes) in self.bytes.iter().enumerate() {
             let mut bytes = bytes.to_vec();

@@ -38,7 +38,7 @@ fn agree(verdict: Verdict, outcome: Outcome) -> bool {
         Verdict::NoSocket | Verdict::Unserved | Verdict::Redirected => {
             outcome == Outcome::Taken || LEFT_TO_THE_ENGINE.contains(&outcome)
         }
-        // TCP for somebody else is never given to the engine, which would answer with a RST.
+        // TCP for another socket never reaches the engine, which would answer with a RST.
         Verdict::NotOurFlow => true,
         Verdict::GroupMac => outcome == Outcome::Drop("drop_not_unicast"),
         _ => outcome != Outcome::Taken,

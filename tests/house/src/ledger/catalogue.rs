@@ -14,7 +14,7 @@ pub enum Level {
     Should,
     /// MAY, OPTIONAL.
     May,
-    /// Told without a keyword; behaviour that peers rely on.
+    /// A statement without a keyword, on which peers rely.
     Info,
 }
 

@@ -65,7 +65,7 @@ pub fn dead_references(tree: &Tree, catalogue: &Catalogue) -> Vec<DeadReference>
     dead
 }
 
-/// Whoever reads one file.
+/// Finds the dead references of one file.
 struct Reader<'a> {
     tree: &'a Tree,
     catalogue: &'a Catalogue,
