@@ -117,7 +117,7 @@ impl Loop {
 
 /// Gives the kernel frames that it has returned.
 fn give_back(fill: &mut FillQueue, frames: &[FrameDesc]) {
-    // SAFETY: the kernel has returned these frames, and nothing touches them any more.
+    // SAFETY: the kernel has returned these frames, and nothing reads or writes them now.
     let produced = unsafe { fill.produce(frames) };
     assert_eq!(produced, frames.len(), "the fill ring is full");
 }

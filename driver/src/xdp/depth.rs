@@ -6,13 +6,13 @@
 //! times as many, and half as many again when no burst has come for long. The end of a sudden burst
 //! may be lost once.
 
-/// A burst of this part of the chunks asks for more of them.
+/// A burst that fills one in `LARGE` of the chunks or more makes their number grow.
 const LARGE: usize = 4;
-/// So many times more.
+/// Factor by which the number of chunks grows.
 const GROWTH: usize = 4;
-/// A burst of less than this part of the chunks could do with fewer.
+/// A burst that fills less than one in `SMALL` of the chunks is small: fewer would do.
 const SMALL: usize = 16;
-/// So many times the chunks must have been filled in small bursts.
+/// Small bursts must fill this many times the number of chunks before it is halved.
 const QUIET_ROUNDS: usize = 4;
 
 /// The kernel fills chunks in the order in which it was given them. With few of them, all that is
@@ -47,7 +47,7 @@ impl Depth {
         self.now
     }
 
-    /// So many filled chunks were taken; `all` if no more were there.
+    /// Records that `chunks` filled chunks were taken. `all` means that the ring is empty now.
     pub(super) fn taken(&mut self, chunks: usize, all: bool) {
         if chunks == 0 && self.burst == 0 {
             return;

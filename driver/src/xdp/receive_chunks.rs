@@ -51,7 +51,7 @@ impl ReceiveChunks {
         self.lent += 1;
     }
 
-    /// So many came back filled; `all` if no more were there.
+    /// Records that `chunks` filled chunks were taken. `all` means that the ring is empty now.
     pub(super) fn note_filled(&mut self, chunks: usize, all: bool) {
         self.lent = self.lent.saturating_sub(chunks);
         self.depth.taken(chunks, all);

@@ -4,8 +4,8 @@
 //! `StackCounters::resets_withheld` counts the RSTs that were not sent. No limit would let an
 //! attacker have a RST sent for each forged segment; no RST at all would leave the honest peers of
 //! a restarted RNIC waiting. Half-open connections are under the limit of challenge ACKs. SYN
-//! cookies have no limit: an honest SYN cannot be told from a forged one, and each costs one
-//! segment for one.
+//! cookies have no limit: an honest SYN looks like a forged one, and each costs one segment for
+//! one.
 
 use std::time::Duration;
 

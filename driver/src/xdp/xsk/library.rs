@@ -64,7 +64,7 @@ pub(crate) fn register(wanted: &MemoryRequest) -> io::Result<Registered<Unbound>
     // to it while its address is asked for.
     let data = unsafe { umem.data(first) };
     let base = data.contents().as_ptr().addr() - first.addr();
-    // The library got the mapping from the kernel, and tells the address of a frame alone.
+    // The library got the mapping from the kernel, and returns only the addresses of frames.
     let base = ptr::with_exposed_provenance_mut(base);
     let base = NonNull::new(base).ok_or(io::ErrorKind::InvalidInput)?;
     // SAFETY: the library has mapped `chunks` chunks of zeros there, and unmaps them only when the
