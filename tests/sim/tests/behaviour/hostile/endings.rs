@@ -89,8 +89,8 @@ fn fin_before_a_messages_last_segment_is_an_error_of_that_message() {
     assert_eq!(sink.to_vec()[..60], pattern(60), "what was right stays");
 }
 
-/// A target reports no end of a Write, so a FIN before it is like any other close (RFC 5040 section
-/// 5.1).
+/// The target of a Write gets no completion, so a FIN before the Write's end is a close like any
+/// other (RFC 5040 section 5.1).
 /// Row 42.
 #[test]
 fn fin_before_a_writes_last_segment_is_a_close() {
