@@ -1,4 +1,5 @@
-//! End of a simulated connection: a queue pair, its completion queues, and the memory that its work requests name.
+//! End of a simulated connection: a queue pair, its completion queues, and the memory that its work
+//! requests name.
 
 use std::collections::HashMap;
 
@@ -79,7 +80,8 @@ impl SimEnd {
         self.host.region_for(&self.qp, len, access)
     }
 
-    /// A zeroed region of its host whose Tagged Offsets begin at `va`, so that windows can be bound to it.
+    /// A zeroed region of its host whose Tagged Offsets begin at `va`, so that windows can be bound
+    /// to it.
     pub fn va_region(&self, len: usize, access: Access, va: u64) -> MemoryRegion {
         let memory = self.host.rnic().allocate_memory(len).unwrap();
         let spec = RegionSpec::new(access).at(va);

@@ -68,7 +68,8 @@ struct Inner {
     reporter: InterfaceReporter,
     neighbours: Neighbours,
     rnic: Rnic,
-    /// What joins the queues of its interface, if there are several. It carries the RNIC's last words.
+    /// What joins the queues of its interface, if there are several. It carries the RNIC's last
+    /// words.
     queues: RefCell<Option<Queues>>,
 }
 
@@ -180,7 +181,8 @@ impl Host {
         self.carry() + self.rnic().step_at(now) + self.carry()
     }
 
-    /// Carries frames between the queues of its interface and the link, if there are several; how many.
+    /// Carries frames between the queues of its interface and the link, if there are several; how
+    /// many.
     pub(crate) fn carry(&self) -> usize {
         let mut queues = self.0.queues.borrow_mut();
         queues.as_mut().map_or(0, Queues::carry)
@@ -239,7 +241,8 @@ impl Host {
         region
     }
 
-    /// Memory for the peer to write into and to read from, with guards around it that are inside the same region.
+    /// Memory for the peer to write into and to read from, with guards around it that are inside
+    /// the same region.
     pub fn target(&self, len: usize) -> Target {
         self.guarded(len, Access::all())
     }

@@ -1,8 +1,9 @@
 //! Behaviour tests: two whole RNICs on a seeded link in virtual time.
 //!
-//! [`Sim`] owns the machines at both ends of a link and moves time to whatever comes next: a frame's arrival or a timer. It never
-//! sleeps. A condition that is not met within the limit of virtual time fails the test, with the seed, all counters and the last
-//! frames. Any frame or segment that an RNIC drops and that the test did not announce fails it, too.
+//! [`Sim`] owns the machines at both ends of a link and moves time to whatever comes next: a
+//! frame's arrival or a timer. It never sleeps. A condition that is not met within the limit of
+//! virtual time fails the test, with the seed, all counters and the last frames. Any frame or
+//! segment that an RNIC drops and that the test did not announce fails it, too.
 //!
 //! ```
 //! use std::time::Duration;
@@ -54,8 +55,8 @@ pub use xwarp_test_kit::{Drops, Side, pattern, pattern_of};
 pub const KIB: usize = 1024;
 /// Bytes.
 pub const MIB: usize = 1024 * KIB;
-/// Bytes of payload in a full tagged segment on the simulated link: MTU 1500, so EMSS 1448 with timestamps
-/// (RFC 7323 §3.2), and MULPDU 1442 (RFC 5044 §4.5).
+/// Bytes of payload in a full tagged segment on the simulated link: MTU 1500, so EMSS 1448 with
+/// timestamps (RFC 7323 §3.2), and MULPDU 1442 (RFC 5044 §4.5).
 pub const TAGGED_PAYLOAD: usize = 1428;
 /// The same of an untagged segment.
 pub const UNTAGGED_PAYLOAD: usize = 1424;

@@ -44,7 +44,8 @@ impl Windowed {
     }
 }
 
-/// Changes the window of a segment in an untagged frame, and its checksum by as much (RFC 1624, equation 3).
+/// Changes the window of a segment in an untagged frame, and its checksum by as much (RFC 1624,
+/// equation 3).
 fn rewrite(frame: &mut [u8], window: u16) {
     let tcp = if frame[12..14] == [8, 0] {
         14 + 20

@@ -1,12 +1,13 @@
-//! iWARP by hand, for peers that break its rules: FPDUs around any bytes, and headers with any values (RFC 5041 §4, RFC 5040 §4).
+//! iWARP by hand, for peers that break its rules: FPDUs around any bytes, and headers with any
+//! values (RFC 5041 §4, RFC 5040 §4).
 
 use xwarp_iwarp::mpa::{Deframer, Framer, Step, fpdu_len, next_fpdu, seal_fpdu};
 use xwarp_iwarp::{Stag, TermCode};
 
 /// An MPA Request, revision 1, CRC wanted, no private data (RFC 5044 §7.1.1).
 pub const REQUEST: &[u8; 20] = b"MPA ID Req Frame\x40\x01\x00\x00";
-/// The Request of an RNIC and a queue pair of the default configuration: revision 2, CRC wanted, IRD and ORD 32, client-server
-/// model (RFC 6581 §6, §9).
+/// The Request of an RNIC and a queue pair of the default configuration: revision 2, CRC wanted,
+/// IRD and ORD 32, client-server model (RFC 6581 §6, §9).
 pub const ENHANCED_REQUEST: &[u8; 24] = b"MPA ID Req Frame\x50\x02\x00\x04\x00\x20\x00\x20";
 /// The Reply that accepts [`REQUEST`].
 pub const REPLY: &[u8; 20] = b"MPA ID Rep Frame\x40\x01\x00\x00";
@@ -171,7 +172,8 @@ pub fn read_request(sink: Stag, sink_to: u64, len: u32, source: Stag, source_to:
     header
 }
 
-/// A `FetchAdd`'s RDMAP header (RFC 7306 §5.2.1) with all of `operation`: reserved bits and `AOpCode`.
+/// A `FetchAdd`'s RDMAP header (RFC 7306 §5.2.1) with all of `operation`: reserved bits and
+/// `AOpCode`.
 pub fn atomic_request(operation: u32, id: u32, stag: Stag, to: u64, add: u64) -> Vec<u8> {
     let Stag(stag) = stag;
     let mut header = Vec::new();

@@ -1,4 +1,5 @@
-//! Verbs in a process that can have no more memory. There is one test in this program: threads of others could not begin meanwhile.
+//! Verbs in a process that can have no more memory. There is one test in this program: threads of
+//! others could not begin meanwhile.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use xwarp::attr::QpChange;
@@ -20,7 +21,8 @@ fn without_memory_a_verb_is_refused_and_all_is_as_it_was() {
     without_memory_no_more_stags_are_given_away();
 }
 
-/// What keeps this process from having memory, until it is dropped: pieces of some size can be had, larger ones cannot.
+/// What keeps this process from having memory, until it is dropped: pieces of some size can be had,
+/// larger ones cannot.
 struct Hog {
     limits: (u64, u64),
     _taken: Vec<Vec<u8>>,
@@ -64,7 +66,8 @@ impl Drop for Hog {
     }
 }
 
-/// Insufficient Resources is what a verb says, and its object is as it was (verbs draft §9.2.3.3, §9.2.4.3, §9.2.5.3).
+/// Insufficient Resources is what a verb says, and its object is as it was (verbs draft §9.2.3.3,
+/// §9.2.4.3, §9.2.5.3).
 fn without_memory_queues_are_neither_created_nor_resized() {
     let rnic = open();
     let has = rnic.query().unwrap();

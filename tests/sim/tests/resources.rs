@@ -1,5 +1,5 @@
-//! Resources of the process: RNICs give back all that they took when they are closed. These tests count them, so they run one at a
-//! time in a process of their own.
+//! Resources of the process: RNICs give back all that they took when they are closed. These tests
+//! count them, so they run one at a time in a process of their own.
 
 use std::alloc::System;
 use std::fs::{self, File};
@@ -177,13 +177,15 @@ fn verbs_that_take_a_descriptor_say_that_none_is_left() {
     }
 }
 
-/// Bytes that the process has allocated and not freed. Resident memory is no measure: the allocator keeps freed pages.
+/// Bytes that the process has allocated and not freed. Resident memory is no measure: the allocator
+/// keeps freed pages.
 fn allocated() -> usize {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// Verbs draft §6.3.3: what was posted to a shared receive queue and taken by no message goes with it.
+/// Verbs draft §6.3.3: what was posted to a shared receive queue and taken by no message goes with
+/// it.
 #[test]
 fn buffers_that_no_message_has_taken_go_with_their_queue() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! Log of state changes: one line at debug for each change of a queue pair and of its connection. Connections without a queue pair have
-//! such lines, too.
+//! Log of state changes: one line at debug for each change of a queue pair and of its connection.
+//! Connections without a queue pair have such lines, too.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -153,7 +153,8 @@ fn log_tells_the_state_that_the_queue_pair_has_all_through_a_disconnect() {
     assert_eq!(target.to_vec(), pattern(MIB), "it was sent in Closing");
 }
 
-/// A disconnect is in Closing while it still sends and receives, and there it can tell the peer what is wrong.
+/// A disconnect is in Closing while it still sends and receives, and there it can tell the peer
+/// what is wrong.
 #[test]
 fn log_tells_the_state_that_the_queue_pair_has_when_a_disconnect_ends_in_terminate() {
     capture();

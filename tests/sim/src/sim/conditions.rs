@@ -23,7 +23,8 @@ impl Sim {
         self
     }
 
-    /// Two RNICs half a millisecond apart, where 5 % of the frames are lost, 10 % come late and 10 % twice.
+    /// Two RNICs half a millisecond apart, where 5 % of the frames are lost, 10 % come late and
+    /// 10 % twice.
     pub fn on_a_bad_link(seed: Seed) -> Self {
         Self::new(seed)
             .one_way_delay(Duration::from_micros(500))
@@ -39,8 +40,8 @@ impl Sim {
         self
     }
 
-    /// The same with this probability that a frame is held back. One that comes after the repetition of one in front of it looks
-    /// old by its timestamp (RFC 7323 §5.3).
+    /// The same with this probability that a frame is held back. One that comes after the
+    /// repetition of one in front of it looks old by its timestamp (RFC 7323 §5.3).
     #[must_use]
     pub fn reorder(mut self, probability: f64) -> Self {
         self.link
@@ -56,7 +57,8 @@ impl Sim {
         self
     }
 
-    /// The same with this probability that `bits` bits of a frame are flipped. Drops for broken headers are expected then.
+    /// The same with this probability that `bits` bits of a frame are flipped. Drops for broken
+    /// headers are expected then.
     #[must_use]
     pub fn corrupt(mut self, probability: f64, bits: u32) -> Self {
         self.link.change(|conditions| {

@@ -23,7 +23,8 @@ impl Sim {
         (a, b)
     }
 
-    /// Connects `a` to `b`, and lets `a` say a first word, which `b` must wait for (RFC 5044 §7.1.2): an empty Write.
+    /// Connects `a` to `b`, and lets `a` say a first word, which `b` must wait for (RFC 5044
+    /// §7.1.2): an empty Write.
     pub fn connect(&mut self, a: &mut SimEnd, b: &mut SimEnd) {
         self.connect_silently(a, b);
         let nowhere = xwarp::RemoteAddress {

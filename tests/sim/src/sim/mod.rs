@@ -82,8 +82,8 @@ impl Sim {
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// Two hosts whose RNICs do not know which of their queues receives the frames of a connection that
-    /// they begin.
+    /// Two hosts whose RNICs do not know which of their queues receives the frames of a connection
+    /// that they begin.
     pub fn with_answers(seed: Seed, engines: usize, answers: Answers) -> Self {
         let kind = Kind {
             engines,

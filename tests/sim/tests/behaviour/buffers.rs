@@ -1,4 +1,5 @@
-//! Exclusive buffers: whose they are while work requests have them, and how they come back (verbs draft §8.1.3.2, §8.2.4).
+//! Exclusive buffers: whose they are while work requests have them, and how they come back (verbs
+//! draft §8.1.3.2, §8.2.4).
 
 use std::time::Duration;
 
@@ -402,7 +403,8 @@ fn buffer_keeps_the_region_of_those_that_were_dropped() {
     assert_eq!(back[0].1.to_vec(), b"8 bytes!");
 }
 
-/// A Write that takes several windows, and a Send behind it. What is lost is sent again after both have completed.
+/// A Write that takes several windows, and a Send behind it. What is lost is sent again after both
+/// have completed.
 #[test]
 fn completed_work_reads_its_memory_no_more() {
     const LEN: usize = if cfg!(miri) { 30_000 } else { 1_000_000 };

@@ -1,4 +1,5 @@
-//! The engine's own clock, which only engines that run by themselves have: it goes on while they sleep.
+//! The engine's own clock, which only engines that run by themselves have: it goes on while they
+//! sleep.
 
 use std::net::SocketAddr;
 use std::thread;

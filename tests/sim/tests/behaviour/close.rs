@@ -186,7 +186,8 @@ fn both_sides_can_close_at_once_with_work_outstanding() {
     assert_closed(&a, &b);
 }
 
-/// What the responder had to say was never allowed to be sent; what the initiator says is still taken.
+/// What the responder had to say was never allowed to be sent; what the initiator says is still
+/// taken.
 #[test]
 fn responder_that_was_never_spoken_to_can_disconnect_with_work_posted() {
     let mut sim = sim();
@@ -365,7 +366,8 @@ fn link_that_comes_back_in_time_costs_nothing_but_time() {
     assert!(target.to_vec() == pattern(MIB));
 }
 
-/// What is unacknowledged is TCP's business, whose timeout is longer than that of a close (RFC 9293 §3.8.3).
+/// What is unacknowledged is TCP's business, whose timeout is longer than that of a close (RFC 9293
+/// §3.8.3).
 #[test]
 fn close_with_bytes_unacknowledged_survives_an_outage_of_twenty_seconds() {
     let closes: [fn(&mut SimEnd); 2] = [

@@ -97,7 +97,8 @@ fn poller_finds_what_its_queue_has() {
     assert!(poller.poll().unwrap().is_none());
 }
 
-/// Verbs draft §6.1.1, §8.1.3.2.1, §9.2.5.1: what names physical memory is for the Privileged Consumer alone.
+/// Verbs draft §6.1.1, §8.1.3.2.1, §9.2.5.1: what names physical memory is for the Privileged
+/// Consumer alone.
 #[test]
 fn privileged_queue_pair_gives_no_data_path_away() {
     let mut sim = sim();
@@ -138,7 +139,8 @@ fn data_path_binds_and_invalidates_what_was_registered() {
     assert!(!window.query().unwrap().is_valid());
 }
 
-/// What a data path's holder makes of memory that it can name by its physical address: how the work request ends.
+/// What a data path's holder makes of memory that it can name by its physical address: how the work
+/// request ends.
 fn physical(request: fn(&SimEnd, u64) -> SendRequest) -> Done {
     let mut sim = sim();
     let (mut a, mut b) = sim.connected_pair();

@@ -1,4 +1,5 @@
-//! Protection domains as objects: how many there are, what keeps one, and its end (verbs draft §5.2.2, §9.2.2).
+//! Protection domains as objects: how many there are, what keeps one, and its end (verbs draft
+//! §5.2.2, §9.2.2).
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Emitted segments, field by field, as a peer sees them that knows nothing of our encoder (RFC 5040 §4, RFC 5041 §4, §5).
+//! Emitted segments, field by field, as a peer sees them that knows nothing of our encoder
+//! (RFC 5040 §4, RFC 5041 §4, §5).
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -57,7 +58,8 @@ impl Seen {
     }
 }
 
-/// The segments of a stream, message by message; a message ends with L, and nothing stands between its segments.
+/// The segments of a stream, message by message; a message ends with L, and nothing stands between
+/// its segments.
 fn messages(stream: &[u8]) -> Vec<Vec<Seen>> {
     let mut messages = Vec::new();
     let mut open: Vec<Seen> = Vec::new();
@@ -246,7 +248,8 @@ fn reads_are_answered_one_by_one_in_the_order_of_their_requests() {
     assert_eq!((dut.end.sends(), dut.end.receives()), (vec![], vec![]));
 }
 
-/// What came whole before the fault stays, the FPDU that was begun is finished, and the Terminate is the last.
+/// What came whole before the fault stays, the FPDU that was begun is finished, and the Terminate
+/// is the last.
 #[test]
 fn terminate_comes_between_whole_fpdus_and_nothing_after_it() {
     let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
@@ -334,7 +337,8 @@ fn start_up_frame_is_one_tcp_segment() {
     assert_eq!(lengths.borrow().len(), 2);
 }
 
-/// An initiator with work waiting sends none of it before the whole Reply is here (RFC 5044 §7.1.2).
+/// An initiator with work waiting sends none of it before the whole Reply is here (RFC 5044
+/// §7.1.2).
 #[test]
 fn first_fpdu_of_an_initiator_follows_the_reply() {
     let (sim, peer) = Sim::with_plain_peer(Seed(43));

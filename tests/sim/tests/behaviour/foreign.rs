@@ -1,4 +1,5 @@
-//! Objects of one RNIC with another one (verbs draft §5.1): everything is refused at once, and nothing changes.
+//! Objects of one RNIC with another one (verbs draft §5.1): everything is refused at once, and
+//! nothing changes.
 
 use std::time::Duration;
 

@@ -266,7 +266,8 @@ fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
 const MOVED: [u8; 6] = [2, 0, 0, 0, 9, 2];
 const HALFWAY: [u8; 6] = [2, 0, 0, 0, 9, 1];
 
-/// Has B get another Ethernet address, twice. It takes frames for the last one before the present one, too, but for no other.
+/// Has B get another Ethernet address, twice. It takes frames for the last one before the present
+/// one, too, but for no other.
 fn move_peer(sim: &mut Sim) {
     for mac in [HALFWAY, MOVED] {
         sim.b().change_interface(|link| link.mac = MacAddr(mac));
@@ -308,8 +309,8 @@ fn next_hop_is_asked_for_at_once_when_the_host_says_that_paths_have_changed() {
     assert_eq!(target.to_vec(), pattern(MIB));
 }
 
-/// One question is asked in a millisecond, so that a busy engine has time for its frames. The second change comes when one of three has been
-/// asked.
+/// One question is asked in a millisecond, so that a busy engine has time for its frames. The
+/// second change comes when one of three has been asked.
 #[test]
 fn next_hops_of_all_connections_are_asked_for_one_after_the_other_and_once_more_after_another_change()
  {

@@ -14,7 +14,8 @@ use xwarp_sim_tests::{Side, Sim};
 use xwarp_test_kit::MemoryRnic;
 use xwarp_test_kit::netsim::Seed;
 
-/// The first port that the simulated host gives away, and how many ports of ended connections an RNIC keeps.
+/// The first port that the simulated host gives away, and how many ports of ended connections an
+/// RNIC keeps.
 const FIRST: usize = 49_152;
 const KEPT: usize = 256;
 

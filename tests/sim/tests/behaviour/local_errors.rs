@@ -1,4 +1,5 @@
-//! Mistakes of this side's own application: the work request at fault says what was wrong, the rest is flushed (verbs draft §8.3.2).
+//! Mistakes of this side's own application: the work request at fault says what was wrong, the rest
+//! is flushed (verbs draft §8.3.2).
 
 use std::time::Duration;
 
@@ -350,7 +351,8 @@ fn receive_buffer_that_cannot_be_used_fails_when_a_message_comes_for_it() {
     }
 }
 
-/// A message that ends before the flaw is received as into any other buffer; one byte more, and the Receive fails.
+/// A message that ends before the flaw is received as into any other buffer; one byte more, and the
+/// Receive fails.
 #[test]
 fn receive_list_is_judged_by_what_is_placed_into_it() {
     type Case = (&'static str, fn(&SimEnd) -> Sge, u32, CompletionStatus);
@@ -412,7 +414,8 @@ fn full_queue_refuses_work_and_forgets_nothing() {
     assert_eq!(b.receives(), [0, 1, 2, 3].map(|i| Done::receive(i, 1)));
 }
 
-/// As programs of InfiniBand's verbs have it, which post a last request to learn that all before it have completed.
+/// As programs of InfiniBand's verbs have it, which post a last request to learn that all before it
+/// have completed.
 #[test]
 fn failed_queue_pair_flushes_late_work_in_order_if_it_is_made_to() {
     let mut sim = sim().expecting(&["drop_no_flow"]);

@@ -1,4 +1,5 @@
-//! Transfers over links that lose, reorder, repeat and damage frames, with many seeds: every byte arrives once.
+//! Transfers over links that lose, reorder, repeat and damage frames, with many seeds: every byte
+//! arrives once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,7 +30,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// Posts a random mix of Sends, Writes and Reads from `from` to `to`; `side` keeps the patterns of both sides apart.
+    /// Posts a random mix of Sends, Writes and Reads from `from` to `to`; `side` keeps the patterns
+    /// of both sides apart.
     fn post(from: &mut SimEnd, to: &mut SimEnd, side: u64, rng: &mut Rng) -> Self {
         let mut plan = Self::default();
         for i in 0..OPERATIONS {
@@ -201,8 +203,9 @@ fn seed_replays_every_frame_and_its_fate() {
     assert!(frames(Seed(5)) != frames(Seed(6)));
 }
 
-/// Two flipped bits can slip past TCP's checksum. In an FPDU the CRC of MPA must see them; in a TCP header they may cost the
-/// connection, which nothing above TCP can prevent. Either way memory holds what was sent, or nothing.
+/// Two flipped bits can slip past TCP's checksum. In an FPDU the CRC of MPA must see them; in a TCP
+/// header they may cost the connection, which nothing above TCP can prevent. Either way memory
+/// holds what was sent, or nothing.
 #[test]
 fn damage_that_tcp_does_not_see_never_reaches_memory() {
     for_each_seed(|seed| {

@@ -1,4 +1,5 @@
-//! Behaviour of two connected RNICs towards their applications, whatever the link between them does.
+//! Behaviour of two connected RNICs towards their applications, whatever the link between them
+//! does.
 
 mod atomics;
 mod buffers;

@@ -1,6 +1,8 @@
-//! Rights that are taken while a message is under way: each segment is checked anew, in either direction (RFC 5040 §8.1.1, RFC 5042 §6.2).
+//! Rights that are taken while a message is under way: each segment is checked anew, in either
+//! direction (RFC 5040 §8.1.1, RFC 5042 §6.2).
 //!
-//! A region keeps its `STag` here, and loses a right by RI-Reregister, so that only the check of that right can notice.
+//! A region keeps its `STag` here, and loses a right by RI-Reregister, so that only the check of
+//! that right can notice.
 
 use std::time::Duration;
 
@@ -71,7 +73,8 @@ fn windowed(sim: &mut Sim, end: &mut SimEnd) -> (MemoryRegion, MemoryWindow) {
     (region, window)
 }
 
-/// A Dut whose memory the peer begins to read: one MiB of `stag` from `to` on. Part of the response has left.
+/// A Dut whose memory the peer begins to read: one MiB of `stag` from `to` on. Part of the response
+/// has left.
 fn begin_response(dut: &mut Dut, stag: Stag, to: u64) {
     let len = u32::try_from(MIB).unwrap();
     let header = read_request(SINK, 0, len, stag, to);
@@ -79,7 +82,8 @@ fn begin_response(dut: &mut Dut, stag: Stag, to: u64) {
     dut.sim.run_for(Duration::from_micros(52));
 }
 
-/// The response stops for good, before any byte that the memory has held since, and the Terminate has this code.
+/// The response stops for good, before any byte that the memory has held since, and the Terminate
+/// has this code.
 fn assert_response_stopped(mut dut: Dut, code: TermCode) {
     dut.sim.run_until("the FIN", || dut.peer.saw_fin());
     let answer = dut.answer();
@@ -186,7 +190,8 @@ fn source_that_the_peer_invalidates_midway_stops_the_response() {
     assert_response_stopped(dut, TermCode::rdmap_protection(0));
 }
 
-/// How a Write or Send of one MiB fails whose source is spoiled midway. The peer has whole segments of what it held, and nothing else.
+/// How a Write or Send of one MiB fails whose source is spoiled midway. The peer has whole segments
+/// of what it held, and nothing else.
 fn outgoing(
     what: Opcode,
     spoil: fn(&Host, MemoryRegion) -> MemoryRegion,
@@ -235,8 +240,8 @@ fn source_that_may_not_be_read_any_more_fails_its_work_request() {
     }
 }
 
-/// A peer's Write of segments that come one by one: after two of them `spoil` takes what they go to. The third is refused with this code, and
-/// nothing of it is placed.
+/// A peer's Write of segments that come one by one: after two of them `spoil` takes what they go
+/// to. The third is refused with this code, and nothing of it is placed.
 fn inbound(
     what: &str,
     prepare: fn(&mut Dut) -> (Stag, u64, Placed),
@@ -335,7 +340,8 @@ fn window_that_is_invalidated_midway_ends_the_write() {
     assert_eq!(region.bytes().to_vec()[..6], *b"one\0\0\0");
 }
 
-/// A receive buffer is a place of this side's own: its work request fails, and nothing more is placed.
+/// A receive buffer is a place of this side's own: its work request fails, and nothing more is
+/// placed.
 #[test]
 fn receive_buffer_that_may_not_be_written_any_more_fails_its_message() {
     let drops = ["drop_after_failure"];

@@ -1,4 +1,5 @@
-//! The ordering and completion rules of RFC 5040 §5.5, each watched at the moment that it speaks of.
+//! The ordering and completion rules of RFC 5040 §5.5, each watched at the moment that it speaks
+//! of.
 
 use std::time::Duration;
 
@@ -193,7 +194,8 @@ fn after_a_close_has_begun_no_work_is_taken() {
     assert!(target.to_vec() == pattern(MIB));
 }
 
-/// RFC 5040 §5.3: a Send with Invalidate takes the region away when it is delivered, and its receive completes after that.
+/// RFC 5040 §5.3: a Send with Invalidate takes the region away when it is delivered, and its
+/// receive completes after that.
 #[test]
 fn invalidation_comes_with_the_last_segment_and_before_the_completion() {
     let mut dut = Dut::new().expecting(&["drop_refused_segment"]);

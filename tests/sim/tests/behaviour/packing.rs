@@ -1,4 +1,5 @@
-//! Packing: messages that are posted already share TCP segments, whole FPDUs only, and nothing waits for company.
+//! Packing: messages that are posted already share TCP segments, whole FPDUs only, and nothing
+//! waits for company.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::segments::{Seen, fpdus_of, frames, ports, segment};
 const LEN: usize = 64;
 /// Bytes of the headers in front of a segment's payload, TCP's timestamps included: IPv4, IPv6.
 const HEADERS: [usize; 2] = [52, 72];
-/// Bytes of the ULPDUs of a round: Write, Send, Read Request, Atomic Request, Immediate Data, Write and Immediate Data.
+/// Bytes of the ULPDUs of a round: Write, Send, Read Request, Atomic Request, Immediate Data, Write
+/// and Immediate Data.
 const ROUND: [usize; 7] = [
     14 + LEN,
     18 + LEN,
@@ -195,7 +197,8 @@ fn segments_of_a_long_message_are_its_own() {
     assert_eq!(a.sends().len(), 6);
 }
 
-/// The longest ULPDU leaves room for others in the longest segment. Nothing but whole messages shares it all the same.
+/// The longest ULPDU leaves room for others in the longest segment. Nothing but whole messages
+/// shares it all the same.
 #[test]
 fn begin_of_a_long_message_stays_alone_where_a_segment_has_room_behind_others() {
     let sim = Sim::with_mtu_and_mpa(Seed(11), 65_535, mpa(true, false));
@@ -212,7 +215,8 @@ fn begin_of_a_long_message_stays_alone_where_a_segment_has_room_behind_others() 
     assert_eq!(a.sends().len(), 4);
 }
 
-/// Inline data, no data, unsignaled ones, several pieces and a fence, some behind Reads: in the order of posting, whichever way each goes.
+/// Inline data, no data, unsignaled ones, several pieces and a fence, some behind Reads: in the
+/// order of posting, whichever way each goes.
 #[test]
 fn short_messages_of_any_form_complete_in_the_order_of_posting() {
     let (mut sim, mut a, b) = connected(12);
@@ -289,7 +293,8 @@ fn messages_of_one_kind_arrive_in_runs_with_and_without_crc_and_markers() {
     }
 }
 
-/// What was sealed before the fault leaves, and completes; the Terminate behind it can be read with and without markers.
+/// What was sealed before the fault leaves, and completes; the Terminate behind it can be read with
+/// and without markers.
 #[test]
 fn fault_of_a_message_concerns_none_in_front_of_it() {
     for markers in [false, true] {
@@ -345,7 +350,8 @@ fn terminate_names_the_read_request_that_it_refuses() {
     assert!(!others.iter().any(|it| it.outcome == done[2].outcome));
 }
 
-/// Of FPDUs in one segment, those in front of the one that is refused are acted upon, and those behind it are not.
+/// Of FPDUs in one segment, those in front of the one that is refused are acted upon, and those
+/// behind it are not.
 #[test]
 fn terminate_returns_the_header_of_the_packed_segment_that_it_refuses() {
     let mut dut = Dut::new().expecting(&["drop_refused_segment", "drop_after_failure"]);
@@ -437,7 +443,8 @@ impl Posted {
     }
 }
 
-/// Packed segments get lost, come late and twice. The path narrows meanwhile, so that TCP cuts them anywhere.
+/// Packed segments get lost, come late and twice. The path narrows meanwhile, so that TCP cuts them
+/// anywhere.
 #[test]
 fn packed_messages_arrive_once_whatever_link_and_mtu_do() {
     for_each_seed(|seed| {
@@ -472,7 +479,8 @@ const TURN_SEGMENTS: usize = 32;
 /// FPDUs that a queue pair may send before another one has its turn.
 const TURN_FPDUS: usize = 512;
 
-/// Of two flows that both have something to send: the most segments, and FPDUs, of one between two segments of the other.
+/// Of two flows that both have something to send: the most segments, and FPDUs, of one between two
+/// segments of the other.
 fn longest_runs(seen: &Seen) -> [usize; 2] {
     let seen = seen.borrow();
     let data: Vec<([u8; 4], usize)> = seen
@@ -549,7 +557,8 @@ fn no_queue_pair_waits_for_more_messages_than_those_of_a_turn() {
     assert_eq!([segments, fpdus], [2, TURN_FPDUS]);
 }
 
-/// The most segments of other connections that leave A between a segment of the connection with these ports and the answer to it.
+/// The most segments of other connections that leave A between a segment of the connection with
+/// these ports and the answer to it.
 fn longest_wait(seen: &Seen, asks: [u8; 4]) -> usize {
     let answers = [asks[2], asks[3], asks[0], asks[1]];
     let (mut waited, mut longest) = (None, 0);

@@ -1,4 +1,5 @@
-//! A whole program: every verb of the draft, in the order in which it expects them to be used (verbs draft §5.1.1.1, §5.1.1.2, §9).
+//! A whole program: every verb of the draft, in the order in which it expects them to be used
+//! (verbs draft §5.1.1.1, §5.1.1.2, §9).
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Protection of memory from the peer (RFC 5041 §7, RFC 5040 §7): a refused access changes not a byte, and both sides learn why.
+//! Protection of memory from the peer (RFC 5041 §7, RFC 5040 §7): a refused access changes not a
+//! byte, and both sides learn why.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Read Responses while they leave: revocation, the end of either side, and their turns (RFC 5040 §5.2, §4.8; wire.md §6.1, §6.4).
+//! Read Responses while they leave: revocation, the end of either side, and their turns (RFC 5040
+//! §5.2, §4.8; wire.md §6.1, §6.4).
 
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ fn response_bytes(ulpdus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The Terminate returns the request as far as it is not answered (R5040-4.8-13), and nothing of the region leaves after it has gone.
+/// The Terminate returns the request as far as it is not answered (R5040-4.8-13), and nothing of
+/// the region leaves after it has gone.
 #[test]
 fn revoked_source_stops_the_response_and_the_rest_is_returned() {
     for time in [52, 150, 400] {
@@ -216,8 +218,8 @@ fn requester_that_is_destroyed_midway_leaves_the_responder_free() {
     midway.assert_others_go_on();
 }
 
-/// A receive buffer turns out to be unusable while the response leaves: the Terminate cuts it at the border of a segment
-/// (wire.md §6.4).
+/// A receive buffer turns out to be unusable while the response leaves: the Terminate cuts it at
+/// the border of a segment (wire.md §6.4).
 #[test]
 fn responders_own_error_cuts_the_response() {
     let mut midway = Midway::new();
@@ -236,7 +238,8 @@ fn responders_own_error_cuts_the_response() {
     midway.assert_sink_is_cut();
 }
 
-/// A work request that cannot be sent has its turn behind the response, which is whole, and before the next one.
+/// A work request that cannot be sent has its turn behind the response, which is whole, and before
+/// the next one.
 #[test]
 fn responders_bad_work_request_ends_the_responses_behind_it() {
     let mut midway = Midway::new();
@@ -316,7 +319,8 @@ enum Who {
 /// Where both wait they alternate, however many there are, and none is cut by the other.
 #[test]
 fn responses_and_own_messages_take_turns_at_the_borders_of_messages() {
-    // More segments than may be in flight: the first response is under way when the first Send is posted.
+    // More segments than may be in flight: the first response is under way when the first Send is
+    // posted.
     const EACH: usize = 512 * KIB;
     let mut dut = Dut::new();
     dut.sim.run_until_idle();
@@ -358,7 +362,8 @@ fn post_reads(a: &mut SimEnd, b: &SimEnd, reads: u64) -> (Target, Target) {
     (source, sink)
 }
 
-/// Thirty queue pairs have 128 Reads outstanding each, of a quarter of a gigabyte; one asks for 64 KiB.
+/// Thirty queue pairs have 128 Reads outstanding each, of a quarter of a gigabyte; one asks for
+/// 64 KiB.
 #[test]
 fn small_read_does_not_wait_for_all_reads_of_greedy_queue_pairs() {
     let mut sim = sim().rate(1_000_000_000);
@@ -368,7 +373,8 @@ fn small_read_does_not_wait_for_all_reads_of_greedy_queue_pairs() {
     let mut greedy: Vec<(SimEnd, SimEnd)> = (0..30).map(connect).collect();
     let all = greedy.iter_mut().map(|(a, b)| post_reads(a, b, 128));
     let _memory: Vec<(Target, Target)> = all.collect();
-    // All Requests are there. What thirty connections that begin at once have lost in the link's queue has been sent again.
+    // All Requests are there. What thirty connections that begin at once have lost in the link's
+    // queue has been sent again.
     sim.run_for(Duration::from_millis(500));
     let began = sim.now();
     let _small = post_reads(&mut a, &b, 1);

@@ -46,7 +46,8 @@ pub(crate) struct Attempt {
     pub(crate) right: Access,
 }
 
-/// An access that is refused, and the codes: of a tagged segment (RFC 5041 §7.1), and of a Read or an atomic (RFC 5040 §7.2).
+/// An access that is refused, and the codes: of a tagged segment (RFC 5041 §7.1), and of a Read or
+/// an atomic (RFC 5040 §7.2).
 pub(crate) struct RefusedAccess {
     pub(crate) case: &'static str,
     pub(crate) memory: fn(&Host, Attempt) -> RemoteMemory,

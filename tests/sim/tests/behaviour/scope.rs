@@ -1,5 +1,6 @@
-//! Regions that are there for one stream, and regions that several share. (RFC 5041 §8.2, RFC 5040 §8.1.1): in all tests A and C are peers
-//! of B's queue pairs `b` and `d`, which are of one protection domain.
+//! Regions that are there for one stream, and regions that several share. (RFC 5041 §8.2, RFC 5040
+//! §8.1.1): in all tests A and C are peers of B's queue pairs `b` and `d`, which are of one
+//! protection domain.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ fn sim() -> Sim {
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
 
-/// A's stream goes on: it can write, read, change and at last invalidate the region of `b`, which holds nothing yet.
+/// A's stream goes on: it can write, read, change and at last invalidate the region of `b`, which
+/// holds nothing yet.
 fn assert_usable(sim: &mut Sim, (a, b): (&mut SimEnd, &mut SimEnd), region: &MemoryRegion) {
     let sink = a.target(KIB);
     a.post_write(11, &pattern(KIB), region.remote(0));

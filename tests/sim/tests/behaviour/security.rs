@@ -1,5 +1,5 @@
-//! Security as RFC 5042 wants it, beyond the checks of each access (`protection` has those): rights that come and go, and limits. An
-//! attack on one stream is felt on that one only.
+//! Security as RFC 5042 wants it, beyond the checks of each access (`protection` has those): rights
+//! that come and go, and limits. An attack on one stream is felt on that one only.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn sim_of(mpa: MpaConfig) -> Sim {
         .expecting(&["drop_refused_segment", "drop_after_failure"])
 }
 
-/// How a Write to and a Read from `remote` of 100 bytes end for the stream, each on a stream of its own.
+/// How a Write to and a Read from `remote` of 100 bytes end for the stream, each on a stream of its
+/// own.
 fn attempts(sim: &mut Sim, remote: RemoteAddress) -> [Option<TermCode>; 2] {
     let told = |a: &SimEnd| match a.events()[..] {
         [] => None,
@@ -207,7 +208,8 @@ fn new_region_holds_nothing_of_the_one_before_it() {
     assert_eq!(sink.to_vec(), [0; 8 * KIB]);
 }
 
-/// RFC 5045 §4.5: credits are the application's business; an RNIC only notices that they were not kept.
+/// RFC 5045 §4.5: credits are the application's business; an RNIC only notices that they were not
+/// kept.
 #[test]
 fn flood_of_sends_without_receives_ends_at_the_first() {
     let mut sim = sim();
@@ -225,7 +227,8 @@ fn flood_of_sends_without_receives_ends_at_the_first() {
     assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
 }
 
-/// RFC 5042 §6.4.4: a peer may break no rule, and cost more than it brings. The application can tell it from others, and get rid of it.
+/// RFC 5042 §6.4.4: a peer may break no rule, and cost more than it brings. The application can
+/// tell it from others, and get rid of it.
 #[test]
 fn peer_that_sends_byte_by_byte_is_found_and_ended() {
     const LEN: usize = 1000;

@@ -56,7 +56,8 @@ pub(crate) fn ports(frame: &[u8]) -> [u8; 4] {
     *tcp(frame).first_chunk().unwrap()
 }
 
-/// FPDUs of each segment that went one way: a segment begins with one and holds whole ones. Frames of start-up are left out.
+/// FPDUs of each segment that went one way: a segment begins with one and holds whole ones. Frames
+/// of start-up are left out.
 pub(crate) fn fpdus_of(seen: &Seen, way: Direction, mut deframer: Deframer) -> Vec<usize> {
     let mut counts = Vec::new();
     for (_, frame) in seen.borrow().iter().filter(|(went, _)| *went == way) {
@@ -188,7 +189,8 @@ fn ulpdus_below(frames: &Seen, mtu: usize) -> Vec<usize> {
     lens
 }
 
-/// R5041-3-1, R5041-3-2, R5044-4.5-5: TCP cuts what was framed before, and what is framed later fits the narrower path.
+/// R5041-3-1, R5041-3-2, R5044-4.5-5: TCP cuts what was framed before, and what is framed later
+/// fits the narrower path.
 #[test]
 fn on_a_path_that_becomes_narrower_fpdus_become_smaller() {
     const MTU: u16 = 1_000;

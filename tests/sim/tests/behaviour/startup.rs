@@ -34,7 +34,8 @@ fn connecting(sim: &mut Sim, private_data: &[u8]) -> (SimEnd, Connecting, Listen
     (a, connecting, listener)
 }
 
-/// What becomes of an attempt to connect to a plain peer that does as `act` says once TCP is connected.
+/// What becomes of an attempt to connect to a plain peer that does as `act` says once TCP is
+/// connected.
 fn outcome_with(
     sim: &mut Sim,
     peer: &PlainPeer,
@@ -135,7 +136,8 @@ fn rejection_brings_its_private_data_and_leaves_the_queue_pair_idle() {
         Err(ConnectError::Rejected { private_data, .. }) => assert_eq!(private_data, b"not today"),
         other => panic!("{other:?}"),
     }
-    sim = sim.expecting(&["drop_no_flow"]); // the initiator resets, the responder's FIN is on its way
+    // The initiator resets, the responder's FIN is on its way.
+    sim = sim.expecting(&["drop_no_flow"]);
     sim.run_until_idle();
     assert_eq!(a.state(), QpState::Idle);
     let mut b = sim.b().end(&QpConfig::default());

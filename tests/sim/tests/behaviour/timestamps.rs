@@ -1,4 +1,5 @@
-//! Times of arrival in completions: the NIC's, of the frame that brought the end of a message or of a response.
+//! Times of arrival in completions: the NIC's, of the frame that brought the end of a message or of
+//! a response.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -87,7 +88,8 @@ impl Pair {
         pair
     }
 
-    /// Lets both go on until nothing is left to do. Each frame arrives a microsecond after the one before.
+    /// Lets both go on until nothing is left to do. Each frame arrives a microsecond after the one
+    /// before.
     fn run(&mut self) {
         for _ in 0..2000 {
             self.now += 50;

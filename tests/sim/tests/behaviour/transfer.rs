@@ -115,7 +115,8 @@ fn writes_whose_segments_are_full_fill_the_mtu_exactly() {
     assert_eq!(largest.get(), 14 + 1500, "one full FPDU per TCP segment");
 }
 
-/// An FPDU fills a segment, as long as its ULPDU has no more than 64,768 bytes (RFC 5044 section 3), which make 64,776 with framing.
+/// An FPDU fills a segment, as long as its ULPDU has no more than 64,768 bytes (RFC 5044
+/// section 3), which make 64,776 with framing.
 #[test]
 fn large_packets_are_filled_and_survive_losses() {
     for (mtu, largest_frame) in [(9000, 14 + 9000), (65_535, 14 + 52 + 64_776)] {

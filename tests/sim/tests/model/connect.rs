@@ -91,8 +91,8 @@ impl Program {
         pair.post_first_word(0);
     }
 
-    /// By TCP connections that carry raw bytes first (verbs.md §5): the first end says hello. The second one's answer is the last streaming
-    /// message, and the first end speaks again.
+    /// By TCP connections that carry raw bytes first (verbs.md §5): the first end says hello. The
+    /// second one's answer is the last streaming message, and the first end speaks again.
     fn connect_by_streams(&mut self, n: usize) {
         let Some((mut near, far)) = self.streams(n) else {
             return;

@@ -1,4 +1,5 @@
-//! Random work requests, and what is expected of them: those that change memory, and those that what is registered decides on.
+//! Random work requests, and what is expected of them: those that change memory, and those that
+//! what is registered decides on.
 
 use xwarp::memory::{FastRegister, PhysicalList};
 use xwarp::{Access, CompletionStatus, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId};
@@ -15,7 +16,8 @@ use crate::stag::{StagModel, Which};
 /// Where windows begin in a sink.
 const WINDOW_AT: usize = 32;
 
-/// Where in a sink that begins which Fast-Register makes of it: as the key says, so that it is known of any that there was.
+/// Where in a sink that begins which Fast-Register makes of it: as the key says, so that it is
+/// known of any that there was.
 fn fast_at(stag: Stag) -> usize {
     8 * usize::from(stag.key() % 4)
 }
@@ -91,7 +93,8 @@ impl Pair {
         Some(draft)
     }
 
-    /// A Write by an `STag` of the peer's that may be Invalid, and of whose bytes the first ones may not be in it.
+    /// A Write by an `STag` of the peer's that may be Invalid, and of whose bytes the first ones
+    /// may not be in it.
     pub(crate) fn write_by(&mut self, who: usize, which: Which, rng: &mut Rng) -> Option<Draft> {
         let id = WrId(self.next_id(who));
         let (place, _, mut bytes) = self.source(who, rng);
@@ -220,7 +223,8 @@ impl Pair {
         draft
     }
 
-    /// A Write or Read of what the peer does not have, or a Send that shall invalidate what others use.
+    /// A Write or Read of what the peer does not have, or a Send that shall invalidate what others
+    /// use.
     pub(crate) fn fatal(&mut self, who: usize, dead: Dead, rng: &mut Rng) -> Draft {
         let id = WrId(self.next_id(who));
         let peer = &self.ends[1 - who];

@@ -1,5 +1,6 @@
-//! Random verbs, work requests and failures on two RNICs, against a reference model of the queue pairs' states, memory, windows and
-//! completions (verbs.md §4, §6, §8, §11). It is compared with them after each step.
+//! Random verbs, work requests and failures on two RNICs, against a reference model of the queue
+//! pairs' states, memory, windows and completions (verbs.md §4, §6, §8, §11). It is compared with
+//! them after each step.
 
 mod buffers;
 mod connect;

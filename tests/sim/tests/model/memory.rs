@@ -1,5 +1,5 @@
-//! Memory of the reference: bytes that operations have placed, and bytes that they may have placed. The latter operations are under way or
-//! were cut off.
+//! Memory of the reference: bytes that operations have placed, and bytes that they may have placed.
+//! The latter operations are under way or were cut off.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,8 @@ impl Memory {
         self.possible.push((id, true, patch));
     }
 
-    /// It was done, if it is still under way. Where others are as well, whose bytes are there is not known.
+    /// It was done, if it is still under way. Where others are as well, whose bytes are there is
+    /// not known.
     pub(crate) fn done(&mut self, id: u64) {
         let is_it = |(its, busy, _): &(u64, bool, Patch)| *its == id && *busy;
         let Some(at) = self.possible.iter().position(is_it) else {
@@ -62,7 +63,8 @@ impl Memory {
         };
         if self.possible.iter().all(alone) {
             self.certain[patch.at..patch.end()].copy_from_slice(&patch.bytes);
-            // What was placed before is gone where it was overwritten as a whole; otherwise it stays possible.
+            // What was placed before is gone where it was overwritten as a whole; otherwise it
+            // stays possible.
             self.possible
                 .retain(|(other, busy, its)| *other != id && (*busy || !patch.covers(its)));
         }

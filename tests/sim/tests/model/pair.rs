@@ -160,7 +160,8 @@ impl Pair {
         self.poll_receives(who, usize::MAX, buffers, srq);
     }
 
-    /// Compares the state with the one before, which may have changed by itself, and with what ends with it.
+    /// Compares the state with the one before, which may have changed by itself, and with what ends
+    /// with it.
     pub(crate) fn observe(&mut self, who: usize, buffers: &mut Buffers, srq: &mut SharedModel) {
         let end = &mut self.ends[who];
         let (was, is) = (end.state, end.shown_state());

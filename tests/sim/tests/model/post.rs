@@ -29,7 +29,8 @@ impl Pair {
         }
     }
 
-    /// A Read into what Fast-Register has registered, which is invalidated behind a Local Fence: when the Read is complete.
+    /// A Read into what Fast-Register has registered, which is invalidated behind a Local Fence:
+    /// when the Read is complete.
     fn read_then_invalidate(&mut self, who: usize, rng: &mut Rng) {
         if let Some(Draft { request, work }) = self.read_into_fast(who, rng) {
             self.submit(who, request, work);
@@ -70,7 +71,8 @@ impl Pair {
         }
     }
 
-    /// Posts a list, in which one may be that cannot be posted: those before it are, and none from it on (verbs draft §8.2.1).
+    /// Posts a list, in which one may be that cannot be posted: those before it are, and none from
+    /// it on (verbs draft §8.2.1).
     fn post_list(&mut self, who: usize, rng: &mut Rng) {
         let count = 1 + rng.index(LIST);
         let mut drafts: Vec<Draft> = (0..count)

@@ -107,8 +107,8 @@ pub(crate) struct Work {
     pub(crate) needs: Option<Needs>,
 }
 
-/// What cannot be done when something before it was not. What is behind a Read that was not answered may have been done all the same,
-/// and a change of memory may run early (verbs.md §7).
+/// What cannot be done when something before it was not. What is behind a Read that was not
+/// answered may have been done all the same, and a change of memory may run early (verbs.md §7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Barred {
     #[default]
@@ -212,7 +212,8 @@ impl SendQueue {
                 }
             }
         }
-        // What comes behind a message that the peer refuses may have been sent before the peer says so.
+        // What comes behind a message that the peer refuses may have been sent before the peer says
+        // so.
         let is_local = !matches!(
             completion.status,
             CompletionStatus::Flushed | CompletionStatus::RemoteTermination

@@ -1,4 +1,5 @@
-//! The reference of an `STag` that work requests change: a window's, or one for Fast-Register (verbs.md §11).
+//! The reference of an `STag` that work requests change: a window's, or one for Fast-Register
+//! (verbs.md §11).
 
 use xwarp::Stag;
 

@@ -270,7 +270,8 @@ impl Program {
         }
     }
 
-    /// RI-Reregister: other memory, Tagged Offsets, rights and key, at once. With a window it is refused, and all stays as it is.
+    /// RI-Reregister: other memory, Tagged Offsets, rights and key, at once. With a window it is
+    /// refused, and all stays as it is.
     pub(crate) fn reregister(&mut self, n: usize, who: usize) {
         let pair = &mut self.pairs[n];
         let end = &mut pair.ends[who];
@@ -323,7 +324,8 @@ fn refuse_reregister(end: &mut ModelEnd, memory: &SharedBytes, spec: &RegionSpec
 }
 
 impl Pair {
-    /// The depths of a connection that MPA's start-up makes: no end asks for more than the other one serves (RFC 6581 §9.1).
+    /// The depths of a connection that MPA's start-up makes: no end asks for more than the other
+    /// one serves (RFC 6581 §9.1).
     pub(crate) fn settle_depths(&mut self) {
         let [a, b] = &mut self.ends;
         let (first, second) = (a.wished, b.wished);

@@ -1,4 +1,5 @@
-//! Atomic Operations: what they return and leave behind, their order, and how often they are done (RFC 7306 §5).
+//! Atomic Operations: what they return and leave behind, their order, and how often they are done
+//! (RFC 7306 §5).
 
 mod limits;
 mod refused;
@@ -119,7 +120,8 @@ fn sink_needs_no_alignment() {
     assert_eq!(sink.to_vec()[3..], 0x0102_0304_0506_0708_u64.to_ne_bytes());
 }
 
-/// RFC 7306 section 7: what was sent before is seen, and responses come in the order of the requests.
+/// RFC 7306 section 7: what was sent before is seen, and responses come in the order of the
+/// requests.
 #[test]
 fn operations_on_one_number_take_effect_in_the_order_of_posting() {
     for_each_seed(|seed| {

@@ -1,4 +1,5 @@
-//! Atomic Operations to the byte, and a peer that breaks their rules (RFC 7306 §5.2, §8; wire.md rows 84 and 93 to 99).
+//! Atomic Operations to the byte, and a peer that breaks their rules (RFC 7306 §5.2, §8; wire.md
+//! rows 84 and 93 to 99).
 
 use std::time::Duration;
 
@@ -106,7 +107,8 @@ fn reads_and_atomics_are_answered_in_the_order_of_their_requests() {
     assert_eq!(ulpdus(&dut.answer()), expected);
 }
 
-/// R7306-5.2.1-2, -5 and R7306-4.1-4: reserved bits, a `FetchAdd`'s compare fields and the Invalidate `STag` mean nothing.
+/// R7306-5.2.1-2, -5 and R7306-4.1-4: reserved bits, a `FetchAdd`'s compare fields and the
+/// Invalidate `STag` mean nothing.
 #[test]
 fn fields_without_meaning_are_not_read() {
     let mut dut = Dut::new();

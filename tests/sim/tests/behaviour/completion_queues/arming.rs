@@ -23,7 +23,8 @@ fn handler(host: &Host) -> (HandlerId, Receiver<CqId>) {
     (host.rnic().add_completion_handler(tell).unwrap(), calls)
 }
 
-/// A connected pair; the completion queue that the second end receives on, and the calls of its handler.
+/// A connected pair; the completion queue that the second end receives on, and the calls of its
+/// handler.
 fn pair(sim: &mut Sim) -> (SimEnd, SimEnd, Receiver<CqId>) {
     let config = QpConfig::default();
     let (mut a, mut b) = (sim.a().end(&config), sim.b().end(&config));

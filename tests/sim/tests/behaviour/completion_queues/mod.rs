@@ -1,4 +1,5 @@
-//! Completion queues (verbs draft §5.3): as objects, shared by work queues, and with completion events.
+//! Completion queues (verbs draft §5.3): as objects, shared by work queues, and with completion
+//! events.
 
 mod arming;
 mod object;

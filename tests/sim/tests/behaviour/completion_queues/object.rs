@@ -1,4 +1,5 @@
-//! Completion queues as objects: what they tell of themselves, other sizes under load, and their end.
+//! Completion queues as objects: what they tell of themselves, other sizes under load, and their
+//! end.
 
 use std::time::Duration;
 
@@ -67,7 +68,8 @@ fn size_that_the_content_does_not_fit_into_is_refused_and_changes_nothing() {
     assert_eq!(a.send_cq().query().unwrap().entries, 6);
     a.post(nothing(5));
     sim.run_until_idle();
-    // A size that fits exactly; what was there before stays in front of what comes then, in former rings, too.
+    // A size that fits exactly; what was there before stays in front of what comes then, in former
+    // rings, too.
     assert_eq!(a.send_cq().resize(6), Ok(()));
     assert_eq!(poll(a.send_cq(), 2), [0, 1]);
     assert_eq!(a.send_cq().resize(3), too_many(4, 3));

@@ -1,4 +1,5 @@
-//! Descriptors that an event loop waits for: completion channel, asynchronous events, listeners, connections being made.
+//! Descriptors that an event loop waits for: completion channel, asynchronous events, listeners,
+//! connections being made.
 
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Several engines deliver what one does, though frames are lost, overtake each other and come to other queues, and queue pairs move.
+//! Several engines deliver what one does, though frames are lost, overtake each other and come to
+//! other queues, and queue pairs move.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

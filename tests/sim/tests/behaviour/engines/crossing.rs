@@ -1,4 +1,5 @@
-//! Frames that come to the queue of another engine than their connection's, as the NIC chooses queues anew.
+//! Frames that come to the queue of another engine than their connection's, as the NIC chooses
+//! queues anew.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +40,8 @@ fn exchange(sim: &mut Sim, ends: &mut [(SimEnd, SimEnd)]) {
     }
 }
 
-/// Frames that engines have handed over and received from others, at both hosts, and those that got lost there.
+/// Frames that engines have handed over and received from others, at both hosts, and those that got
+/// lost there.
 fn crossed(sim: &Sim) -> (u64, u64, u64) {
     let all = [sim.a(), sim.b()].map(|host| host.rnic().counters().unwrap());
     let sum = |count: fn(&xwarp::attr::RnicCounters) -> u64| all.iter().map(count).sum();

@@ -1,4 +1,5 @@
-//! An RNIC with several engines: what its objects are to each other, whatever engine a queue pair is on.
+//! An RNIC with several engines: what its objects are to each other, whatever engine a queue pair
+//! is on.
 
 mod alike;
 mod crossing;

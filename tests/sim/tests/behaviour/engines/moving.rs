@@ -12,7 +12,8 @@ use super::{PAIRS, engine_of, engines, sim};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was posted in Idle is taken and sent by the engine that the connection has come to. The first word is the responder's peer's.
+/// What was posted in Idle is taken and sent by the engine that the connection has come to. The
+/// first word is the responder's peer's.
 #[test]
 fn what_was_posted_before_a_queue_pair_moves_is_done_where_it_is_then() {
     let mut sim = sim();

@@ -1,4 +1,5 @@
-//! `STag`s, completion queues, shared receive queues and protection domains that queue pairs of several engines use.
+//! `STag`s, completion queues, shared receive queues and protection domains that queue pairs of
+//! several engines use.
 
 use std::collections::HashMap;
 

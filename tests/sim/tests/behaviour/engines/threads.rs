@@ -27,7 +27,8 @@ fn rnics() -> ([Rnic; 2], Cable) {
     ([a.0, b.0], cable)
 }
 
-/// Sends of the first host, and what receives them at the second: on one completion queue, from one shared receive queue.
+/// Sends of the first host, and what receives them at the second: on one completion queue, from one
+/// shared receive queue.
 struct Gathering {
     senders: Vec<End>,
     receivers: Vec<QueuePair>,

@@ -1,4 +1,5 @@
-//! Catastrophic errors (verbs draft §8.3.3, figures 24 and 25). What cannot happen otherwise is asked for.
+//! Catastrophic errors (verbs draft §8.3.3, figures 24 and 25). What cannot happen otherwise is
+//! asked for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

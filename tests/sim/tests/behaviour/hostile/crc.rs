@@ -6,7 +6,8 @@ use xwarp_sim_tests::{KIB, pattern};
 
 use super::Dut;
 
-/// R5044-4.4-6, -11: after a thousand good FPDUs one with a bad CRC is found, and its bytes reach no memory.
+/// R5044-4.4-6, -11: after a thousand good FPDUs one with a bad CRC is found, and its bytes reach
+/// no memory.
 #[test]
 fn bad_crc_late_in_the_stream_is_found_and_places_nothing() {
     let mut dut = Dut::new().expecting(&["drop_bad_fpdu", "drop_after_failure"]);

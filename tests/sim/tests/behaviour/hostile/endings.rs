@@ -1,4 +1,5 @@
-//! Connections that end in the middle of an FPDU or a message: rows of wire.md §9 that TCP and the engine decide.
+//! Connections that end in the middle of an FPDU or a message: rows of wire.md §9 that TCP and the
+//! engine decide.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ fn assert_bad_close(what: &str, end: &SimEnd) {
     assert_eq!(end.state(), QpState::Error, "{what}");
 }
 
-/// MPA error 1: wherever the FPDU is cut, nothing of it is placed or received, and the connection is aborted.
-/// Row 41.
+/// MPA error 1: wherever the FPDU is cut, nothing of it is placed or received, and the connection
+/// is aborted. Row 41.
 #[test]
 fn fin_inside_an_fpdu_aborts_and_nothing_of_it_counts() {
     for cut in [1, 2, 3, 15, 16, 17, 60, 116, 119] {

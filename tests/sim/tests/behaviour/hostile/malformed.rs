@@ -11,7 +11,8 @@ use super::Dut;
 const REFUSED: &[&str] = &["drop_refused_segment"];
 const BAD_FPDU: &[&str] = &["drop_bad_fpdu", "drop_after_failure"];
 
-/// Vectors of an independent encoder: the offending FPDU, and the whole Terminate that must come back.
+/// Vectors of an independent encoder: the offending FPDU, and the whole Terminate that must come
+/// back.
 #[rustfmt::skip]
 const VECTORS: [(&str, &str); 12] = [
     // T-1: Write to unknown STag.

@@ -1,4 +1,5 @@
-//! Hostile peer: it speaks MPA and then breaks the rules. The RNIC reacts as RFC 5040 to 5044 say, and in no other way.
+//! Hostile peer: it speaks MPA and then breaks the rules. The RNIC reacts as RFC 5040 to 5044 say,
+//! and in no other way.
 
 mod crc;
 mod endings;
@@ -60,8 +61,8 @@ impl Dut {
         self.peer.received().split_off(REPLY.len())
     }
 
-    /// The peer sends `bytes`; a Terminate of `code` must come back, then a FIN, and nothing may have been placed. What of the
-    /// offending segment the Terminate returns.
+    /// The peer sends `bytes`; a Terminate of `code` must come back, then a FIN, and nothing may
+    /// have been placed. What of the offending segment the Terminate returns.
     pub(crate) fn assert_terminates(
         &mut self,
         what: &str,

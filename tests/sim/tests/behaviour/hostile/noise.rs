@@ -1,4 +1,5 @@
-//! Random bytes, at random places: no panic, no byte outside of what the peer may write, and always an end.
+//! Random bytes, at random places: no panic, no byte outside of what the peer may write, and always
+//! an end.
 
 use std::time::Duration;
 

@@ -281,7 +281,8 @@ fn fin_between_fpdus_is_a_clean_close() {
     assert_eq!(dut.peer.ended(), Some(CloseReason::Graceful));
 }
 
-/// RFC 5041 §6.2.1 lets the Read finish; a peer that only acknowledges must not hold the queue pair for ever.
+/// RFC 5041 §6.2.1 lets the Read finish; a peer that only acknowledges must not hold the queue pair
+/// for ever.
 #[test]
 fn close_does_not_wait_for_ever_for_a_read_that_is_never_answered() {
     let mut dut = Dut::new();

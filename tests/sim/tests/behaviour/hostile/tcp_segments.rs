@@ -134,8 +134,8 @@ impl Replay {
     }
 }
 
-/// RFC 5044 section 4.2 would have it placed once; the repeated segment says something else, with a right CRC and checksum.
-/// Row 48.
+/// RFC 5044 section 4.2 would have it placed once; the repeated segment says something else, with a
+/// right CRC and checksum. Row 48.
 #[test]
 fn repeated_segment_with_other_bytes_is_not_placed() {
     let mut replay = Replay::new(&[]);
@@ -146,8 +146,8 @@ fn repeated_segment_with_other_bytes_is_not_placed() {
     replay.assert_goes_on();
 }
 
-/// Of a segment that repeats old bytes, differently, and has new ones behind them, only the new ones count.
-/// Row 48.
+/// Of a segment that repeats old bytes, differently, and has new ones behind them, only the new
+/// ones count. Row 48.
 #[test]
 fn overlapping_segment_counts_only_for_its_new_bytes() {
     let mut replay = Replay::new(&[]);

@@ -60,7 +60,8 @@ fn assert_alive(sim: &mut Sim, case: &str) {
     assert_eq!(region.bytes().to_vec(), pattern(KIB), "{case}");
 }
 
-/// A names memory of B's whose second page is gone, and a sink of its own: B ends the stream with `code`.
+/// A names memory of B's whose second page is gone, and a sink of its own: B ends the stream with
+/// `code`.
 fn refused(code: TermCode, attack: fn(&mut SimEnd, RemoteAddress, Sge)) {
     for Loss { case, memory, lose } in LOSSES {
         let (mut sim, memory) = (sim(), memory());

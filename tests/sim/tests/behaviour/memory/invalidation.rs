@@ -210,8 +210,8 @@ const REFUSED_INVALIDATIONS: [(&str, u8, Make); 14] = [
     }),
 ];
 
-/// Refused invalidations, each with its code. RFC 5040 §5.3 asks for the stream's association, §7.2 for validity, the verbs draft's §8.3.2
-/// for rights.
+/// Refused invalidations, each with its code. RFC 5040 §5.3 asks for the stream's association, §7.2
+/// for validity, the verbs draft's §8.3.2 for rights.
 #[test]
 fn refused_invalidation_says_which_rule_it_broke() {
     for (case, code, choose) in REFUSED_INVALIDATIONS {
@@ -325,7 +325,8 @@ fn read_with_invalidate_leaves_its_sink_invalid_when_it_completes() {
     }
 }
 
-/// A Read Type is a Read Type (verbs draft §8.2.2): also one of nothing is asked for, and a fence waits for it.
+/// A Read Type is a Read Type (verbs draft §8.2.2): also one of nothing is asked for, and a fence
+/// waits for it.
 #[test]
 fn read_with_invalidate_of_nothing_is_answered_and_fenced_like_any_read() {
     let mut sim = sim();

@@ -1,5 +1,5 @@
-//! Memory as the verbs draft has it (§7): who may do what through which `STag`, seen from the wire and in completions. In all tests A is the
-//! peer, and B's memory is at stake.
+//! Memory as the verbs draft has it (§7): who may do what through which `STag`, seen from the wire
+//! and in completions. In all tests A is the peer, and B's memory is at stake.
 
 // It unmaps memory, which Miri does not know.
 #[cfg(not(miri))]
@@ -60,7 +60,8 @@ fn assert_at_fault(case: &str, a: &SimEnd, b: &SimEnd) {
     assert_ended(case, a, b);
 }
 
-/// A writes 100 bytes there, or reads them: the code that the stream ends with, if it does. Nothing is placed where it does.
+/// A writes 100 bytes there, or reads them: the code that the stream ends with, if it does. Nothing
+/// is placed where it does.
 fn attempt(
     sim: &mut Sim,
     a: &mut SimEnd,

@@ -1,4 +1,5 @@
-//! Physical memory, for privileged queue pairs: Fast-Register and `STag` 0 (verbs draft §7.2.1, §7.3.2.5).
+//! Physical memory, for privileged queue pairs: Fast-Register and `STag` 0 (verbs draft §7.2.1,
+//! §7.3.2.5).
 
 use super::*;
 use xwarp::memory::{FastRegister, PhysicalList, SharedBytes};

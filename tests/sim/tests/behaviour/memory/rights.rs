@@ -4,7 +4,8 @@ use super::*;
 use crate::refused::assert_refused_by_event;
 use xwarp::QpConfig;
 
-/// Remote rights of the `STag`, none and one at a time, with a queue pair that allows what `config` says.
+/// Remote rights of the `STag`, none and one at a time, with a queue pair that allows what `config`
+/// says.
 fn remote_matrix(right: Access, config: &QpConfig) -> [Option<TermCode>; 2] {
     [LOCAL, LOCAL | right].map(|access| {
         let mut sim = sim();
@@ -161,7 +162,8 @@ fn lists_need_the_local_right_of_their_kind_and_nothing_else() {
     }
 }
 
-/// A Send and a Write from a region with these rights, and a receive into one, each on a stream of its own.
+/// A Send and a Write from a region with these rights, and a receive into one, each on a stream of
+/// its own.
 fn local_uses(config: &QpConfig, access: Access) -> ([Done; 2], Done) {
     let sent = [false, true].map(|write| {
         let mut sim = sim();

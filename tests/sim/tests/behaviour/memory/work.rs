@@ -1,4 +1,5 @@
-//! Memory work requests as work requests: their order, fences, completions and errors (verbs draft §8.1.2.3, §8.2.2).
+//! Memory work requests as work requests: their order, fences, completions and errors (verbs draft
+//! §8.1.2.3, §8.2.2).
 
 use super::*;
 use xwarp::QpConfig;
@@ -29,7 +30,8 @@ fn nothing_of_a_bind_or_an_invalidation_is_on_the_wire() {
     assert_eq!(sim.now(), frames, "no frame was on its way");
 }
 
-/// Bind, tell the peer, have it write, take the window away: in a loop, with all of it posted beforehand.
+/// Bind, tell the peer, have it write, take the window away: in a loop, with all of it posted
+/// beforehand.
 #[test]
 fn windows_are_granted_and_taken_without_polling_in_between() {
     const ROUNDS: u64 = 40;
@@ -245,7 +247,8 @@ fn memory_work_posted_in_idle_is_done_when_the_connection_is_there() {
     assert!(window.query().unwrap().is_valid());
 }
 
-/// A responder may not send before the peer has spoken (RFC 5044 §7.1.2), but what the peer speaks about has to be there.
+/// A responder may not send before the peer has spoken (RFC 5044 §7.1.2), but what the peer speaks
+/// about has to be there.
 #[test]
 fn responders_memory_work_is_done_before_the_first_fpdu_of_the_peer() {
     let mut sim = sim();

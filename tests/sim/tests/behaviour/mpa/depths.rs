@@ -93,7 +93,8 @@ fn next_connection_begins_with_what_was_asked_for() {
 
 #[test]
 fn reply_says_what_is_in_force_here() {
-    // IRD and ORD of the Request, of the queue pair; those of the Reply, and of the queue pair afterwards
+    // IRD and ORD of the Request, of the queue pair; those of the Reply, and of the queue pair
+    // afterwards
     #[rustfmt::skip]
     let cases = [
         ((4, 16), (8, 32), (8, 4), (8, 4)),
@@ -196,7 +197,8 @@ fn read_of_8_bytes(msn: u32, RemoteAddress { stag, to }: RemoteAddress) -> Vec<u
     header.fpdu(&read_request(Stag(1), 0, 8, stag, to))
 }
 
-/// Both depths are there to the last Read (R5040-6.1-4): the peer has as many outstanding as IRD says, and this side as many as ORD.
+/// Both depths are there to the last Read (R5040-6.1-4): the peer has as many outstanding as IRD
+/// says, and this side as many as ORD.
 #[test]
 fn as_many_reads_as_were_settled_are_outstanding_in_either_direction() {
     let mut responding = Responding::new(MpaConfig::default());

@@ -1,4 +1,5 @@
-//! Start-up frames that come late, in pieces or not at all, and what is or is not sent before the first FPDU.
+//! Start-up frames that come late, in pieces or not at all, and what is or is not sent before the
+//! first FPDU.
 
 use super::{CRC, ENHANCED, Initiating, LIMIT, Responding, info, peer_to_peer, up_to};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Markers in long FPDUs: on interfaces with a large MTU an FPDU has up to 127 of them (RFC 5044 §4.3).
+//! Markers in long FPDUs: on interfaces with a large MTU an FPDU has up to 127 of them (RFC 5044
+//! §4.3).
 
 use super::info;
 use std::time::Duration;
@@ -30,7 +31,8 @@ fn length(rng: &mut Rng, mtu: usize) -> usize {
     }
 }
 
-/// Writes, Reads and Sends from one side to the other: what is there afterwards is what was sent, to the byte.
+/// Writes, Reads and Sends from one side to the other: what is there afterwards is what was sent,
+/// to the byte.
 fn exchange(sim: &mut Sim, rng: &mut Rng, [from, to]: [&mut SimEnd; 2], mtu: usize) {
     for id in 0..MESSAGES {
         let id = 10 * id;
@@ -91,7 +93,8 @@ fn markers_in_long_fpdus_survive_a_bad_link() {
     });
 }
 
-/// Whatever markers a message needs, one that fits a segment is one FPDU: of 64,000 bytes with 125 or more of them.
+/// Whatever markers a message needs, one that fits a segment is one FPDU: of 64,000 bytes with 125
+/// or more of them.
 #[test]
 fn one_segment_is_one_fpdu_with_markers() {
     for (mtu, longest) in [(9000, 8000), (65_535, 64_000)] {

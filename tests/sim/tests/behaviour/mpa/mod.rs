@@ -1,5 +1,5 @@
-//! MPA start-up in both revisions and both roles (RFC 5044 §7.1, RFC 6581): what two RNICs settle, and what a peer made by hand gets.
-//! "Row n" is a row of wire.md §9.
+//! MPA start-up in both revisions and both roles (RFC 5044 §7.1, RFC 6581): what two RNICs settle,
+//! and what a peer made by hand gets. "Row n" is a row of wire.md §9.
 
 mod depths;
 mod floods;
@@ -209,7 +209,8 @@ impl Initiating {
         self.peer.received().split_off(self.request.len())
     }
 
-    /// The peer's `reply` is answered by a Terminate of MPA with this `code` and nothing else, then a FIN. The queue pair stays Idle.
+    /// The peer's `reply` is answered by a Terminate of MPA with this `code` and nothing else, then
+    /// a FIN. The queue pair stays Idle.
     fn assert_unacceptable(mut self, reply: &[u8], code: u8) {
         self = self.expecting(&["drop_startup"]);
         let outcome = self.answered(reply);

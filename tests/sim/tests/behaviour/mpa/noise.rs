@@ -74,7 +74,8 @@ fn reply_with_any_bit_flipped_connects_or_leaves_the_queue_pair_idle() {
 
 #[test]
 fn fallback_is_made_whichever_frame_of_it_is_lost_but_the_reset() {
-    // After SYN and ACK the responder's RST upon revision 2, which TCP does not repeat: without it there is nothing to act upon.
+    // After SYN and ACK the responder's RST upon revision 2, which TCP does not repeat: without it
+    // there is nothing to act upon.
     const RESET: (Direction, u64) = (Direction::BToA, 3);
     for direction in Direction::ALL {
         for n in (1..=8).filter(|n| (direction, *n) != RESET) {

@@ -1,4 +1,5 @@
-//! A peer that has overlooked our first message is woken by RDMA Writes of no bytes, which mean nothing to one that has not.
+//! A peer that has overlooked our first message is woken by RDMA Writes of no bytes, which mean
+//! nothing to one that has not.
 
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ fn with_a_message(mpa: MpaConfig) -> Initiating {
 fn silent_peer_is_woken_four_times() {
     let mut initiating = with_a_message(MpaConfig::default());
     let hello = Untagged::default().ulpdu(b"hello");
-    // Each time is twice as far from the one before: 5, 15, 35 and 75 ms after the message, and a millisecond on the way.
+    // Each time is twice as far from the one before: 5, 15, 35 and 75 ms after the message, and a
+    // millisecond on the way.
     for (millis, times) in [(5, 0), (10, 1), (20, 2), (41, 4), (10_000, 4)] {
         let before = ulpdus(&initiating.sent()).len();
         initiating.sim.run_for(Duration::from_millis(millis));

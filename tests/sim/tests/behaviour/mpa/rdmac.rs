@@ -1,4 +1,5 @@
-//! Permissive mode: a peer of the RDMA Consortium, MPA revision 0, DDP and RDMAP version 0 (RFC 5044, appendix C).
+//! Permissive mode: a peer of the RDMA Consortium, MPA revision 0, DDP and RDMAP version 0
+//! (RFC 5044, appendix C).
 
 use super::{CRC, Initiating, MARKERS, Responding, connected, exchange, info, pair, up_to};
 use xwarp::cm::{MpaConfig, Revision};
@@ -23,8 +24,8 @@ fn send(msn: u32) -> Untagged {
     }
 }
 
-/// A message to `end`, one back from it, and then an FPDU whose CRC is wrong: all in version 0 and with markers both ways. `sent`:
-/// bytes of start-up.
+/// A message to `end`, one back from it, and then an FPDU whose CRC is wrong: all in version 0 and
+/// with markers both ways. `sent`: bytes of start-up.
 fn converse(sim: &mut Sim, peer: &PlainPeer, end: &mut SimEnd, sent: usize) {
     let mut framer = Framer::new(true, true);
     end.post_recv(1, 1_000);

@@ -1,4 +1,5 @@
-//! Start-up with a peer whose window has no room for it: TCP's flow control waits, as long as the start-up may take.
+//! Start-up with a peer whose window has no room for it: TCP's flow control waits, as long as the
+//! start-up may take.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use xwarp_test_kit::netsim::Seed;
 
 use super::{CRC, LIMIT, REJECTED, Responding};
 
-/// What has no room for a Reply, as the window field has it: nothing, and 8 bytes by the peer's scale.
+/// What has no room for a Reply, as the window field has it: nothing, and 8 bytes by the peer's
+/// scale.
 const WINDOWS: [u16; 2] = [0, 1];
 /// Longer than a start-up may take.
 const LONG: Duration = Duration::from_secs(11);

@@ -1,4 +1,5 @@
-//! Messages of several queue pairs take buffers of a shared receive queue in their order of arrival (verbs draft §6.3.5).
+//! Messages of several queue pairs take buffers of a shared receive queue in their order of arrival
+//! (verbs draft §6.3.5).
 
 use xwarp::work::Sgl;
 use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, WrId};

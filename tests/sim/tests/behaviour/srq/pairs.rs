@@ -1,4 +1,5 @@
-//! Queue pairs at a shared receive queue: what one takes, what stays when it ends, and whose domain counts (verbs draft §6.3).
+//! Queue pairs at a shared receive queue: what one takes, what stays when it ends, and whose domain
+//! counts (verbs draft §6.3).
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Attributes of a queue pair: Query QP, and depths that change (verbs draft §6.5, §9.2.5.2, §9.2.5.3).
+//! Attributes of a queue pair: Query QP, and depths that change (verbs draft §6.5, §9.2.5.2,
+//! §9.2.5.3).
 
 use std::time::Duration;
 

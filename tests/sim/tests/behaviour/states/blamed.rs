@@ -1,4 +1,5 @@
-//! A Terminate of the peer's that appears to be about one of our work requests (verbs draft §9.5.2, Remote Termination Error).
+//! A Terminate of the peer's that appears to be about one of our work requests (verbs draft §9.5.2,
+//! Remote Termination Error).
 
 use xwarp::attr::TerminateOrigin;
 use xwarp::error::TermCode;

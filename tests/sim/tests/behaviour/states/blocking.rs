@@ -336,7 +336,8 @@ type Owned = (
     xwarp::CompletionQueue,
 );
 
-/// Flushes two receives into a completion queue of one: a completion that is armed for, and an overflow.
+/// Flushes two receives into a completion queue of one: a completion that is armed for, and an
+/// overflow.
 fn overflow(rnic: &Rnic, pd: &xwarp::ProtectionDomain, handler: xwarp::event::HandlerId) {
     let cq = rnic.create_cq_with(1, handler).unwrap();
     let mut qp = pd.create_qp(&QpConfig::default(), &cq, &cq).unwrap();

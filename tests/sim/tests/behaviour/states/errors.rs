@@ -1,5 +1,5 @@
-//! Asynchronous events of the verbs draft for what a peer sends (§8.3.3, §9.5.3). Each has its name and its code. The queue pair is in
-//! Terminate, then in Error.
+//! Asynchronous events of the verbs draft for what a peer sends (§8.3.3, §9.5.3). Each has its name
+//! and its code. The queue pair is in Terminate, then in Error.
 
 use xwarp::error::{InboundError, ProtectionError, TermCode};
 use xwarp::event::{AsyncEventKind, ConnectionEnd};

@@ -53,8 +53,9 @@ fn ends(sim: &Sim) -> (SimEnd, SimEnd) {
     (sim.a().end(&config), sim.b().end(&config))
 }
 
-/// The draft's start-up: A, which is passive, says hello in streaming mode. B answers by its last streaming message and goes on to iWARP.
-/// A, upon that message, follows with work that it has posted before.
+/// The draft's start-up: A, which is passive, says hello in streaming mode. B answers by its last
+/// streaming message and goes on to iWARP. A, upon that message, follows with work that it has
+/// posted before.
 fn start(sim: &mut Sim, a: &mut SimEnd, b: &mut SimEnd, framings: [Framing; 2], last: &[u8]) {
     let (mut at_a, mut at_b) = streams(sim);
     write(sim, &mut at_a, b"do you speak iWARP?");
@@ -300,8 +301,8 @@ fn both_sides_may_speak_first() {
     use_and_close(&mut sim, &mut a, &mut b, KIB);
 }
 
-/// As a peer sees it that reads what it gets byte by byte. It gets raw bytes up to the last streaming message, then whole FPDUs, then a
-/// FIN.
+/// As a peer sees it that reads what it gets byte by byte. It gets raw bytes up to the last
+/// streaming message, then whole FPDUs, then a FIN.
 #[test]
 fn behind_the_last_streaming_message_there_are_fpdus_and_nothing_else() {
     let (sim, peer) = Sim::with_plain_peer(Seed(5));

@@ -1,4 +1,5 @@
-//! The states of a queue pair, and what Modify QP and Query QP make and tell of them (verbs draft §6.1 to §6.2).
+//! The states of a queue pair, and what Modify QP and Query QP make and tell of them (verbs draft
+//! §6.1 to §6.2).
 
 mod attributes;
 mod blamed;
@@ -31,7 +32,8 @@ fn sim() -> Sim {
     Sim::new(Seed(41)).one_way_delay(Duration::from_micros(50))
 }
 
-/// A queue pair in `state`; in Closing and Terminate nothing of what it does has happened yet. And its peer.
+/// A queue pair in `state`; in Closing and Terminate nothing of what it does has happened yet. And
+/// its peer.
 fn pair_in(sim: &mut Sim, state: QpState) -> (SimEnd, SimEnd) {
     let config = QpConfig::default();
     if state == QpState::Idle {

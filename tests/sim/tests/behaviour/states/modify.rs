@@ -179,8 +179,8 @@ fn modify_to_error_resets_and_flushes_at_once() {
     assert_eq!(a.events(), []);
 }
 
-/// Puts a queue pair into a state with each kind of message under way: nothing more of it is placed, and none becomes whole.
-/// How many frames with data it sends then.
+/// Puts a queue pair into a state with each kind of message under way: nothing more of it is
+/// placed, and none becomes whole. How many frames with data it sends then.
 fn frames_after(state: QpState) -> usize {
     /// Bytes of the headers of a frame, TCP's timestamps included.
     const HEADERS: usize = 14 + 20 + 32;
@@ -226,7 +226,8 @@ fn modify_to_error_stops_messages_that_are_under_way() {
     assert_eq!(frames_after(QpState::Error), 0);
 }
 
-/// Verbs draft §6.2.3: what TCP has taken before is still sent, and the Terminate of each of the three.
+/// Verbs draft §6.2.3: what TCP has taken before is still sent, and the Terminate of each of the
+/// three.
 #[test]
 fn modify_to_terminate_stops_messages_that_are_under_way() {
     let frames = frames_after(QpState::Terminate);

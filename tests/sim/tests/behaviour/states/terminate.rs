@@ -1,4 +1,5 @@
-//! The Terminate state, and the Terminate Message that Query QP keeps (verbs draft §6.2.2.3, §6.2.3, §8.3).
+//! The Terminate state, and the Terminate Message that Query QP keeps (verbs draft §6.2.2.3,
+//! §6.2.3, §8.3).
 
 use std::time::Duration;
 

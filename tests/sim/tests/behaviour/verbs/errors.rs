@@ -121,7 +121,8 @@ fn source_that_cannot_be_used_fails_a_send_of_each_type_and_a_write_alike() {
     }
 }
 
-/// Verbs draft §6.2.4: completions of a queue keep the order of posting, whichever request has failed.
+/// Verbs draft §6.2.4: completions of a queue keep the order of posting, whichever request has
+/// failed.
 #[test]
 fn failed_work_may_come_behind_flushed_and_completed_work() {
     let mut sim = sim().expecting(&["drop_after_failure"]);

@@ -1,4 +1,5 @@
-//! Refusals that sections `# Errors` of crate xwarp name, and that no scene of the other tests provokes.
+//! Refusals that sections `# Errors` of crate xwarp name, and that no scene of the other tests
+//! provokes.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Scatter/gather elements: how many a list may have, as each queue was created (verbs draft §8.1.3.2, §9.2.4.1, §9.2.5.1).
+//! Scatter/gather elements: how many a list may have, as each queue was created (verbs draft
+//! §8.1.3.2, §9.2.4.1, §9.2.5.1).
 
 use xwarp::error::PostError;
 use xwarp::work::{MAX_SGE, Sgl};

@@ -1,4 +1,5 @@
-//! Work queues: slots, depths that change under load, elements of lists, and the limit of messages in progress.
+//! Work queues: slots, depths that change under load, elements of lists, and the limit of messages
+//! in progress.
 
 mod elements;
 mod inline;

@@ -1,4 +1,5 @@
-//! Queue pairs with a shared receive queue: their send queue and the domain that counts stay the same (verbs draft §6.3, §7.6.3).
+//! Queue pairs with a shared receive queue: their send queue and the domain that counts stay the
+//! same (verbs draft §6.3, §7.6.3).
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ fn pair(sim: &mut Sim, srq: &SharedReceiveQueue) -> (SimEnd, SimEnd) {
     (a, b)
 }
 
-/// Of a region in the domain of the queue pair and of one in that of its shared receive queue: how `attempt` ends.
+/// Of a region in the domain of the queue pair and of one in that of its shared receive queue: how
+/// `attempt` ends.
 fn in_either_domain(
     attempt: impl Fn(&mut Sim, &mut SimEnd, &mut SimEnd, &xwarp::MemoryRegion) -> bool,
 ) -> [bool; 2] {

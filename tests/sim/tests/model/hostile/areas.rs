@@ -89,7 +89,8 @@ impl Areas {
             (host.pd(), Access::all(), Some(VA)),
             (host.pd(), local, None),
             (&other, Access::all(), None),
-            (host.pd(), Access::all(), Some(u64::MAX - LEN as u64)), // to the last Tagged Offset but one
+            // To the last Tagged Offset but one.
+            (host.pd(), Access::all(), Some(u64::MAX - LEN as u64)),
             (host.pd(), local | Access::REMOTE_ATOMIC, None),
         ]
         .map(|(pd, access, va)| {

@@ -136,7 +136,8 @@ impl Program {
         false
     }
 
-    /// All that was not done is flushed; the receive that was being filled ends with `status`, if it was at fault.
+    /// All that was not done is flushed; the receive that was being filled ends with `status`, if
+    /// it was at fault.
     fn check_flushed(&mut self, status: Option<CompletionStatus>) {
         let mut status = status.unwrap_or(CompletionStatus::Flushed);
         let mut placed = self

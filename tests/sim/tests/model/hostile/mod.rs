@@ -1,5 +1,6 @@
-//! A hostile peer: it sends random segments, most of them right. A reference says what RFC 5040, 5041 and 7306 make of each (wire.md §9):
-//! the Terminate, the state, all memory, the completions and the answers.
+//! A hostile peer: it sends random segments, most of them right. A reference says what RFC 5040,
+//! 5041 and 7306 make of each (wire.md §9): the Terminate, the state, all memory, the completions
+//! and the answers.
 
 mod areas;
 mod checks;

@@ -1,4 +1,5 @@
-//! Reference for segments: it reads their bytes, judges them by wire.md §9, and places them into its own memory.
+//! Reference for segments: it reads their bytes, judges them by wire.md §9, and places them into
+//! its own memory.
 
 use std::collections::VecDeque;
 

@@ -80,7 +80,8 @@ fn spoil(rng: &mut Rng, ulpdu: &mut Vec<u8>) {
 /// Any area; which of them is the right one is up to the reference.
 fn area<'a>(rng: &mut Rng, reference: &'a Reference) -> &'a Area {
     let areas = &reference.areas.list;
-    // The first, the one with Tagged Offsets like addresses, and the window are good for nearly everything.
+    // The first, the one with Tagged Offsets like addresses, and the window are good for nearly
+    // everything.
     let good = [0, 3, areas.len() - 1];
     if rng.chance(0.95) {
         &areas[good[rng.index(good.len())]]
