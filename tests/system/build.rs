@@ -10,7 +10,8 @@ const SOURCE: &str = "src/impair/impair.bpf.c";
 
 fn main() {
     println!("cargo:rerun-if-changed={SOURCE}");
-    // Debian keeps <asm/types.h> in a directory per architecture, which `-target bpf` does not search.
+    // Debian keeps <asm/types.h> in a directory per architecture, which `-target bpf` does not
+    // search.
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let built = SkeletonBuilder::new()
         .source(SOURCE)

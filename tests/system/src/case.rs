@@ -9,8 +9,9 @@ use crate::hosts::Hosts;
 use crate::process::{Finished, Running};
 use crate::program::{Mode, Program};
 
-/// Nothing of a single connection is lost between these hosts, so nothing may be sent again. Otherwise a segment is taken for lost after 5 ms. On a busy machine a
-/// process may wait longer than that for a processor.
+/// Nothing of a single connection is lost between these hosts, so nothing may be sent again.
+/// Otherwise a segment is taken for lost after 5 ms. On a busy machine a process may wait longer
+/// than that for a processor.
 const MIN_RTO: &str = "--min-rto 1s";
 
 /// More frames than a host receives before the first message of a test.
@@ -19,7 +20,8 @@ const START_UP_FRAMES: u64 = 64;
 /// Who attaches the XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// `ip link set dev eth1 xdp obj FILE sec xdp`, or `sec xdp.frags` where the MTU needs it, beforehand.
+    /// `ip link set dev eth1 xdp obj FILE sec xdp`, or `sec xdp.frags` where the MTU needs it,
+    /// beforehand.
     IpLink,
     /// Each `xwarp` itself, for as long as it runs.
     Itself,
@@ -80,8 +82,8 @@ impl<'a> Setup<'a> {
         assert!(line.contains(&wanted), "{wanted:?} is not in {line:?}");
     }
 
-    /// Fails unless both hosts are as they were before `xwarp` came: what was attached is, what was not is not, and no flow is
-    /// steered.
+    /// Fails unless both hosts are as they were before `xwarp` came: what was attached is, what was
+    /// not is not, and no flow is steered.
     pub fn check_as_found(&self) {
         for (host, found) in [&self.hosts.a, &self.hosts.b].into_iter().zip(self.found) {
             assert_eq!(
@@ -119,7 +121,8 @@ impl<'a> Setup<'a> {
         measured
     }
 
-    /// Starts a server and a client without JSON, and returns when messages are under way between them.
+    /// Starts a server and a client without JSON, and returns when messages are under way between
+    /// them.
     pub fn begin(&self, case: &Case) -> (Running, Running) {
         let server = self.hosts.b.serve(&format!(
             "{} {} {}",
@@ -202,7 +205,8 @@ impl Case {
         format!("{test} --size {size} {extent} --verify {min_rto} {both}")
     }
 
-    /// Whether a receive ring may be too small. The windows of several connections are more than it takes while the host waits for a processor.
+    /// Whether a receive ring may be too small. The windows of several connections are more than it
+    /// takes while the host waits for a processor.
     fn may_lose(&self) -> bool {
         self.qps > 1
     }
@@ -221,8 +225,8 @@ impl Case {
         )
     }
 
-    /// Bytes that both sides together have to compare: every buffer that a message went to, but for the byte that `write-lat`
-    /// counts in.
+    /// Bytes that both sides together have to compare: every buffer that a message went to, but for
+    /// the byte that `write-lat` counts in.
     fn bytes_to_verify(&self) -> u64 {
         match self.test {
             "write-lat" => 2 * (self.size - 1),

@@ -65,7 +65,8 @@ impl Hosts {
         Self::shaped(Shape::default())
     }
 
-    /// Two hosts with such a cable. Waits until no other test has any, and removes what a killed one left.
+    /// Two hosts with such a cable. Waits until no other test has any, and removes what a killed
+    /// one left.
     pub fn shaped(shape: Shape) -> Self {
         assert!(
             Uid::effective().is_root(),
@@ -132,7 +133,8 @@ impl Hosts {
         built(file, "cargo build -p xwarp --examples --features tokio")
     }
 
-    /// The section of the program that native mode takes at this MTU: `xdp` goes up to 3506 on a veth pair.
+    /// The section of the program that native mode takes at this MTU: `xdp` goes up to 3506 on a
+    /// veth pair.
     pub fn section(&self) -> &'static str {
         if self.mtu <= 3506 { "xdp" } else { "xdp.frags" }
     }
@@ -252,7 +254,8 @@ impl Host {
         Running::start(command)
     }
 
-    /// `xwarp` with these arguments, to be run on this host by a shell that does something first, such as `ulimit -n 64`.
+    /// `xwarp` with these arguments, to be run on this host by a shell that does something first,
+    /// such as `ulimit -n 64`.
     pub fn xwarp_after(&self, first: &str, arguments: &str) -> Command {
         let xwarp = Hosts::command_file();
         let mut command = self.command("sh");
@@ -321,7 +324,8 @@ impl Host {
         self.name
     }
 
-    /// Has the kernel compute the checksums of what its own TCP sends: a veth pair leaves that out otherwise, and `AF_XDP` shows it.
+    /// Has the kernel compute the checksums of what its own TCP sends: a veth pair leaves that out
+    /// otherwise, and `AF_XDP` shows it.
     pub fn compute_checksums(&self) {
         self.switch_off(DEV, &["tx"]);
     }
@@ -378,8 +382,8 @@ impl Drop for Host {
     }
 }
 
-/// Has a switch choose the queue of each flow at a port by a hash of its addresses and ports. Without this, a frame would keep the queue by
-/// which its sender let it go.
+/// Has a switch choose the queue of each flow at a port by a hash of its addresses and ports.
+/// Without this, a frame would keep the queue by which its sender let it go.
 fn spread_flows(switch: &Host, port: &str) {
     let queues = format!("/sys/class/net/{port}/queues/tx-*/xps_cpus");
     switch.sh(&format!(

@@ -1,11 +1,13 @@
-//! System tests: two hosts made of network namespaces, joined by a veth pair, and the `xwarp` command on real `AF_XDP` sockets.
+//! System tests: two hosts made of network namespaces, joined by a veth pair, and the `xwarp`
+//! command on real `AF_XDP` sockets.
 //!
-//! [`Hosts`] makes the hosts and removes them again; only one pair exists at a time, whatever the number of test threads and test
-//! programs. [`Running`] is a process with a time limit, [`Case`] a run of `xwarp perf` on both hosts, [`Capture`] what tshark
-//! says of one.
+//! [`Hosts`] makes the hosts and removes them again; only one pair exists at a time, whatever the
+//! number of test threads and test programs. [`Running`] is a process with a time limit, [`Case`] a
+//! run of `xwarp perf` on both hosts, [`Capture`] what tshark says of one.
 //!
-//! Everything needs root, the command beside the test program (`cargo build -p xwarp-tools` in the same profile), and the library's examples
-//! (`cargo build -p xwarp --examples --features tokio`; `cargo test --workspace` builds them by itself).
+//! Everything needs root, the command beside the test program (`cargo build -p xwarp-tools` in the
+//! same profile), and the library's examples (`cargo build -p xwarp --examples --features tokio`;
+//! `cargo test --workspace` builds them by itself).
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,       // a panic is how a test fails

@@ -143,7 +143,8 @@ impl Running {
         Duration::from_nanos(nanoseconds.sum())
     }
 
-    /// Waits until it has printed a line that begins like this, and returns the line. Fails if it ends before.
+    /// Waits until it has printed a line that begins like this, and returns the line. Fails if it
+    /// ends before.
     pub fn line(&mut self, beginning: &str) -> String {
         let mut ended = None;
         let printed = eventually_within(self.limit, || {
@@ -280,8 +281,8 @@ impl Finished {
         self
     }
 
-    /// Fails unless it refused as `xwarp` does: exit code 1, and exactly one line on stderr, with all of `parts` in this order.
-    /// Returns the line.
+    /// Fails unless it refused as `xwarp` does: exit code 1, and exactly one line on stderr, with
+    /// all of `parts` in this order. Returns the line.
     pub fn refused(self, parts: &[&str]) -> String {
         self.exited(1).one_line(parts)
     }

@@ -1,4 +1,5 @@
-//! Many connections of one RNIC over several queues, as a program of its own: for hosts that share no process, such as guests.
+//! Many connections of one RNIC over several queues, as a program of its own: for hosts that share
+//! no process, such as guests.
 //!
 //! `flows serve DEV ADDRESS CONNECTIONS ENGINES` echoes what
 //! `flows ask DEV ADDRESS CONNECTIONS ENGINES ROUNDS` sends, which compares it. For ROUNDS, a path

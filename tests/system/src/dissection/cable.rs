@@ -48,7 +48,8 @@ fn at(side: Side, port: u16) -> SocketAddr {
 }
 
 impl Cable {
-    /// One connection: the initiator's pieces and the responder's, in turn, each a segment of its own, then a FIN from both.
+    /// One connection: the initiator's pieces and the responder's, in turn, each a segment of its
+    /// own, then a FIN from both.
     pub fn talk(&mut self, initiator: &[Vec<u8>], responder: &[Vec<u8>]) {
         let path = Path {
             local: at(Side::A, FIRST_PORT + self.connections),

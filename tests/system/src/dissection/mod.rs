@@ -1,7 +1,7 @@
 //! Captures of iWARP, and what tshark says of them.
 //!
-//! Frames come from two RNICs in the simulator, or from two plain TCP stacks that say what the wire types make: a [`Cable`]. The
-//! project's own tap writes them, so nothing here needs root.
+//! Frames come from two RNICs in the simulator, or from two plain TCP stacks that say what the wire
+//! types make: a [`Cable`]. The project's own tap writes them, so nothing here needs root.
 
 mod cable;
 mod tshark;

@@ -8,8 +8,8 @@ use xwarp_driver::{MemoryIo, PacketIo, Tap};
 
 /// Checks that are off unless asked for, and the heuristic that finds iWARP behind any TCP port.
 ///
-/// What is in a Send is nobody's business. tshark would take it for SMB Direct or RPC over RDMA, and a Send of no bytes for a malformed
-/// one.
+/// What is in a Send is nobody's business. tshark would take it for SMB Direct or RPC over RDMA,
+/// and a Send of no bytes for a malformed one.
 pub const OPTIONS: [&str; 10] = [
     "-o",
     "tcp.check_checksum:TRUE",

@@ -70,13 +70,15 @@ impl Bridged {
         host.switch_offloads_off();
     }
 
-    /// Takes a host's cable out, or puts it in again: the host's interface loses its carrier, or gets it back.
+    /// Takes a host's cable out, or puts it in again: the host's interface loses its carrier, or
+    /// gets it back.
     pub fn set_cable(&self, side: Side, plugged: bool) {
         let state = if plugged { "up" } else { "down" };
         self.cables.ip(&format!("link set {} {state}", port(side)));
     }
 
-    /// Switches a host's interface off or on, as its administrator does. The host must not be busy: [`HostThread::beside`] works for it.
+    /// Switches a host's interface off or on, as its administrator does. The host must not be busy:
+    /// [`HostThread::beside`] works for it.
     pub fn set_interface(&self, side: Side, up: bool) {
         let host = match side {
             Side::A => &self.a,

@@ -167,7 +167,8 @@ impl Sender {
         frame[6..12].copy_from_slice(&self.mac);
         frame[12..14].copy_from_slice(&[8, 0]);
         let (ip, tcp) = frame[14..].split_at_mut(20);
-        ip[..10].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6]); // 40 bytes, DF, TTL 64, TCP
+        // 40 bytes, DF, TTL 64, TCP.
+        ip[..10].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6]);
         ip[12..16].copy_from_slice(&source.octets());
         ip[16..].copy_from_slice(&target.ip().octets());
         let sum = checksum(&[ip]);

@@ -1,4 +1,5 @@
-//! Hosts: threads in network namespaces of their own. The namespaces have no names: they go with their threads, however a test ends.
+//! Hosts: threads in network namespaces of their own. The namespaces have no names: they go with
+//! their threads, however a test ends.
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
 use std::process::Command;
@@ -105,8 +106,8 @@ fn command(program: &str, arguments: &str) {
 }
 
 impl HostThread {
-    /// Has the kernel compute all checksums and cut all segments of its TCP itself. Otherwise a "frame" of a virtual link is many segments
-    /// with one unfinished checksum.
+    /// Has the kernel compute all checksums and cut all segments of its TCP itself. Otherwise a
+    /// "frame" of a virtual link is many segments with one unfinished checksum.
     pub(crate) fn switch_offloads_off(&self) {
         self.call(|| {
             let features = "tx off tso off gso off gro off";

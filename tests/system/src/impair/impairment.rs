@@ -46,7 +46,8 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// Loads the program with this rule; `delay_line` is the number of the interface that the delay line begins with.
+    /// Loads the program with this rule; `delay_line` is the number of the interface that the delay
+    /// line begins with.
     pub fn load(rule: &Rule, delay_line: u32) -> Result<Self, ImpairError> {
         let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
         let this = Self {
@@ -64,7 +65,8 @@ impl Impairment {
     pub fn attach(rule: &Rule, interface: u32, delay_line: u32) -> Result<Self, ImpairError> {
         let mut this = Self::load(rule, delay_line)?;
         let index = i32::try_from(interface).map_err(|_| ImpairError::Interface(interface))?;
-        // In the kernel's stack, where the delay line need not be able to take frames as the driver has them.
+        // In the kernel's stack, where the delay line need not be able to take frames as the driver
+        // has them.
         let program = this.program()?;
         Xdp::new(program.as_fd())
             .attach(index, XdpFlags::SKB_MODE | XdpFlags::UPDATE_IF_NOEXIST)?;

@@ -1,4 +1,5 @@
-//! Ports of a bridge at which segments are impaired, and the delay line beside them, in the network namespace of the calling thread.
+//! Ports of a bridge at which segments are impaired, and the delay line beside them, in the network
+//! namespace of the calling thread.
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
 use nix::net::if_::if_nametoindex;
@@ -34,7 +35,8 @@ fn index_of(device: &str) -> u32 {
     if_nametoindex(device).expect("an interface")
 }
 
-/// Programs on ports of a bridge that has a delay line. Must be dropped in the namespace that it was made in.
+/// Programs on ports of a bridge that has a delay line. Must be dropped in the namespace that it
+/// was made in.
 pub struct ImpairedPorts {
     ports: Vec<Impairment>,
     delay_line: DelayLine,

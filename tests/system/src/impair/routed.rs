@@ -14,7 +14,8 @@ const ROUTER: u8 = 254;
 pub struct Routed {
     /// `10.79.0.1` and `fd79::1`.
     pub a: HostThread,
-    /// `10.80.0.2` and `fd80::2`. Its own interface takes packets of 1500 bytes, so that it announces that.
+    /// `10.80.0.2` and `fd80::2`. Its own interface takes packets of 1500 bytes, so that it
+    /// announces that.
     pub b: HostThread,
     router: HostThread,
 }

@@ -7,7 +7,8 @@ use xwarp_test_kit::netsim::Seed;
 /// 2^32, the number of values that a `u32` has.
 const U32_VALUES: f64 = 4_294_967_296.0;
 
-/// What happens to the TCP segments that come in at an interface. Probabilities are from 0 to 1, together at most 1.
+/// What happens to the TCP segments that come in at an interface. Probabilities are from 0 to 1,
+/// together at most 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// What all randomness comes from.
@@ -22,7 +23,8 @@ pub struct Rule {
     pub mark: f64,
     /// How late.
     pub delay: Duration,
-    /// The segment of this number is lost in any case, counted from 1 when the rule begins; 0: none is.
+    /// The segment of this number is lost in any case, counted from 1 when the rule begins; 0: none
+    /// is.
     pub lost_number: u32,
 }
 

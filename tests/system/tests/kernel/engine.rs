@@ -120,7 +120,8 @@ impl Engine {
         }
     }
 
-    /// Leaves the processor to others: if it may sleep, until a frame arrives, a timer is due or a millisecond is over.
+    /// Leaves the processor to others: if it may sleep, until a frame arrives, a timer is due or a
+    /// millisecond is over.
     fn pause(&self) {
         if !self.sleeps || self.stack.io().backlog() {
             return std::thread::yield_now();

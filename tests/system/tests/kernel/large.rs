@@ -14,13 +14,14 @@ use xwarp_test_kit::netsim::{Rng, Seed};
 use crate::engine::Engine;
 
 const PORT: u16 = 5007;
-/// Windows that are filled one after the other. The first ACK of each, by a segment at least, makes the next one larger: in the end the
-/// peer's window is what counts.
+/// Windows that are filled one after the other. The first ACK of each, by a segment at least, makes
+/// the next one larger: in the end the peer's window is what counts.
 const ROUNDS: usize = 40;
 /// Bytes of the IPv4 and TCP headers with timestamps.
 const HEADERS: usize = 52;
 
-/// Its window grows by slow start as long as nothing is lost. However long a peer has to wait for a processor, nothing is repeated.
+/// Its window grows by slow start as long as nothing is lost. However long a peer has to wait for a
+/// processor, nothing is repeated.
 fn open(side: Side) -> Engine {
     let config = StackConfig {
         congestion: CongestionControl::NewReno,
@@ -70,7 +71,8 @@ fn have_taken(engine: &mut Engine, conn: ConnId, bytes: usize, sent: &Sender<usi
     });
 }
 
-/// Fills the window and has it taken, again and again; how many segments it had room for in the end.
+/// Fills the window and has it taken, again and again; how many segments it had room for in the
+/// end.
 fn fill(engine: &mut Engine, conn: ConnId, data: &[u8], sent: &Sender<usize>) -> usize {
     let (mut left, mut segments) = (data, 0);
     for _ in 0..ROUNDS {

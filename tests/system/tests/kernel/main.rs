@@ -1,5 +1,6 @@
-//! The TCP engine on `AF_XDP`, against the Linux kernel's TCP and against itself. Long streams and many short connections go in both
-//! directions. The network may lose or mark segments of either side. And the queues below it. Needs root.
+//! The TCP engine on `AF_XDP`, against the Linux kernel's TCP and against itself. Long streams and
+//! many short connections go in both directions. The network may lose or mark segments of either
+//! side. And the queues below it. Needs root.
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -46,7 +46,8 @@ impl Endpoint {
         &mut *self.nic.ios[0]
     }
 
-    /// A frame of `len` bytes to the other end, filled with `byte` behind its headers, which the XDP program steers.
+    /// A frame of `len` bytes to the other end, filled with `byte` behind its headers, which the
+    /// XDP program steers.
     fn filled(&mut self, len: usize, byte: u8) -> Option<TxFrame> {
         let (from, to) = (self.side, self.side.other());
         let mut frame = self.io().tx_frame()?;
@@ -89,7 +90,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes what comes until the kernel has delivered or dropped `count` frames since the queue was opened.
+    /// Takes what comes until the kernel has delivered or dropped `count` frames since the queue
+    /// was opened.
     fn receive(&mut self, count: u64, received: &mut Vec<RxFrame>) {
         let began = Instant::now();
         loop {
@@ -113,7 +115,8 @@ impl Endpoint {
     }
 }
 
-/// Both ends, on a bridge that forwards, as a connection of their kernels has shown. A bridge drops what comes in its first moments.
+/// Both ends, on a bridge that forwards, as a connection of their kernels has shown. A bridge drops
+/// what comes in its first moments.
 fn ends(hosts: &Bridged) -> (Endpoint, Endpoint) {
     let server = SocketAddr::from((Side::B.address(), PORT));
     let listener = hosts

@@ -28,13 +28,15 @@ const LIMIT: Duration = Duration::from_millis(60);
 #[derive(Clone, Copy, Debug, Default)]
 struct Gap {
     time: Duration,
-    /// What the end that waited for longer has waited for a processor meanwhile, by the kernel's account.
+    /// What the end that waited for longer has waited for a processor meanwhile, by the kernel's
+    /// account.
     waited: Duration,
 }
 
 impl Gap {
-    /// What is left when the machine's part is taken off. Both ends wait at once or in turn. Only the longer wait is taken off, so that
-    /// ends which share a processor are granted half of the time at most.
+    /// What is left when the machine's part is taken off. Both ends wait at once or in turn. Only
+    /// the longer wait is taken off, so that ends which share a processor are granted half of the
+    /// time at most.
     fn own(&self) -> Duration {
         self.time.saturating_sub(self.waited)
     }
@@ -100,7 +102,8 @@ impl Receiver {
     }
 }
 
-/// Writes as much as finds room of what is left of the block, and of further ones; what is left then.
+/// Writes as much as finds room of what is left of the block, and of further ones; what is left
+/// then.
 fn fill<'a>(engine: &mut Engine, conn: ConnId, block: &'a [u8], mut left: &'a [u8]) -> &'a [u8] {
     loop {
         left = &left[engine.write(conn, left)..];

@@ -1,9 +1,9 @@
-//! Tail loss: a message's last segment that is lost is repaired by a tail loss probe, which is sent in
-//! time, with the engine on both ends of a real link.
+//! Tail loss: a message's last segment that is lost is repaired by a tail loss probe, which is sent
+//! in time, with the engine on both ends of a real link.
 //!
-//! What decides is the engine's own timer, and by what the loss was repaired: how late a busy machine
-//! lets the engine run is not its fault. Times are printed. Both ends sleep when they have nothing to
-//! do, so that they soon run again. The time of a repair is proved in virtual time
+//! What decides is the engine's own timer, and by what the loss was repaired: how late a busy
+//! machine lets the engine run is not its fault. Times are printed. Both ends sleep when they have
+//! nothing to do, so that they soon run again. The time of a repair is proved in virtual time
 //! (tcp/tests/link/tail.rs).
 
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -42,8 +42,8 @@ struct Message {
 #[derive(Debug)]
 struct Repair {
     segments: u16,
-    /// The longest of the handshake and of the messages before, none of which was lost. The engine's
-    /// SRTT is a mean of such times.
+    /// The longest of the handshake and of the messages before, none of which was lost. The
+    /// engine's SRTT is a mean of such times.
     round_trip: Duration,
     message: Message,
 }

@@ -15,7 +15,8 @@ const PORT: u16 = 5001;
 /// Bytes of a stream.
 const BYTES: usize = 2 << 20;
 
-/// A stream whose segments leave without a sum, which the kernel below AF_XDP computes; what became of it.
+/// A stream whose segments leave without a sum, which the kernel below AF_XDP computes; what became
+/// of it.
 fn to_the_kernel(hosts: &Bridged, mode: XdpMode, data: Vec<u8>) -> (Vec<u8>, StackCounters) {
     let receiving = kernel_receives(hosts, PORT);
     let counters = hosts.a.call(move || {

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// How long a thread has waited for a processor while it could have run, by the kernel's account (Documentation/scheduler/sched-stats).
+/// How long a thread has waited for a processor while it could have run, by the kernel's account
+/// (Documentation/scheduler/sched-stats).
 pub(crate) struct Waited(File);
 
 impl Waited {

@@ -50,7 +50,8 @@ fn attach_status_and_detach_agree_with_ip_link() {
     }
 }
 
-/// The kernel takes no program beneath an interface that has one: a bridge here, as every kernel has those.
+/// The kernel takes no program beneath an interface that has one: a bridge here, as every kernel
+/// has those.
 #[test]
 fn interface_beneath_one_with_a_program_is_refused() {
     needs_root!();

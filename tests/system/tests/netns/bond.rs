@@ -6,7 +6,8 @@ use serde_json::Value;
 use xwarp_system_tests::{Host, Hosts, Running, eventually};
 use xwarp_test_kit::needs_root;
 
-/// Two hosts with a bond of eth1 and eth2: 10.80.0.1 and .2. `None` if this kernel has no bonds, which is said.
+/// Two hosts with a bond of eth1 and eth2: 10.80.0.1 and .2. `None` if this kernel has no bonds,
+/// which is said.
 fn hosts() -> Option<Hosts> {
     let hosts = Hosts::new();
     let mut trial = hosts.a.command("ip");

@@ -14,12 +14,14 @@ use xwarp_test_kit::{End, needs_root, next_success, pattern_of};
 const MOST: u32 = 4;
 /// Those that the server's RNIC serves.
 const SERVED: u32 = 2;
-/// Connections. Each has its queue by chance, and is served with a chance of one half: all are once in 2^16 times.
+/// Connections. Each has its queue by chance, and is served with a chance of one half: all are once
+/// in 2^16 times.
 const CONNECTIONS: u64 = 16;
 /// Bytes of each message, which takes several segments.
 const LEN: u32 = 20_000;
 
-/// Two hosts with a switch between them, which spreads frames over the queues that the server serves.
+/// Two hosts with a switch between them, which spreads frames over the queues that the server
+/// serves.
 fn hosts() -> Hosts {
     let hosts = Hosts::shaped(Shape {
         queues: MOST,
@@ -116,8 +118,9 @@ fn connections_outlive_frames_at_queues_that_nobody_serves() {
     );
 }
 
-/// In generic mode, as with the drivers of most NICs, queues that are added have the program. Those of veth in native mode do not. A frame
-/// that leaves the switch by queue 2 or 3 comes to queue 1 or 2 then, and any other one to queue 0.
+/// In generic mode, as with the drivers of most NICs, queues that are added have the program. Those
+/// of veth in native mode do not. A frame that leaves the switch by queue 2 or 3 comes to queue 1
+/// or 2 then, and any other one to queue 0.
 #[test]
 fn connections_outlive_queues_that_are_added_under_them() {
     needs_root!();

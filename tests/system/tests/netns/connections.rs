@@ -9,7 +9,8 @@ use xwarp_test_kit::needs_root;
 
 use crate::start_up::{connect, is_rejection, read_frame, request};
 
-/// A write-bw over 8 connections, of a run with a number of its own; the client's memory is at Tagged Offset 0.
+/// A write-bw over 8 connections, of a run with a number of its own; the client's memory is at
+/// Tagged Offset 0.
 const PROMISE: [u8; 52] = [
     b'X', b'W', b'P', b'F', 2, 0, 0,
     7, // version 2, write-bw, not verified, 7 beside the first

@@ -8,7 +8,8 @@ use xwarp_system_tests::{
 };
 use xwarp_test_kit::needs_root;
 
-/// How long a side may take to notice that the other was killed: the kernel there resets whatever reaches it.
+/// How long a side may take to notice that the other was killed: the kernel there resets whatever
+/// reaches it.
 const LOSS_LIMIT: Duration = Duration::from_secs(35);
 /// How long an order to end may take.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -246,7 +247,8 @@ fn take_over(hosts: &Hosts) -> Running {
     panic!("the second server never got the queue of the first");
 }
 
-/// The second server finds the program of the first, and must not go on without it when the first ends.
+/// The second server finds the program of the first, and must not go on without it when the first
+/// ends.
 #[test]
 fn program_that_goes_with_another_process_is_not_relied_upon() {
     needs_root!();

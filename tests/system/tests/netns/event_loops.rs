@@ -1,4 +1,5 @@
-//! Event loops: epoll over the descriptors of an RNIC, with an engine thread and with an inline engine that the loop turns.
+//! Event loops: epoll over the descriptors of an RNIC, with an engine thread and with an inline
+//! engine that the loop turns.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -52,7 +53,8 @@ fn sleep(epoll: &Epoll) {
     assert!(woken.expect("epoll") > 0, "a wake-up was lost");
 }
 
-/// What becomes of an attempt to connect, for a loop that sleeps on two descriptors and turns an inline engine.
+/// What becomes of an attempt to connect, for a loop that sleeps on two descriptors and turns an
+/// inline engine.
 fn outcome_of(rnic: &Rnic, connecting: &mut Connecting) -> Result<PrivateData, ConnectError> {
     let epoll = watch(&[rnic.as_fd(), connecting.as_fd()]);
     loop {
@@ -154,7 +156,8 @@ impl Server<'_> {
     }
 }
 
-/// A client that waits in the library's own calls: connects, is idle, sends and receives, and closes.
+/// A client that waits in the library's own calls: connects, is idle, sends and receives, and
+/// closes.
 fn client(host: &Host, rnic: &Rnic, port: u16) {
     let mut cq = rnic.create_cq(8).expect("a queue");
     let pd = rnic.allocate_pd().expect("a domain");

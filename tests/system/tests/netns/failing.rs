@@ -1,4 +1,5 @@
-//! A connection that cannot be made, or not to what was expected, says so in one sentence and in time.
+//! A connection that cannot be made, or not to what was expected, says so in one sentence and in
+//! time.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +13,8 @@ use xwarp_test_kit::needs_root;
 /// What `xwarp perf` allows for a connection, and a little for its start and end.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(7);
 
-/// The client on host A must fail with these words, within the time for a connection, and leave nothing attached.
+/// The client on host A must fail with these words, within the time for a connection, and leave
+/// nothing attached.
 fn client_fails(hosts: &Hosts, arguments: &str, words: &[&str]) -> String {
     let client = hosts
         .a
@@ -78,7 +80,8 @@ fn host_where_nobody_listens_is_told() {
     drop(server);
 }
 
-/// A kernel TCP server on host B that takes one connection, says `text` and waits until the peer has gone.
+/// A kernel TCP server on host B that takes one connection, says `text` and waits until the peer
+/// has gone.
 fn tcp_server(hosts: &Hosts, text: &'static [u8]) -> JoinHandle<()> {
     hosts.b.compute_checksums();
     let listener = hosts

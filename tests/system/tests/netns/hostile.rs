@@ -12,7 +12,8 @@ use xwarp_test_kit::needs_root;
 use crate::start_up::{acceptance, connect, is_rejection, read_frame, rejection, serve};
 
 const PING_PORT: u16 = 7174;
-/// A test with one message of 64 bytes at a time, unverified; the client's memory is at Tagged Offset 0.
+/// A test with one message of 64 bytes at a time, unverified; the client's memory is at Tagged
+/// Offset 0.
 const HELLO: [u8; 44] = [
     b'X', b'W', b'P', b'F', 1, 0, 0, 0, // version 1, write-bw, not verified
     0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0, 1, // size, slots, depth

@@ -1,4 +1,5 @@
-//! The interface changes, or is taken away, under a server and a client: both notice, say what has happened, and go on or end.
+//! The interface changes, or is taken away, under a server and a client: both notice, say what has
+//! happened, and go on or end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,7 +49,8 @@ fn notices(running: &Running, says: &str) {
     println!("{says:?} after {:?}", since.elapsed());
 }
 
-/// Fails unless it ends by itself and says why, within the time in which an RNIC is to notice and a moment.
+/// Fails unless it ends by itself and says why, within the time in which an RNIC is to notice and a
+/// moment.
 fn fails_saying(mut running: Running, says: &str) {
     let since = Instant::now();
     let ended = eventually_within(NOTICE, || running.has_ended());
@@ -123,7 +125,8 @@ fn transfer_ends_when_the_interface_is_taken_away() {
     }
 }
 
-/// The program of a server is replaced by another, or detached. The server, which may be busy with a client, fails and says so.
+/// The program of a server is replaced by another, or detached. The server, which may be busy with
+/// a client, fails and says so.
 fn assert_server_fails(hosts: &Hosts, engine: &str, busy: bool, replacement: Option<&Path>) {
     let program = Setup::new(hosts, Way::IpLink, Mode::Native);
     let case = Case {

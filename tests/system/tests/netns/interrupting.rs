@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM are heard in every phase of a run, which then says that it was interrupted and leaves nothing behind.
+//! Ctrl-C and SIGTERM are heard in every phase of a run, which then says that it was interrupted
+//! and leaves nothing behind.
 
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::net::TcpListener;
@@ -233,7 +234,8 @@ fn while_a_server_waits_for_its_client() {
     }
 }
 
-/// As `timeout` does. The program was there before, so that only an orderly end takes the flows out of its map.
+/// As `timeout` does. The program was there before, so that only an orderly end takes the flows out
+/// of its map.
 #[test]
 fn two_signals_at_once_end_a_run_in_order() {
     needs_root!();

@@ -1,4 +1,5 @@
-//! Frames that are not for a server, or not from where they say, on a real link. A makes them byte by byte, and B is an RNIC that listens.
+//! Frames that are not for a server, or not from where they say, on a real link. A makes them byte
+//! by byte, and B is an RNIC that listens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;

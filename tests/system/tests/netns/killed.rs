@@ -1,4 +1,5 @@
-//! A process that is killed at any moment of its start leaves nothing: no program, no port without its owner, no changed offload.
+//! A process that is killed at any moment of its start leaves nothing: no program, no port without
+//! its owner, no changed offload.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -13,10 +14,12 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 const SERVER: SocketAddr = SocketAddr::new(Hosts::SERVER, xwarp_system_tests::PERF_PORT);
 /// Calls of its other threads: the engine's, and the one that watches the interface.
 const CALLS_OF_THREADS: [&str; 4] = ["poll", "recvfrom", "sendto", "write"];
-/// System calls at whose first, second, fourth and further calls the server is killed, each before the kernel does anything.
+/// System calls at whose first, second, fourth and further calls the server is killed, each before
+/// the kernel does anything.
 const CALLS: [&str; 5] = ["bpf", "bind", "setsockopt", "sendto", "clone3"];
 
-/// Starts a server that is killed at a call, counted from 1. By `-D` strace is no parent of it, so that signals go to the server.
+/// Starts a server that is killed at a call, counted from 1. By `-D` strace is no parent of it, so
+/// that signals go to the server.
 fn start(hosts: &Hosts, [trace, call, options]: [&str; 3], number: u32) -> Running {
     let mut command = hosts.b.command("strace");
     command.args([trace, "-qq", "-o", "/dev/null", "-e"]);
@@ -27,7 +30,8 @@ fn start(hosts: &Hosts, [trace, call, options]: [&str; 3], number: u32) -> Runni
     Running::start(command)
 }
 
-/// Kills servers at the first, second, fourth and further calls. What must hold after each is checked.
+/// Kills servers at the first, second, fourth and further calls. What must hold after each is
+/// checked.
 fn kill_at_each(hosts: &Hosts, how: [&str; 3], check: impl Fn()) {
     for number in (0..8).map(|power| 1 << power) {
         let killed = was_killed(start(hosts, how, number));

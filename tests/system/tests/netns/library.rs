@@ -1,4 +1,5 @@
-//! The library, without the command: two RNICs in one process, each with an engine thread that sleeps when it may.
+//! The library, without the command: two RNICs in one process, each with an engine thread that
+//! sleeps when it may.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -69,7 +70,8 @@ impl<'a> Rnics<'a> {
         }
     }
 
-    /// The same where B runs only when it is polled. It acknowledges nothing meanwhile, and no timer of A helps.
+    /// The same where B runs only when it is polled. It acknowledges nothing meanwhile, and no
+    /// timer of A helps.
     fn with_idle_receiver(hosts: &'a Hosts) -> Self {
         let min_rto = Duration::from_secs(30);
         Self {
@@ -79,7 +81,8 @@ impl<'a> Rnics<'a> {
         }
     }
 
-    /// Connects these ends, one after the other. Ports and routes are asked for in the namespace of the asking thread.
+    /// Connects these ends, one after the other. Ports and routes are asked for in the namespace of
+    /// the asking thread.
     fn connect(&self, initiators: &mut [End], responders: &mut [End]) {
         let mut listener = self
             .hosts
@@ -124,7 +127,8 @@ impl<'a> Rnics<'a> {
         check_nothing_dropped(&self.b);
     }
 
-    /// Nothing is left on the interfaces when both are gone, and all objects that were made from them before.
+    /// Nothing is left on the interfaces when both are gone, and all objects that were made from
+    /// them before.
     fn close(self) {
         let Self { hosts, a, b } = self;
         drop((a, b));
@@ -132,7 +136,8 @@ impl<'a> Rnics<'a> {
     }
 }
 
-/// Both applications sleep in `wait` and both engines sleep in `poll`: every message must wake three threads.
+/// Both applications sleep in `wait` and both engines sleep in `poll`: every message must wake
+/// three threads.
 #[test]
 fn blocking_ping_pong_loses_no_wake_up() {
     const ROUNDS: u8 = 200;
@@ -286,8 +291,8 @@ fn idle_engine_takes_less_than_a_hundredth_of_a_core() {
 /// Messages of a burst.
 const BURST: usize = 600;
 
-/// Posts a burst of Writes, of which most leave in a segment of their own, as they are alone; how many of these there were. The last
-/// segments that TCP takes hold several.
+/// Posts a burst of Writes, of which most leave in a segment of their own, as they are alone; how
+/// many of these there were. The last segments that TCP takes hold several.
 fn post_burst(
     rnics: &Rnics<'_>,
     near: &mut End,
@@ -410,7 +415,8 @@ fn assert_sinks_hold_the_others_source(near: &[End], far: &[End]) {
     }
 }
 
-/// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the same time.
+/// On every queue pair a Write and a Send one way, and a Read the other way, all under way at the
+/// same time.
 #[test]
 fn eight_queue_pairs_move_their_own_data_at_once() {
     needs_root!();

@@ -5,7 +5,8 @@ use xwarp_test_kit::needs_root;
 
 const BANDWIDTH: [&str; 3] = ["write-bw", "read-bw", "send-bw"];
 const LATENCY: [&str; 3] = ["write-lat", "read-lat", "send-lat"];
-/// Bytes of a message, messages, and depth, of which the messages are no multiple, so that the order of buffers matters.
+/// Bytes of a message, messages, and depth, of which the messages are no multiple, so that the
+/// order of buffers matters.
 const SIZES: [(u64, u64, u64); 5] = [
     (1, 500, 8),
     (64, 500, 8),
@@ -150,8 +151,8 @@ fn messages_of_no_bytes_arrive() {
     }
 }
 
-/// 3506 is the largest MTU at which a veth pair takes a native XDP program for frames of one buffer. 3818 is the largest whose frames fit
-/// into one of ours, 65535 the largest of all.
+/// 3506 is the largest MTU at which a veth pair takes a native XDP program for frames of one
+/// buffer. 3818 is the largest whose frames fit into one of ours, 65535 the largest of all.
 #[test]
 fn data_arrives_in_large_frames() {
     needs_root!();

@@ -74,7 +74,8 @@ fn distinct(comments: &[String]) -> Vec<&str> {
     distinct
 }
 
-/// veth knows the hash that the sender's kernel has computed, which is one for each flow, and has no clock.
+/// veth knows the hash that the sender's kernel has computed, which is one for each flow, and has
+/// no clock.
 #[test]
 fn capture_has_the_hash_that_the_driver_tells() {
     needs_root!();

@@ -47,7 +47,8 @@ fn transfer_survives_that_the_peer_gets_another_ethernet_address() {
     }
 }
 
-/// Two routers between the hosts, at 10.77.0.254 and 10.77.0.253: the switch itself, and `gate`. The server is in another network.
+/// Two routers between the hosts, at 10.77.0.254 and 10.77.0.253: the switch itself, and `gate`.
+/// The server is in another network.
 pub(crate) fn routed() -> Hosts {
     let hosts = Hosts::shaped(Shape {
         switched: true,

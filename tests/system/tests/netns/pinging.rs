@@ -1,4 +1,5 @@
-//! `xwarp ping`, both of whose ends speak rping's protocol; against rping itself it is tested elsewhere.
+//! `xwarp ping`, both of whose ends speak rping's protocol; against rping itself it is tested
+//! elsewhere.
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{DEV, Hosts, Running, eventually};
@@ -141,7 +142,8 @@ fn link_local_host_is_named_with_its_interface() {
     server.still_runs();
 }
 
-/// The kernel's rules are asked with the protocol and the port, by the command for its interface and by the RNIC for its next hop.
+/// The kernel's rules are asked with the protocol and the port, by the command for its interface
+/// and by the RNIC for its next hop.
 #[test]
 fn ping_goes_the_way_that_a_rule_has_for_its_port() {
     needs_root!();

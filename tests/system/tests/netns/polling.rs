@@ -1,4 +1,5 @@
-//! Preferred busy polling: refused where a virtual link has no NAPI instance for it, and settings that are put back.
+//! Preferred busy polling: refused where a virtual link has no NAPI instance for it, and settings
+//! that are put back.
 
 use std::fs::{self, File};
 

@@ -1,4 +1,5 @@
-//! Output of commands into a closed pipe, onto a full disk, over a limit: it is written, or the command says that it could not.
+//! Output of commands into a closed pipe, onto a full disk, over a limit: it is written, or the
+//! command says that it could not.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter};

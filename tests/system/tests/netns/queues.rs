@@ -88,7 +88,8 @@ fn engines_of(ends: &[End]) -> BTreeSet<usize> {
     ends.iter().map(engine).collect()
 }
 
-/// Frames that an RNIC has received, those that came to another engine's queue, and connections that have begun anew for that.
+/// Frames that an RNIC has received, those that came to another engine's queue, and connections
+/// that have begun anew for that.
 fn counted(rnic: &Rnic) -> [u64; 3] {
     let counters = rnic.counters().expect("counters");
     [
@@ -98,7 +99,8 @@ fn counted(rnic: &Rnic) -> [u64; 3] {
     ]
 }
 
-/// The switch knows nothing of engines. So connections have tried ports until answers came to their own, and the frames after that do.
+/// The switch knows nothing of engines. So connections have tried ports until answers came to their
+/// own, and the frames after that do.
 fn frames_come_home(
     rnics: &[Rnic; 2],
     (mode, engines): (XdpMode, usize),
@@ -109,7 +111,8 @@ fn frames_come_home(
     assert!(answers >= anew && all_anew == anew);
     let (came, astray) = (all_frames - frames, handed_over - answers);
     assert!(came > CONNECTIONS * u64::from(LEN) / 1500);
-    // Of 16 connections, more than 3 find no port once in 200,000 times. In generic mode nothing ever comes to the last queue of a veth interface.
+    // Of 16 connections, more than 3 find no port once in 200,000 times. In generic mode nothing
+    // ever comes to the last queue of a veth interface.
     let few = match mode {
         XdpMode::Generic => came / 2,
         _ => came / 4,
@@ -178,7 +181,8 @@ fn connections_are_served_whatever_queue_they_come_by() {
     }
 }
 
-/// Ports that were tried are no connections to a listener of the kernel, with SYN cookies (2) or without.
+/// Ports that were tried are no connections to a listener of the kernel, with SYN cookies (2) or
+/// without.
 #[test]
 fn listener_of_the_kernel_accepts_each_connection_once() {
     needs_root!();

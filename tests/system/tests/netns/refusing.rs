@@ -1,4 +1,5 @@
-//! Refusals of commands that cannot work: at once, in one sentence that says what and why, and with nothing left behind.
+//! Refusals of commands that cannot work: at once, in one sentence that says what and why, and with
+//! nothing left behind.
 
 use std::fs;
 use std::net::TcpListener;

@@ -6,7 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use xwarp_system_tests::{Hosts, TIMEOUT};
 
-/// Bytes of a start-up frame ahead of its private data: key, flags, revision, `PD_Length` (RFC 5044 §7.1.1).
+/// Bytes of a start-up frame ahead of its private data: key, flags, revision, `PD_Length` (RFC 5044
+/// §7.1.1).
 const HEADER: usize = 20;
 /// CRCs, and enhanced (RFC 6581 §4): no markers.
 const FLAGS: u8 = 0x50;
@@ -61,7 +62,8 @@ pub(crate) fn connect(hosts: &Hosts, port: u16, private_data: &[u8]) -> TcpStrea
     peer
 }
 
-/// A server of the kernel's TCP on host B that takes one connection, answers its Request and does `then`.
+/// A server of the kernel's TCP on host B that takes one connection, answers its Request and does
+/// `then`.
 pub(crate) fn serve<T: Send + 'static>(
     hosts: &Hosts,
     port: u16,

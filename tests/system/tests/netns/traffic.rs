@@ -70,7 +70,8 @@ fn other_traffic_goes_on(way: Way, mode: Mode) {
     });
     let pings = [ping(&hosts.a, 56), ping(&hosts.a, 4000)];
     transfer(&hosts);
-    // The RNIC's port is the RNIC's: its engine completes the handshake. The kernel still answers for all others.
+    // The RNIC's port is the RNIC's: its engine completes the handshake. The kernel still answers
+    // for all others.
     drop(connect(&hosts.a, Hosts::SERVER, PERF_PORT).expect("the RNIC listens"));
     let refused = connect(&hosts.a, Hosts::SERVER, PERF_PORT + 1).map(drop);
     assert_eq!(

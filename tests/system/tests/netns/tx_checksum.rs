@@ -1,5 +1,5 @@
-//! Checksums that are left to the NIC, on a link whose driver names no such thing. A probe finds out, and they are left only if it is
-//! answered.
+//! Checksums that are left to the NIC, on a link whose driver names no such thing. A probe finds
+//! out, and they are left only if it is answered.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -110,8 +110,8 @@ fn exchange_without_loss(connected: &mut Connected, rnics: &[Rnic; 2]) {
 }
 
 /// Exchanges until nothing is sent again in one; how many there were. What is sent again is taken
-/// for a loss, after which the peer is asked anew, or checksums are computed here. The first message
-/// has the probe follow it, and the others follow the answer.
+/// for a loss, after which the peer is asked anew, or checksums are computed here. The first
+/// message has the probe follow it, and the others follow the answer.
 fn undisturbed_exchange(hosts: &Hosts, rnics: &[Rnic; 2]) -> u64 {
     let repeated = || tcp(&rnics[0]).retransmissions;
     let proven = || tcp(&rnics[0]).checksums_proven;
@@ -174,7 +174,8 @@ fn sum_that_the_kernel_computes_is_proven_and_used() {
     assert_eq!(arrived, 0);
 }
 
-/// veth takes the request and hands the frame on as it is. The peer drops the probe, and nothing else.
+/// veth takes the request and hands the frame on as it is. The peer drops the probe, and nothing
+/// else.
 #[test]
 fn request_that_nobody_fulfils_costs_nothing() {
     needs_root!();

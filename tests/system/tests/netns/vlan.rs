@@ -6,7 +6,8 @@ use std::time::Duration;
 use xwarp_system_tests::{DEV, Finished, Hosts, Running, eventually};
 use xwarp_test_kit::needs_root;
 
-/// Two hosts with interfaces in VLANs 10 and 20: 10.78.0.1 and .2, 10.79.0.1 and .2. `None` if this kernel has no VLANs, which is said.
+/// Two hosts with interfaces in VLANs 10 and 20: 10.78.0.1 and .2, 10.79.0.1 and .2. `None` if this
+/// kernel has no VLANs, which is said.
 fn hosts() -> Option<Hosts> {
     let hosts = Hosts::new();
     let mut trial = hosts.a.command("ip");
@@ -75,7 +76,8 @@ fn rnic_on_a_vlan_interface_moves_data() {
     ]);
 }
 
-/// Each has the frames of its own VLAN, whatever the mode of the program beneath. The kernel takes that one only before those above it.
+/// Each has the frames of its own VLAN, whatever the mode of the program beneath. The kernel takes
+/// that one only before those above it.
 #[test]
 fn rnics_on_two_vlans_and_on_the_interface_beneath_serve_at_once() {
     needs_root!();

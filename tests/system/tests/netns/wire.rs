@@ -1,7 +1,7 @@
 //! Frames on the wire, as tshark reads them, which knows iWARP from elsewhere.
 //!
-//! The two tests of alignment are about this implementation only: the RFC allows FPDUs that are split over segments (RFC 5044 §5.1),
-//! but says what they cost.
+//! The two tests of alignment are about this implementation only: the RFC allows FPDUs that are
+//! split over segments (RFC 5044 §5.1), but says what they cost.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,8 @@ fn captured(
     files.map(|file| (file.clone(), Capture::dissect(&file)))
 }
 
-/// Nothing is malformed, sent again, or wrong in a checksum; every FPDU's CRC is what tshark computes.
+/// Nothing is malformed, sent again, or wrong in a checksum; every FPDU's CRC is what tshark
+/// computes.
 fn check_clean(what: &str, capture: &Capture) {
     for frame in capture.frames() {
         let text = frame.text();
@@ -64,7 +65,8 @@ fn check_clean(what: &str, capture: &Capture) {
     );
 }
 
-/// tshark remarks on a connection's beginning and end, on its windows, and on our own comments. Its other remarks are on losses and flaws.
+/// tshark remarks on a connection's beginning and end, on its windows, and on our own comments. Its
+/// other remarks are on losses and flaws.
 fn is_harmless(remarks: &[String]) -> bool {
     let harmless = [
         "Connection establish",
@@ -93,7 +95,8 @@ fn check_startup(what: &str, capture: &Capture) {
     }
 }
 
-/// The last segments of as many messages as were sent, and at least as many FPDUs as their bytes need.
+/// The last segments of as many messages as were sent, and at least as many FPDUs as their bytes
+/// need.
 fn check_messages(what: &str, capture: &Capture, test: &str, size: u64, mtu: u64) {
     let opcodes = capture.count("iwarp_rdma.opcode");
     let seen = |opcode| opcodes.get(opcode).copied().unwrap_or(0);

@@ -102,7 +102,8 @@ impl Connection {
     }
 }
 
-/// Connects. While the interface is switched off or its cable is out, the kernel may have neither route nor neighbour, and says so.
+/// Connects. While the interface is switched off or its cable is out, the kernel may have neither
+/// route nor neighbour, and says so.
 fn connect(rnic: &Rnic, qp: &mut QueuePair, name: &[u8]) -> PrivateData {
     let server = SocketAddr::from((Side::B.address(), PORT));
     let (mut answer, began) = (None, Instant::now());

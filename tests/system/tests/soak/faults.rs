@@ -16,8 +16,8 @@ const SHORTEST: u64 = 20;
 /// Limit beyond which a long outage is the machine's doing: the kernel changes one interface at a
 /// time, for all processes.
 const TOO_LONG: Duration = Duration::from_secs(3);
-/// How long the network is left alone at least. After an outage it is twice as long as that, too, so that a segment
-/// which is sent again at doubling intervals finds it whole.
+/// How long the network is left alone at least. After an outage it is twice as long as that, too,
+/// so that a segment which is sent again at doubling intervals finds it whole.
 const CALM: Duration = Duration::from_millis(500);
 /// How long segments are lost, repeated and late.
 const BAD_WEATHER: Duration = Duration::from_secs(2);

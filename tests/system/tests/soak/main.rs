@@ -1,7 +1,9 @@
-//! Soak: connections come and go, and one stays, while cables come loose, interfaces are switched off, segments are lost and strangers flood.
-//! Every fault is shorter than the user timeout, so no connection may fail and every byte must be right. Needs root.
+//! Soak: connections come and go, and one stays, while cables come loose, interfaces are switched
+//! off, segments are lost and strangers flood. Every fault is shorter than the user timeout, so no
+//! connection may fail and every byte must be right. Needs root.
 //!
-//! `XWARP_SOAK_SECONDS` says for how long (20 by default), `XWARP_SEED` with which sequence of faults.
+//! `XWARP_SOAK_SECONDS` says for how long (20 by default), `XWARP_SEED` with which sequence of
+//! faults.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -33,7 +35,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEPALIVE: Duration = Duration::from_secs(3);
 /// Threads that connect, transfer and disconnect.
 const COMERS: u64 = 3;
-/// How much of the process's memory may stay with it for nothing: the allocator's part of what came and went.
+/// How much of the process's memory may stay with it for nothing: the allocator's part of what came
+/// and went.
 const GROWTH_KIB: u64 = 16 << 10;
 /// The warm-up as a part of the whole time, and its minimum. The process must not grow after it.
 /// Connections that have ended rest in TIME-WAIT for 10 s, so only then is their number at its
@@ -124,7 +127,8 @@ fn faults_shorter_than_the_user_timeout_cost_only_time() {
     eventually("all ports are free", || descriptors() <= idle);
 }
 
-/// Has one fault come after the other until so much time has passed; the KiB that are resident then.
+/// Has one fault come after the other until so much time has passed; the KiB that are resident
+/// then.
 fn until_after(faults: &mut Faults) -> impl FnMut(Duration) -> u64 {
     let began = Instant::now();
     move |time| {

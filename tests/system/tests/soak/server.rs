@@ -38,8 +38,8 @@ pub(crate) struct Served {
 pub(crate) struct Register {
     /// How many, by client.
     pub(crate) served: BTreeMap<u64, u64>,
-    /// Connections whose last ACK came again after their end. If a SYN cookie made them, nothing is left that would know it, and
-    /// they are made once more; the client resets them.
+    /// Connections whose last ACK came again after their end. If a SYN cookie made them, nothing is
+    /// left that would know it, and they are made once more; the client resets them.
     pub(crate) repeated: u64,
 }
 

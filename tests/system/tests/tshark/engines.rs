@@ -1,4 +1,5 @@
-//! Two RNICs: what they say of themselves, and the Terminates that their applications' mistakes cause.
+//! Two RNICs: what they say of themselves, and the Terminates that their applications' mistakes
+//! cause.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,7 +19,8 @@ use crate::support::assert_shown;
 /// What a run is about. `a` is the initiator.
 type Run = fn(&mut SimEnd, &mut SimEnd);
 
-/// Two RNICs do all these runs, each on a connection of its own, and tshark gets what they sent: the ULPDUs, and the ends.
+/// Two RNICs do all these runs, each on a connection of its own, and tshark gets what they sent:
+/// the ULPDUs, and the ends.
 fn captured(highest: Revision, runs: &[Run]) -> (Vec<Vec<u8>>, Vec<(SimEnd, SimEnd)>) {
     let drops = ["drop_refused_segment", "drop_after_failure", "drop_no_flow"];
     let mpa = MpaConfig::default().max_revision(highest);

@@ -18,16 +18,18 @@ const HARMLESS: [&str; 5] = [
     "This frame initiates",
     "This frame undergoes",
 ];
-/// Opcodes that tshark 4.0.17 has no name for, though RFC 7306 has: Immediate Data, and the same with Solicited Event. Newer ones
-/// may know them; then this list is to be shortened.
+/// Opcodes that tshark 4.0.17 has no name for, though RFC 7306 has: Immediate Data, and the same
+/// with Solicited Event. Newer ones may know them; then this list is to be shortened.
 const UNNAMED: [u8; 2] = [8, 9];
 const TERMINATE: u8 = 7;
 
-/// Error of tshark 4.0.17 in a Terminate. It takes the returned DDP header for a tagged one if the Error Type is 1, else for an untagged
-/// one. The header itself says what it is by its T bit (RFC 5041 §4.1).
+/// Error of tshark 4.0.17 in a Terminate. It takes the returned DDP header for a tagged one if the
+/// Error Type is 1, else for an untagged one. The header itself says what it is by its T bit
+/// (RFC 5041 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exception {
-    /// Of an untagged header it shows the first 14 bytes, and takes the rest for the begin of RDMAP's.
+    /// Of an untagged header it shows the first 14 bytes, and takes the rest for the begin of
+    /// RDMAP's.
     HeaderCutShort,
     /// It wants 18 bytes of a tagged header, and calls the frame malformed.
     HeaderTooLong,
@@ -197,7 +199,8 @@ fn numbers_of(ulpdus: &[Vec<u8>]) -> BTreeMap<&'static str, Vec<Option<u64>>> {
     all
 }
 
-/// Everything is shown as it was sent, and nothing is found to be wrong, but for the exceptions, which must occur. All ULPDUs.
+/// Everything is shown as it was sent, and nothing is found to be wrong, but for the exceptions,
+/// which must occur. All ULPDUs.
 pub(crate) fn assert_shown(capture: &Capture) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for frame in &capture.frames {

@@ -20,7 +20,8 @@ enum Form {
 }
 
 impl Form {
-    /// RDMAP and DDP return headers of the segment that they refuse; tagged errors are errors of tagged segments (RFC 5040 §4.8).
+    /// RDMAP and DDP return headers of the segment that they refuse; tagged errors are errors of
+    /// tagged segments (RFC 5040 §4.8).
     fn of(code: TermCode) -> &'static [Self] {
         match (code.layer(), code.etype()) {
             (0, 1 | 2) => &[
