@@ -99,7 +99,8 @@ impl Guest {
         guest
     }
 
-    /// Boots a guest whose cards have one queue each, and a cable on which frames can be [held](Self::hold).
+    /// Boots a guest whose cards have one queue each, and a cable on which frames can be
+    /// [held](Self::hold).
     pub fn boot_relayed(image: &Image, card: Card) -> Self {
         let guest = Self::boot_on(image, card, "relay");
         guest.set_queues(1);
@@ -131,7 +132,8 @@ impl Guest {
         self.await_link();
     }
 
-    /// Waits until both cards have a link. The drivers take theirs down for a second when they begin anew.
+    /// Waits until both cards have a link. The drivers take theirs down for a second when they
+    /// begin anew.
     pub fn await_link(&self) {
         for end in End::BOTH {
             let carrier = format!("cat /sys/class/net/{}/carrier", end.dev());

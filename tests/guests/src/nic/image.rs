@@ -11,7 +11,8 @@ const NONE: i32 = 77;
 pub struct Image(pub(crate) PathBuf);
 
 impl Image {
-    /// The image, if it has been made. Otherwise says why not, and fails if `XWARP_NIC` is `required`.
+    /// The image, if it has been made. Otherwise says why not, and fails if `XWARP_NIC` is
+    /// `required`.
     pub fn find() -> Option<Self> {
         let output = Command::new(guest_file("image")).arg("--find").output();
         let output = output.expect("our own script");

@@ -110,7 +110,8 @@ impl<'a> Guest<'a> {
         format!("console of guest {}:\n{said}", self.number)
     }
 
-    /// Stops it where it is, as a host is that has lost its power: nothing of it moves until [`Guest::go_on`].
+    /// Stops it where it is, as a host is that has lost its power: nothing of it moves until
+    /// [`Guest::go_on`].
     pub fn stand_still(&self) {
         self.process().signal(Signal::SIGSTOP);
     }
@@ -173,7 +174,8 @@ fn start(
     process
 }
 
-/// The command that boots a guest: what guest/init is to know is in the environment, which is the kernel's command line.
+/// The command that boots a guest: what guest/init is to know is in the environment, which is the
+/// kernel's command line.
 fn command_line(
     lab: &Lab,
     image: &Image,

@@ -14,7 +14,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image, if it has been built. Otherwise says why not, and fails if `XWARP_INTEROP` is `required`.
+    /// The image, if it has been built. Otherwise says why not, and fails if `XWARP_INTEROP` is
+    /// `required`.
     pub fn find() -> Option<Self> {
         let output = Command::new(guest_file("image")).arg("--find").output();
         let output = output.expect("our own script");

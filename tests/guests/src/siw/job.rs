@@ -45,7 +45,8 @@ impl Guest<'_> {
         }
     }
 
-    /// Sets a parameter of the siw driver (guest/siw-parameters.sed), for the connections that follow.
+    /// Sets a parameter of the siw driver (guest/siw-parameters.sed), for the connections that
+    /// follow.
     pub fn set_siw(&self, parameter: &str, value: impl fmt::Display) {
         let command = format!("echo {value} >/sys/module/siw/parameters/{parameter}");
         let _ = self.run(&command).succeeded();
@@ -132,7 +133,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Waits for its end. If that takes longer than `timeout` from now, the job comes back and runs on.
+    /// Waits for its end. If that takes longer than `timeout` from now, the job comes back and runs
+    /// on.
     pub fn try_finish_within(mut self, timeout: Duration) -> Result<Ended, Self> {
         let deadline = Instant::now() + timeout;
         loop {

@@ -1,4 +1,5 @@
-//! The Ethernet of a test: namespace `xwiop-net` with a bridge, `xwiop-a` with the interface for xwarp, and cables for guests.
+//! The Ethernet of a test: namespace `xwiop-net` with a bridge, `xwiop-a` with the interface for
+//! xwarp, and cables for guests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
@@ -62,7 +63,8 @@ impl Lab {
         Self::with_mtus(Mtus::default())
     }
 
-    /// A lab with these MTUs. Waits until no other test has any, and removes what a killed one left.
+    /// A lab with these MTUs. Waits until no other test has any, and removes what a killed one
+    /// left.
     pub fn with_mtus(mtus: Mtus) -> Self {
         let lock = Exclusive::wait_for(LOCK);
         let [switch, xwarp] = ["xwiop-net", "xwiop-a"].map(Host::new);
@@ -116,7 +118,8 @@ impl Lab {
         self.mtus
     }
 
-    /// Pulls a guest's cable out at the bridge; [`Lab::plug_in`] puts it back. The guest's card sees nothing of it.
+    /// Pulls a guest's cable out at the bridge; [`Lab::plug_in`] puts it back. The guest's card
+    /// sees nothing of it.
     pub fn pull_out(&self, guest: u8) {
         self.switch
             .ip(&format!("link set {} nomaster", port(guest)));
@@ -150,8 +153,8 @@ impl Lab {
     }
 }
 
-/// Brings an interface up, so that it carries what a wire would. That is complete checksums, no packet above the MTU, and nothing of this
-/// machine's own making.
+/// Brings an interface up, so that it carries what a wire would. That is complete checksums, no
+/// packet above the MTU, and nothing of this machine's own making.
 pub(crate) fn enable(host: &Host, interface: &str, mtu: u32) {
     host.switch_off(interface, &["tx", "sg", "tso", "gso", "gro"]);
     host.ip(&format!("link set {interface} addrgenmode none"));

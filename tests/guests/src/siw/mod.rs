@@ -5,8 +5,8 @@
 //! there too. A [`Lab`] is the Ethernet between guests and the host that xwarp runs on. [`Peer`] is
 //! the other end of a test: a verbs program in a guest that executes commands line by line.
 //!
-//! The guest's kernel and the peer program are built by `tools/interop`; without them the tests say so and do nothing, unless
-//! `XWARP_INTEROP=required` is in the environment. Everything needs root.
+//! The guest's kernel and the peer program are built by `tools/interop`; without them the tests say
+//! so and do nothing, unless `XWARP_INTEROP=required` is in the environment. Everything needs root.
 
 mod guest;
 mod image;

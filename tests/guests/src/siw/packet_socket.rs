@@ -12,7 +12,8 @@ use nix::sys::socket::{
 /// Bytes of frames that may wait: more than every window of a test together.
 const BUFFER: usize = 16 << 20;
 
-/// A packet socket that receives every frame of an interface of the calling thread's namespace, and sends on it.
+/// A packet socket that receives every frame of an interface of the calling thread's namespace, and
+/// sends on it.
 ///
 /// A tap would be the usual way, but one without offloads needs a system call that is not safe.
 pub(crate) fn packet_socket(interface: &str) -> OwnedFd {

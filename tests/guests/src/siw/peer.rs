@@ -1,4 +1,5 @@
-//! The verbs program in a guest that does what a test says; guest/peer/peer.h and the table in main.c say what it understands.
+//! The verbs program in a guest that does what a test says; guest/peer/peer.h and the table in
+//! main.c say what it understands.
 
 use std::fmt;
 
@@ -158,7 +159,8 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// What the command `fill` of the peer program writes and `check` expects: `length` bytes for this number.
+/// What the command `fill` of the peer program writes and `check` expects: `length` bytes for this
+/// number.
 pub fn filling(length: usize, seed: usize) -> Vec<u8> {
     let byte = |at: usize| {
         (at ^ (at >> 8) ^ (at >> 16))

@@ -17,7 +17,8 @@ use crate::siw::packet_socket::drain;
 /// How often a recorder looks whether it is to stop, in milliseconds.
 const LOOK: u16 = 20;
 
-/// Writes frames to a pcap file until it is stopped. A sniffer would do the same, but need not have written all it saw when it ends.
+/// Writes frames to a pcap file until it is stopped. A sniffer would do the same, but need not have
+/// written all it saw when it ends.
 pub struct Recorder {
     file: PathBuf,
     stop: Arc<AtomicBool>,

@@ -55,7 +55,8 @@ fn data_arrives_whatever_becomes_of_the_link() {
     });
 }
 
-/// While it has an XDP program, igb takes more queues than there are sockets, and `virtio_net` takes no other number. Neither takes fewer.
+/// While it has an XDP program, igb takes more queues than there are sockets, and `virtio_net`
+/// takes no other number. Neither takes fewer.
 #[test]
 fn queues_that_are_added_cost_only_time() {
     on_each_card(4, |card, guest| {

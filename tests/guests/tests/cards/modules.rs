@@ -1,4 +1,5 @@
-//! Kinds of interfaces that the guest's kernel has by modules, and many a host's does not: VLANs and bonds.
+//! Kinds of interfaces that the guest's kernel has by modules, and many a host's does not: VLANs
+//! and bonds.
 
 use xwarp_guest_tests::nic::{Card, Guest, Image};
 

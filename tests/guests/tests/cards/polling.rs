@@ -1,11 +1,13 @@
-//! Preferred busy polling: where the driver has it, what it changes, and that all of that is put back.
+//! Preferred busy polling: where the driver has it, what it changes, and that all of that is put
+//! back.
 
 use xwarp_guest_tests::nic::{Card, End, Guest, Image, LIMIT, eventually};
 use xwarp_system_tests::eventually_within;
 
 use crate::{begin_perf, on_each_card, verified, while_data_is_sent};
 
-/// With more than 4 queues, igb has one interrupt and one NAPI instance for both directions of each.
+/// With more than 4 queues, igb has one interrupt and one NAPI instance for both directions of
+/// each.
 const PAIRED: usize = 8;
 const OPTIONS: &str = "--busy-poll --engine thread --engines 2";
 

@@ -1,4 +1,5 @@
-//! A transmit path that stands still while the link is up: the cable takes nothing, so the card completes nothing.
+//! A transmit path that stands still while the link is up: the cable takes nothing, so the card
+//! completes nothing.
 
 use xwarp_guest_tests::nic::{Card, End, Guest, Image, eventually};
 
@@ -14,8 +15,9 @@ fn counted(guest: &Guest) -> u64 {
     counted.unwrap_or_else(|| panic!("no counter: {stat}"))
 }
 
-/// igb drops what the cable does not take, `virtio_net` waits. With copies, its driver completes only when it sends, so each retransmission may
-/// complete what the card took before. A stall of 5 s cannot be tested: the driver then resets a queue whose frames wait for the cable. At that
+/// igb drops what the cable does not take, `virtio_net` waits. With copies, its driver completes
+/// only when it sends, so each retransmission may complete what the card took before. A stall of
+/// 5 s cannot be tested: the driver then resets a queue whose frames wait for the cable. At that
 /// qemu 10.0.2 ends by an assertion.
 #[test]
 fn stall_is_told_and_counted_and_data_goes_on_after_it() {

@@ -37,7 +37,8 @@ fn reports(running: [Running; 2]) -> [Value; 2] {
     })
 }
 
-/// The NIC's hash is known: a port was chosen for each connection, and nothing comes to another engine than its own.
+/// The NIC's hash is known: a port was chosen for each connection, and nothing comes to another
+/// engine than its own.
 #[test]
 fn connections_live_where_their_frames_come() {
     on_each_card(4, |card, guest| {

@@ -1,4 +1,5 @@
-//! Checksums that are left to the NIC, whose driver takes the request in zero copy and does nothing.
+//! Checksums that are left to the NIC, whose driver takes the request in zero copy and does
+//! nothing.
 
 use serde_json::Value;
 use xwarp_guest_tests::nic::{End, Guest};

@@ -12,7 +12,8 @@ mod peers;
 mod refusals;
 mod tools;
 
-/// siw's responder loses what reaches it between its MPA Reply and its looking for more; half a millisecond would be too short.
+/// siw's responder loses what reaches it between its MPA Reply and its looking for more; half a
+/// millisecond would be too short.
 const SETTLE: Duration = Duration::from_millis(5);
 const PORT: u16 = 7471;
 
@@ -24,7 +25,8 @@ fn with_two_guests(test: impl FnOnce(&Lab, &[Guest<'_>; 2])) {
     test(&lab, &guests);
 }
 
-/// Two peers with connection `c` in the first and `s` in the second, one step before the request: receives can be posted at `c`.
+/// Two peers with connection `c` in the first and `s` in the second, one step before the request:
+/// receives can be posted at `c`.
 fn prepare<'a>(guests: &'a [Guest<'a>; 2]) -> [Peer<'a>; 2] {
     let [mut client, mut server] = [&guests[0], &guests[1]].map(Peer::start);
     let address = guests[1].address();

@@ -44,7 +44,8 @@ fn sends_arrive_both_ways_with_what_they_carry() {
     });
 }
 
-/// siw marks what it sends, but never wakes who waits for a solicited Send: it does not hand the mark on to the completion queue.
+/// siw marks what it sends, but never wakes who waits for a solicited Send: it does not hand the
+/// mark on to the completion queue.
 #[test]
 fn solicited_and_plain_sends_differ_on_the_wire() {
     with_two_guests(|lab, guests| {
@@ -95,7 +96,8 @@ fn send_can_invalidate_a_region() {
     });
 }
 
-/// Writes `size` bytes in `pieces` and reads them back into another place, everything posted at once.
+/// Writes `size` bytes in `pieces` and reads them back into another place, everything posted at
+/// once.
 fn write_and_read(peers: &mut [Peer<'_>; 2], size: u64, pieces: u64) {
     let [_, Remote { stag, to }] = connect_with_regions(peers, 2 * size);
     let [client, server] = peers;

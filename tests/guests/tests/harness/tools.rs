@@ -11,8 +11,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a server in one guest and its client in the other; both must end well.
 ///
-/// What the client sends takes a while, as siw's responder loses what reaches it too soon after its MPA Reply. On a busy machine that is
-/// more than 5 ms after it.
+/// What the client sends takes a while, as siw's responder loses what reaches it too soon after its
+/// MPA Reply. On a busy machine that is more than 5 ms after it.
 fn run_both([client, server]: &[Guest<'_>; 2], serve: &str, ask: &str) {
     let _ = client
         .run("tc qdisc replace dev eth0 root netem delay 50ms")

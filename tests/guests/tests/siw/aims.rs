@@ -43,7 +43,8 @@ pub(crate) fn wrapping(place: RemoteAddress) -> RemoteAddress {
     }
 }
 
-/// A region of siw's of 4096 bytes with these rights; `foreign` puts it into another protection domain.
+/// A region of siw's of 4096 bytes with these rights; `foreign` puts it into another protection
+/// domain.
 pub(crate) fn region_of_siw(
     siw: &mut Peer<'_>,
     name: &str,
@@ -80,8 +81,8 @@ pub(crate) fn clear_log(guest: &Guest<'_>) {
     let _ = guest.run("dmesg --clear").succeeded();
 }
 
-/// What siw's kernel says of a Terminate that has come: it must be this one. False if it says nothing, as it may have been closed
-/// before it looked.
+/// What siw's kernel says of a Terminate that has come: it must be this one. False if it says
+/// nothing, as it may have been closed before it looked.
 pub(crate) fn siw_was_told(guest: &Guest<'_>, code: TermCode, what: &str) -> bool {
     let log = guest.run("dmesg --notime").succeeded().output;
     // It reads both halves of a Terminate's first byte the other way round.
@@ -94,8 +95,8 @@ pub(crate) fn siw_was_told(guest: &Guest<'_>, code: TermCode, what: &str) -> boo
     told.is_some()
 }
 
-/// siw's queue pair ends once its application disconnects in its turn. Until then siw may leave it as it is, although it has closed the
-/// connection.
+/// siw's queue pair ends once its application disconnects in its turn. Until then siw may leave it
+/// as it is, although it has closed the connection.
 pub(crate) fn assert_siw_ends(siw: &mut Peer<'_>) {
     // There may be nothing left to disconnect.
     let _ = siw.try_ask("disconnect name=s");

@@ -1,4 +1,5 @@
-//! A side that goes while a connection is being made: the other one notices, and the next connection works.
+//! A side that goes while a connection is being made: the other one notices, and the next
+//! connection works.
 
 use std::net::SocketAddr;
 use std::time::Duration;

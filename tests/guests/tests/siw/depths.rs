@@ -1,4 +1,5 @@
-//! More Reads outstanding than the other side takes: where depths are negotiated they wait, and where not they end the connection.
+//! More Reads outstanding than the other side takes: where depths are negotiated they wait, and
+//! where not they end the connection.
 
 use ::xwarp::cm::{MpaConfig, Revision};
 use ::xwarp::error::TermCode;
@@ -11,7 +12,8 @@ use crate::aims::{clear_log, siw_was_told};
 use crate::xwarp::Setup;
 use crate::{Pair, Role, with_guest};
 
-/// Bytes of a Read: more of them than the window holds, so that none is answered before the last has come.
+/// Bytes of a Read: more of them than the window holds, so that none is answered before the last
+/// has come.
 const PIECE: u32 = 256 << 10;
 const PIECES: u64 = 16;
 const REGION: usize = 4 << 20;

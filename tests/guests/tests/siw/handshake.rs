@@ -31,7 +31,8 @@ fn either_side_connects_with_either_revision() {
     with_guest(|lab, guest| {
         for role in Role::BOTH {
             for (highest, spoken) in [(Revision::Two, 2), (Revision::One, 1)] {
-                // As initiator siw speaks the revision that it is set to, and refuses a Reply of another.
+                // As initiator siw speaks the revision that it is set to, and refuses a Reply of
+                // another.
                 guest.set_siw("mpa_version", spoken);
                 let setup = speaking(highest);
                 let mut pair = Pair::connect(lab, guest, role, &setup);

@@ -101,7 +101,8 @@ impl Connection {
         siw.expect_event(&format!("s{number}"), "ESTABLISHED");
     }
 
-    /// What is to be sent, nothing of it where it is to arrive, and buffers for the Sends of either side.
+    /// What is to be sent, nothing of it where it is to arrive, and buffers for the Sends of either
+    /// side.
     pub(crate) fn prepare(&mut self, siw: &mut Peer<'_>) {
         let (number, whole) = (self.number, bytes(WHOLE));
         let memory = self.memory.bytes();

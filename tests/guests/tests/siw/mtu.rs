@@ -10,8 +10,8 @@ use crate::reads::{read_from_siw, read_from_xwarp};
 use crate::xwarp::Setup;
 use crate::{PORT, Pair, Role};
 
-/// The largest that veth takes in native mode with a program for frames of one buffer. Then the largest whose frames fit one of xwarp's
-/// buffers, and one that needs three.
+/// The largest that veth takes in native mode with a program for frames of one buffer. Then the
+/// largest whose frames fit one of xwarp's buffers, and one that needs three.
 const NATIVE: u32 = 3506;
 const GENERIC: u32 = 3818;
 const JUMBO: u32 = 9000;
@@ -21,7 +21,8 @@ const HEADERS: u32 = 40;
 const FRAMING: u32 = 6;
 const ROUNDING: u32 = 8 + 12;
 
-/// Messages of every kind each way; no FPDU is larger than fits a segment of the smaller MTU, and the largest fill one.
+/// Messages of every kind each way; no FPDU is larger than fits a segment of the smaller MTU, and
+/// the largest fill one.
 fn exchange_all(lab: &Lab, guest: &Guest<'_>, smaller: u32, setup: &Setup) {
     let recorder = lab.record(1);
     for role in Role::BOTH {

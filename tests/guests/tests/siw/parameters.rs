@@ -16,7 +16,8 @@ use crate::{PORT, Pair, Role, with_guest};
 
 const LARGE: u32 = 200_000;
 
-/// Messages of every kind each way, among them those that siw sends without copying: Reads' answers and unsignaled work.
+/// Messages of every kind each way, among them those that siw sends without copying: Reads' answers
+/// and unsignaled work.
 fn exchange_all(lab: &Lab, guest: &Guest<'_>, role: Role) {
     let mut pair = Pair::connect(lab, guest, role, &Setup::with_bytes(512 << 10));
     for len in [4095, LARGE] {
@@ -58,7 +59,8 @@ fn siw_sends_with_and_without_copying_and_with_and_without_nagle() {
     });
 }
 
-/// siw asks for GSO-sized FPDUs by a reserved flag of its Request, and sends them to a peer whose Reply echoes that flag.
+/// siw asks for GSO-sized FPDUs by a reserved flag of its Request, and sends them to a peer whose
+/// Reply echoes that flag.
 #[test]
 fn siw_that_tries_gso_is_not_told_that_it_may() {
     with_guest(|lab, guest| {
@@ -87,7 +89,8 @@ fn allow_gso(frame: &mut [u8]) {
     let old = u16::from_be_bytes([frame[flags], frame[flags + 1]]);
     frame[flags] |= GSO;
     let new = u16::from_be_bytes([frame[flags], frame[flags + 1]]);
-    // RFC 1624 §3: the checksum follows the word that has changed; start-up frames begin at an even byte.
+    // RFC 1624 §3: the checksum follows the word that has changed; start-up frames begin at an even
+    // byte.
     let sum = u16::from_be_bytes([frame[checksum.start], frame[checksum.start + 1]]);
     let sum = u32::from(!sum) + u32::from(!old) + u32::from(new);
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -95,8 +98,8 @@ fn allow_gso(frame: &mut [u8]) {
     frame[checksum].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// With an MSS of 1348, 48 segments are as much as RFC 5044 §3 lets an FPDU have. siw does not know that limit, and goes beyond it where
-/// the MSS is 1448.
+/// With an MSS of 1348, 48 segments are as much as RFC 5044 §3 lets an FPDU have. siw does not know
+/// that limit, and goes beyond it where the MSS is 1448.
 #[test]
 fn fpdus_of_many_segments_are_taken_from_siw() {
     with_guest_on(Mtus::all(1400), |lab, guest| {
@@ -119,7 +122,8 @@ fn largest_ulpdu(recorder: Recorder) -> u32 {
     lengths.max().expect("FPDUs")
 }
 
-/// What siw may be set to, what xwarp wants, and what comes of it in either role: CRCs or not, or no connection.
+/// What siw may be set to, what xwarp wants, and what comes of it in either role: CRCs or not, or
+/// no connection.
 struct CrcCase {
     siw: [(&'static str, u8); 2],
     xwarp: bool,
@@ -208,13 +212,14 @@ fn answer_to_siw<'a>(lab: &'a Lab, guest: &'a Guest<'a>, setup: &Setup) -> (Xwar
     (xwarp, siw)
 }
 
-/// Without relaxed negotiation siw wants all the depth that its application asked for, or no connection.
+/// Without relaxed negotiation siw wants all the depth that its application asked for, or no
+/// connection.
 #[test]
 fn depths_that_siw_insists_on() {
     with_guest(|lab, guest| {
         guest.set_siw("relaxed_ird_negotiation", 0);
-        // RFC 6581 §9.1: the initiator says 2/0/06, with both halves of the first byte swapped, and no header follows that would
-        // tell. Where CRCs are agreed on this Terminate has none.
+        // RFC 6581 §9.1: the initiator says 2/0/06, with both halves of the first byte swapped, and
+        // no header follows that would tell. Where CRCs are agreed on this Terminate has none.
         for (crc, code) in [
             (false, TermCode::rdmap_operation(6)),
             (true, TermCode::mpa(2)),

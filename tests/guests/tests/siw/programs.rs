@@ -1,4 +1,5 @@
-//! Programs of rdma-core and perftest: on our library by `xwarp run` at one end, and on siw in the guest at the other.
+//! Programs of rdma-core and perftest: on our library by `xwarp run` at one end, and on siw in the
+//! guest at the other.
 
 use std::time::Duration;
 
@@ -121,8 +122,8 @@ fn perftest_measures_bandwidth_between_ours_and_siw() {
     });
 }
 
-/// The server of `ib_write_lat` writes first. As MPA's responder it may not before the initiator has sent something (RFC 5044 §7.1.2), and siw
-/// sends an RTR only in the peer-to-peer model.
+/// The server of `ib_write_lat` writes first. As MPA's responder it may not before the initiator
+/// has sent something (RFC 5044 §7.1.2), and siw sends an RTR only in the peer-to-peer model.
 #[test]
 fn perftest_measures_latency_between_ours_and_siw() {
     with_guest(|lab, guest| {

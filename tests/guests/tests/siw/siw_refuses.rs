@@ -23,7 +23,8 @@ fn connect<'a>(lab: &'a Lab, guest: &'a Guest<'a>, role: Role) -> Pair<'a> {
     pair
 }
 
-/// siw has ended the connection with this code: everything is flushed on either side but `done`, which xwarp had done before.
+/// siw has ended the connection with this code: everything is flushed on either side but `done`,
+/// which xwarp had done before.
 fn assert_refused(pair: &mut Pair<'_>, what: &str, code: TermCode, done: &[u64]) {
     let told = pair.xwarp.event();
     assert_eq!(told, AsyncEventKind::TerminateReceived(code), "{what}");
@@ -197,7 +198,8 @@ fn siw_answers_reads_without_the_right() {
     });
 }
 
-/// siw fails the receive and owes a Terminate, but goes on; the Terminate comes when the connection ends for another reason.
+/// siw fails the receive and owes a Terminate, but goes on; the Terminate comes when the connection
+/// ends for another reason.
 #[test]
 fn sends_that_ask_for_an_invalidation_that_may_not_be() {
     let codes = [
@@ -256,7 +258,8 @@ fn sends_without_a_buffer_and_too_long_ones() {
     });
 }
 
-/// siw reads into a region of its own without the local right to write: it finds out when the answer comes.
+/// siw reads into a region of its own without the local right to write: it finds out when the
+/// answer comes.
 #[test]
 fn answers_to_a_read_whose_sink_siw_may_not_write() {
     with_guest(|lab, guest| {

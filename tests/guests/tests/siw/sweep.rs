@@ -12,7 +12,8 @@ const LARGEST: u32 = 64 << 20;
 
 fn sweep(lengths: &[u32]) {
     let largest = *lengths.iter().max().expect("a length");
-    // A Send is received at the region's beginning and sent from its middle, a Write is placed at an odd place.
+    // A Send is received at the region's beginning and sent from its middle, a Write is placed at
+    // an odd place.
     let setup = Setup::with_bytes(2 * largest as usize + 4096);
     with_guest(|lab, guest| {
         for role in Role::BOTH {

@@ -1,4 +1,5 @@
-//! Either side closes in the midst of a transfer, of any kind and in either role: all work comes back, and the next one works.
+//! Either side closes in the midst of a transfer, of any kind and in either role: all work comes
+//! back, and the next one works.
 
 use ::xwarp::error::PostError;
 use ::xwarp::event::AsyncEventKind;
@@ -145,7 +146,8 @@ fn siw_disconnects_during_a_transfer() {
                 let what = format!("{transfer:?}, {role:?}");
                 let [ours, theirs] = transfer.owed();
                 if let Transfer::SiwReads | Transfer::SiwSends | Transfer::SiwWrites = transfer {
-                    // siw forgets Reads of its own that wait for their answer, and what is posted behind what fails now.
+                    // siw forgets Reads of its own that wait for their answer, and what is posted
+                    // behind what fails now.
                     let theirs = usize::try_from(theirs).expect("a few");
                     assert_then_undone(&pair.siw.poll_up_to("s", theirs), &what);
                     assert_all_back(&mut pair, [ours, 0], &what);
@@ -168,7 +170,8 @@ fn xwarp_disconnects_during_a_transfer() {
                 pair.exchange(role, 1);
                 transfer.begin(&mut pair);
                 let closed = pair.xwarp.end.qp.disconnect(TIMEOUT);
-                // What xwarp has posted is done before it closes; what siw has still to send is not.
+                // What xwarp has posted is done before it closes; what siw has still to send is
+                // not.
                 if let Transfer::XwarpWrites | Transfer::XwarpSends | Transfer::XwarpReads =
                     transfer
                 {

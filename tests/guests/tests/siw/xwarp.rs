@@ -34,7 +34,8 @@ pub(crate) struct Setup {
     pub(crate) keepalive: Option<Duration>,
     /// How long a peer may answer nothing, if not as long as by default.
     pub(crate) user_timeout: Option<Duration>,
-    /// How long beyond the round trip an answer may take before a segment is sent again, if not the default.
+    /// How long beyond the round trip an answer may take before a segment is sent again, if not the
+    /// default.
     pub(crate) min_rto: Option<Duration>,
 }
 

@@ -32,8 +32,8 @@ fn connect<'a>(lab: &'a Lab, guest: &'a Guest<'a>, role: Role) -> Pair<'a> {
     pair
 }
 
-/// Where xwarp's application learns of it: an error in a Send that there is a receive for is in that one's completion alone (verbs
-/// draft §8.3.2).
+/// Where xwarp's application learns of it: an error in a Send that there is a receive for is in
+/// that one's completion alone (verbs draft §8.3.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Channel {
     Event,
@@ -83,7 +83,8 @@ fn assert_reported(
 ) {
     match (channel, event) {
         (Channel::Completion, None) => {}
-        // siw sometimes closes before it has read the Terminate, and its TCP resets what is not read.
+        // siw sometimes closes before it has read the Terminate, and its TCP resets what is not
+        // read.
         (Channel::Completion, Some(AsyncEventKind::BadClose { .. })) => {
             assert!(!siw_was_told, "{what}");
         }
@@ -221,7 +222,8 @@ fn another(pair: &Pair<'_>) -> QueuePair {
     other.expect("a queue pair")
 }
 
-/// What becomes of xwarp's receive: it is flushed, unless it is the one of the Send that is refused.
+/// What becomes of xwarp's receive: it is flushed, unless it is the one of the Send that is
+/// refused.
 fn receive_status(verb: &str, code: TermCode) -> CompletionStatus {
     match (verb, code.code()) {
         ("send", 0) => CompletionStatus::InvalidStag,

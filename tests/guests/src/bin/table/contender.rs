@@ -1,4 +1,5 @@
-//! Contenders of the comparison: a program of perftest in two guests, over xwarp or siw at either end.
+//! Contenders of the comparison: a program of perftest in two guests, over xwarp or siw at either
+//! end.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -70,7 +71,8 @@ impl Stack {
         }
     }
 
-    /// The port of a server: the kernel keeps one that it has connections of in TIME-WAIT from xwarp.
+    /// The port of a server: the kernel keeps one that it has connections of in TIME-WAIT from
+    /// xwarp.
     fn port(self) -> u16 {
         match self {
             Self::Xwarp => 7471,
@@ -157,7 +159,8 @@ impl Case {
         format!("ib_{verb}_{kind} -R -F -s {size} -n {messages} {depth}")
     }
 
-    /// What perftest would call this pace, without the unit: of a Read the whole round trip, else half of a ping-pong.
+    /// What perftest would call this pace, without the unit: of a Read the whole round trip, else
+    /// half of a ping-pong.
     pub(crate) fn figure(&self, pace: Pace) -> f64 {
         match (self.kind, self.verb) {
             ("bw", _) => pace.gigabits_per_second(self.size),

@@ -1,7 +1,9 @@
-//! The same programs of perftest over xwarp and over siw: the same two guests, the same link, one run.
+//! The same programs of perftest over xwarp and over siw: the same two guests, the same link, one
+//! run.
 //!
-//! All times are taken outside the guests, the same way for all. The result is what more messages take, less what a few take, so that
-//! start-up and tear-down cancel out. (perftest's own figures cannot be had in User-Mode Linux, where it finds no clock that it trusts.)
+//! All times are taken outside the guests, the same way for all. The result is what more messages
+//! take, less what a few take, so that start-up and tear-down cancel out. (perftest's own figures
+//! cannot be had in User-Mode Linux, where it finds no clock that it trusts.)
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
