@@ -35,7 +35,8 @@ pub fn functions(source: &str) -> Result<Vec<Function>, LexError> {
     Ok(found)
 }
 
-/// Collects the functions of `tokens`, which are of the kind `outer` unless their attributes say more.
+/// Collects the functions of `tokens`, which are of the kind `outer` unless their attributes say
+/// more.
 fn collect(tokens: TokenStream, outer: Kind, found: &mut Vec<Function>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let (mut rest, mut kind) = (tokens.as_slice(), outer);
@@ -109,7 +110,8 @@ fn is_end(token: &TokenTree) -> bool {
     }
 }
 
-/// The function whose signature begins with `begin`, and whose name comes first in `after`, if it has a body.
+/// The function whose signature begins with `begin`, and whose name comes first in `after`, if it
+/// has a body.
 fn function(begin: &TokenTree, after: &[TokenTree], kind: Kind) -> Option<Function> {
     let name = after.first()?;
     if matches!(name, TokenTree::Group(_)) {

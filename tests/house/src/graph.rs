@@ -72,7 +72,8 @@ impl Graph {
         }
     }
 
-    /// The module that has the item which `module` names by `path`; `None` for one of another crate.
+    /// The module that has the item which `module` names by `path`; `None` for one of another
+    /// crate.
     fn module_of(&self, module: &[String], path: &[String], imports: usize) -> Option<Module> {
         let (mut at, mut rest) = self.beginning(module, path)?;
         while let Some((first, others)) = rest.split_first() {

@@ -1,4 +1,5 @@
-//! Public interface of a crate and of the items that it re-exports from inner crates, as rustdoc's JSON has them.
+//! Public interface of a crate and of the items that it re-exports from inner crates, as rustdoc's
+//! JSON has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -30,8 +31,8 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// A file is not the JSON that `rustdoc-types` knows, or a re-exported item of an inner crate is
-    /// not found there.
+    /// A file is not the JSON that `rustdoc-types` knows, or a re-exported item of an inner crate
+    /// is not found there.
     pub fn read(face: &Path, inner: impl Iterator<Item = OsString>) -> anyhow::Result<Self> {
         let face = Docs::read(face)?;
         let inner = inner.map(|file| Docs::read(file.as_ref()));
@@ -95,8 +96,8 @@ impl Docs {
         self.json.index.get(&id).map(|Item { inner, .. }| inner)
     }
 
-    /// Whether the list has a line for an item. Blocks of inherent methods have none, and neither has
-    /// what an implementation of a trait consists of. An implementation is listed by its type.
+    /// Whether the list has a line for an item. Blocks of inherent methods have none, and neither
+    /// has what an implementation of a trait consists of. An implementation is listed by its type.
     fn is_listed(&self, item: &PublicItem) -> bool {
         let of_trait = |it: &rustdoc_types::Impl| it.trait_.as_ref().map(|it| it.path.clone());
         match (
@@ -111,8 +112,8 @@ impl Docs {
         }
     }
 
-    /// An item as a line, with what `public-api` leaves out: values, and whether a struct has private
-    /// fields.
+    /// An item as a line, with what `public-api` leaves out: values, and whether a struct has
+    /// private fields.
     fn line(&self, item: &PublicItem) -> String {
         let value = match self.item(item.id()) {
             Some(ItemEnum::Struct(it)) => return format!("{item}{}", private_fields(&it.kind)),

@@ -1,7 +1,7 @@
-//! Readers of the sources, for the rules of the project. Its laws are this crate's tests: the module
-//! graphs, the core's law, documents, the public interface, dependencies, and the [`ledger`]: each
-//! requirement's tests exist and run. [`remarks`] on style are advice, which the program `style`
-//! prints.
+//! Readers of the sources, for the rules of the project. Its laws are this crate's tests: the
+//! module graphs, the core's law, documents, the public interface, dependencies, and
+//! the [`ledger`]: each requirement's tests exist and run. [`remarks`] on style are advice, which
+//! the program `style` prints.
 //!
 //! Files and folders of one folder form no circle. A folder counts together with all that is in it,
 //! and its own `mod.rs` is one of its files.

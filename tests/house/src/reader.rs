@@ -1,4 +1,5 @@
-//! The sources of a crate as a module graph: follows `mod` from file to file, and collects the paths that each module names.
+//! The sources of a crate as a module graph: follows `mod` from file to file, and collects the
+//! paths that each module names.
 
 use std::fs;
 use std::io;

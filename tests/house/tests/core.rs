@@ -1,6 +1,8 @@
-//! Law of the RNIC core (crate xwarp-rnic): no thread, no wait, no clock, no system call. Time and verbs go in.
+//! Law of the RNIC core (crate xwarp-rnic): no thread, no wait, no clock, no system call. Time and
+//! verbs go in.
 //!
-//! Its module `queues` has two exceptions: mutexes, and eventfds that it makes and raises (rnic/DESIGN.md).
+//! Its module `queues` has two exceptions: mutexes, and eventfds that it makes and raises
+//! (rnic/DESIGN.md).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Dependencies: every crate that xwarp is built from comes from crates.io, under a licence that is allowed here.
+//! Dependencies: every crate that xwarp is built from comes from crates.io, under a licence that is
+//! allowed here.
 
 use std::env;
 use std::process::Command;
@@ -19,7 +20,8 @@ const ALLOWED: [&str; 8] = [
 /// The only registry that crates may come from.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Whether the terms of an SPDX expression can be met with allowed licences alone. `None` if it is no expression.
+/// Whether the terms of an SPDX expression can be met with allowed licences alone. `None` if it is
+/// no expression.
 fn is_allowed(expression: &str) -> Option<bool> {
     // Old manifests write a slash where SPDX has OR.
     let spaced = expression
@@ -50,7 +52,8 @@ fn all(rest: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// `( any )`, or a licence with or without an exception. An exception adds rights, but the allowed list has to name it.
+/// `( any )`, or a licence with or without an exception. An exception adds rights, but the allowed
+/// list has to name it.
 fn one(rest: &mut &[&str]) -> Option<bool> {
     if take(rest, "(") {
         let allowed = any(rest)?;
@@ -87,7 +90,8 @@ fn output_of(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Every crate of another author that a build for this machine needs: name and version, source, licence.
+/// Every crate of another author that a build for this machine needs: name and version, source,
+/// licence.
 fn dependencies() -> Vec<[String; 3]> {
     let rustc = output_of(Command::new("rustc").arg("-vV"));
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: "));

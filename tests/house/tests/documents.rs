@@ -1,4 +1,5 @@
-//! Documents of the repository: their links and paths exist, records of decisions are complete and listed.
+//! Documents of the repository: their links and paths exist, records of decisions are complete and
+//! listed.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;

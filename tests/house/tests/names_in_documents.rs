@@ -1,4 +1,5 @@
-//! Types and functions that ARCHITECTURE.md and the DESIGN.md files name: the sources have them, in the file named beside them.
+//! Types and functions that ARCHITECTURE.md and the DESIGN.md files name: the sources have them, in
+//! the file named beside them.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -106,7 +107,8 @@ fn prose(document: &str) -> String {
     lines.flat_map(|line| [line.trim(), " "]).collect()
 }
 
-/// Names in a document that the sources do not have, or not in the file that the document gives: `` `name` (`path`) `` or `` `path`, `name` ``.
+/// Names in a document that the sources do not have, or not in the file that the document gives:
+/// `` `name` (`path`) `` or `` `path`, `name` ``.
 fn missing<'a>(prose: &'a str, sources: &[Source]) -> Vec<&'a str> {
     let parts: Vec<&str> = prose.split('`').collect();
     let quoted = (1..parts.len()).step_by(2);

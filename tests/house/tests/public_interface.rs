@@ -1,4 +1,5 @@
-//! Public interface of crate xwarp, as `rdma/verbs/api.txt` lists it: crate xwarp alone names all of its types, and they have room to grow.
+//! Public interface of crate xwarp, as `rdma/verbs/api.txt` lists it: crate xwarp alone names all
+//! of its types, and they have room to grow.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,8 +93,8 @@ fn named(api: &str) -> BTreeSet<&str> {
     lines.filter_map(|line| paths(line).next()).collect()
 }
 
-/// Paths in signatures that a program cannot write, each with a line. Implementations have none that
-/// programs write.
+/// Paths in signatures that a program cannot write, each with a line. Implementations have none
+/// that programs write.
 fn unnamed(api: &str) -> BTreeMap<&str, &str> {
     let named = named(api);
     let is_known = |path: &&str| {
@@ -112,8 +113,8 @@ fn unnamed(api: &str) -> BTreeMap<&str, &str> {
     foreign.collect()
 }
 
-/// Types that a new field or variant would break: with public fields or variants, and not said to be
-/// extensible. Those of `xwarp::sim` may change with any version.
+/// Types that a new field or variant would break: with public fields or variants, and not said to
+/// be extensible. Those of `xwarp::sim` may change with any version.
 fn closed(api: &str) -> BTreeSet<&str> {
     let is_closed = |line: &&str| {
         let declaration = declared(line);

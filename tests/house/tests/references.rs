@@ -1,4 +1,5 @@
-//! References of comments and documents: the repository has no dead one, and each kind of dead one is found.
+//! References of comments and documents: the repository has no dead one, and each kind of dead one
+//! is found.
 
 use xwarp_house_tests::ledger::{Catalogue, DeadReference, Tree, dead_references, repository};
 

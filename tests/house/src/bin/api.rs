@@ -1,4 +1,5 @@
-//! Prints the public interface of a crate from rustdoc's JSON: `api FACE.json [INNER.json...]`. Items that the crate re-exports from the inner crates are part of it.
+//! Prints the public interface of a crate from rustdoc's JSON: `api FACE.json [INNER.json...]`.
+//! Items that the crate re-exports from the inner crates are part of it.
 
 use std::env;
 

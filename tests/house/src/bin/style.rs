@@ -1,4 +1,5 @@
-//! Prints how the repository's style could be better: in short, or each place in the files and folders that are named.
+//! Prints how the repository's style could be better: in short, or each place in the files and
+//! folders that are named.
 
 use std::env;
 use std::fs;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A specification, or another source of requirements; each has a file of the ledger, but the two of the verbs share one.
+/// A specification, or another source of requirements; each has a file of the ledger, but the two
+/// of the verbs share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// RDMAP.

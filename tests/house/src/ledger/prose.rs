@@ -1,4 +1,5 @@
-//! Prose of a file: the comments and strings of Rust sources, and the whole text of everything else.
+//! Prose of a file: the comments and strings of Rust sources, and the whole text of everything
+//! else.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! References of comments and documents: each names something that is in the tree. Links and paths of documents are checked in
-//! `tests/house`.
+//! References of comments and documents: each names something that is in the tree. Links and paths
+//! of documents are checked in `tests/house`.
 
 use std::sync::LazyLock;
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-/// A test, as `path/of/file.rs::function`, or an item whose documentation shows what must not compile.
+/// A test, as `path/of/file.rs::function`, or an item whose documentation shows what must not
+/// compile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Citation {
     /// Relative to the repository's root.

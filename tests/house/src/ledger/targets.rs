@@ -6,10 +6,12 @@ use crate::{Target, TargetsError, targets};
 
 use super::tests_of::Build;
 
-/// Packages that `tools/test` leaves out of `cargo test`: their tests need a guest, and say nothing where there is none.
+/// Packages that `tools/test` leaves out of `cargo test`: their tests need a guest, and say nothing
+/// where there is none.
 const LEFT_OUT: [&str; 1] = ["xwarp-guest-tests"];
 
-/// The root file of each target that has its tests or the examples of its documentation run, once for either.
+/// The root file of each target that has its tests or the examples of its documentation run, once
+/// for either.
 pub(crate) fn test_roots(repository: &Path) -> Result<Vec<(PathBuf, Build)>, TargetsError> {
     Ok(roots(targets(repository)?))
 }

@@ -1,6 +1,7 @@
 //! Tests of a source file that run, and the files of its modules.
 //!
-//! A test is a function with `#[test]`, or an item whose documentation has an example that must not compile.
+//! A test is a function with `#[test]`, or an item whose documentation has an example that must not
+//! compile.
 
 use std::env::consts;
 use std::path::{Path, PathBuf};
@@ -111,7 +112,8 @@ impl Contents {
         self.modules.push(candidates);
     }
 
-    /// The tests of a `proptest!` block. Its functions take `pattern in strategy`, so that they are no items yet.
+    /// The tests of a `proptest!` block. Its functions take `pattern in strategy`, so that they are
+    /// no items yet.
     fn properties(&mut self, tokens: TokenStream) {
         let mut tokens = tokens.into_iter().peekable();
         let mut attributes = Vec::new();
@@ -139,7 +141,8 @@ impl Contents {
     }
 }
 
-/// The names of an item, or of the functions of an `impl`, that are documented by an example which must not compile.
+/// The names of an item, or of the functions of an `impl`, that are documented by an example which
+/// must not compile.
 fn refused_by_the_compiler(item: &Item) -> Vec<String> {
     let named: Vec<(&Ident, &[Attribute])> = match item {
         Item::Impl(block) if is_on(&block.attrs, Build::Docs) => {
@@ -224,7 +227,8 @@ fn are_on<'a>(mut attributes: impl Iterator<Item = &'a Meta>, build: Build) -> b
     })
 }
 
-/// Whether a predicate of `cfg` holds where `tools/test` runs. What is not known here does not: features, `loom`, `miri`.
+/// Whether a predicate of `cfg` holds where `tools/test` runs. What is not known here does not:
+/// features, `loom`, `miri`.
 fn holds(predicate: &Meta, build: Build) -> bool {
     let of_build = match build {
         Build::Tests => "test",

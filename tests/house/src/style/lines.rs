@@ -60,7 +60,8 @@ fn plain(line: &str) -> String {
     })
 }
 
-/// Lines that are too wide. Tables of documents have one line per row, and quoted code cannot be wrapped.
+/// Lines that are too wide. Tables of documents have one line per row, and quoted code cannot be
+/// wrapped.
 pub(super) fn widths(text: &str, is_document: bool) -> Vec<Found> {
     let wide = |(line, columns, limit): (usize, usize, usize)| {
         (columns > limit).then(|| Found {

@@ -1,4 +1,5 @@
-//! Style: advice on words, sentences, headers, names, lengths and widths. It is printed and fails nothing.
+//! Style: advice on words, sentences, headers, names, lengths and widths. It is printed and fails
+//! nothing.
 
 mod forms;
 mod lines;
