@@ -1,5 +1,6 @@
-//! Messages that are posted 64 at a time, from the posting of the list to the last completion and acknowledgment. Each RNIC is over an
-//! interface in memory. Work requests are made, and frames carried, outside of what is counted.
+//! Messages that are posted 64 at a time, from the posting of the list to the last completion and
+//! acknowledgment. Each RNIC is over an interface in memory. Work requests are made, and frames
+//! carried, outside of what is counted.
 
 use std::hint::black_box;
 

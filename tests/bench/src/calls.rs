@@ -1,5 +1,6 @@
-//! Single calls that post and poll, of the native verbs and of the C interface that unmodified programs use. What is counted is the call
-//! with what its caller does: the work request is made, and the completion's status is looked at. The engine turns in between, uncounted.
+//! Single calls that post and poll, of the native verbs and of the C interface that unmodified
+//! programs use. What is counted is the call with what its caller does: the work request is made,
+//! and the completion's status is looked at. The engine turns in between, uncounted.
 
 use crate::hosts::BURST;
 

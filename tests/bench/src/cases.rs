@@ -55,7 +55,8 @@ impl Case {
     }
 }
 
-/// A Write's segment from its work request to the sealed FPDU; the payload lies in its place already. The FPDU's bytes.
+/// A Write's segment from its work request to the sealed FPDU; the payload lies in its place
+/// already. The FPDU's bytes.
 #[inline]
 fn build(prepared: &mut Prepared, payload: usize) -> usize {
     let len = u32::try_from(payload).expect("a small number");

@@ -1,5 +1,6 @@
-//! Two RNICs of the kit, with as many connected queue pairs as are wanted. All queue pairs of a host share its region and its completion
-//! queue. An end of the kit has regions of its own, which `--idle` would count as memory of its queue pair.
+//! Two RNICs of the kit, with as many connected queue pairs as are wanted. All queue pairs of a
+//! host share its region and its completion queue. An end of the kit has regions of its own, which
+//! `--idle` would count as memory of its queue pair.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use xwarp_test_kit::{MemoryRnic, Side, carry};
 
 const FRAMES: usize = 512;
 pub(crate) const HALF_TRIP: Duration = Duration::from_micros(20);
-/// Longer than any timer of a message runs, so that its cost does not depend on when its queue pair sends the next one.
+/// Longer than any timer of a message runs, so that its cost does not depend on when its queue pair
+/// sends the next one.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 const PORT: u16 = 4791;
 /// Bytes of each host's region, for messages that go one at a time.

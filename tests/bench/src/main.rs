@@ -1,9 +1,10 @@
 //! Work of the protocol core, of TCP and of a whole RNIC whose instructions `tools/bench` counts.
 //!
-//! Each case is a function of its own, so that callgrind names it. `build_1440_plain` handles [`FPDUS`] FPDUs of 1440 bytes of payload
-//! without markers, `receive_1448` as many segments. `request_write_1` has the requester's part of as many Writes. All is prepared, and
-//! done once, before: what is counted is the steady state. With `--bursts` only messages that are posted 64 at a time are handled, with
-//! `--calls` only single calls are made.
+//! Each case is a function of its own, so that callgrind names it. `build_1440_plain` handles
+//! [`FPDUS`] FPDUs of 1440 bytes of payload without markers, `receive_1448` as many segments.
+//! `request_write_1` has the requester's part of as many Writes. All is prepared, and done once,
+//! before: what is counted is the steady state. With `--bursts` only messages that are posted 64 at
+//! a time are handled, with `--calls` only single calls are made.
 #![forbid(unsafe_code)]
 
 mod bursts;

@@ -1,5 +1,5 @@
-//! Messages of 64 bytes, one at a time, from the posting of the work request to its completion. Each RNIC is over an interface in memory,
-//! whose copies are counted as well.
+//! Messages of 64 bytes, one at a time, from the posting of the work request to its completion.
+//! Each RNIC is over an interface in memory, whose copies are counted as well.
 
 use std::hint::black_box;
 

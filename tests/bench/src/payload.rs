@@ -1,4 +1,5 @@
-//! Payload on its way out, in nanoseconds: copied, summed and its CRC computed in three passes and in one, by turns in one run.
+//! Payload on its way out, in nanoseconds: copied, summed and its CRC computed in three passes and
+//! in one, by turns in one run.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,7 +9,8 @@ use xwarp_iwarp::crc::crc32c;
 
 /// Bytes of payload of full segments at an MTU of 1500, 9000 and 65535.
 const LENS: [usize; 3] = [1448, 8948, 65_483];
-/// Bytes that are in no cache when they are used again: those of the source, and as many of the frames.
+/// Bytes that are in no cache when they are used again: those of the source, and as many of the
+/// frames.
 const COLD: usize = 64 << 20;
 /// Bytes that are in the first cache, or the second.
 const HOT: usize = 1;

@@ -1,4 +1,5 @@
-//! Calls of the C interface, as an unmodified program makes them by the inline functions of the header.
+//! Calls of the C interface, as an unmodified program makes them by the inline functions of the
+//! header.
 
 use std::hint::black_box;
 use std::ptr;

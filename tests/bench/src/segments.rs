@@ -1,4 +1,5 @@
-//! Segments of TCP: a stream in bursts from one stack to another, each over an interface in memory, whose copies are counted as well.
+//! Segments of TCP: a stream in bursts from one stack to another, each over an interface in memory,
+//! whose copies are counted as well.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -9,7 +10,8 @@ use xwarp_test_kit::{Endpoint, Side, carry};
 
 use crate::cases::FPDUS;
 
-/// The names of what is counted, [`FPDUS`] segments each: of the only connection, and of one among [`CROWD`] more.
+/// The names of what is counted, [`FPDUS`] segments each: of the only connection, and of one among
+/// [`CROWD`] more.
 pub(crate) const NAMES: [&str; 4] = [
     "transmit_1448",
     "receive_1448",
@@ -39,7 +41,8 @@ fn endpoint(side: Side) -> Endpoint {
     Endpoint::new(FRAMES, config)
 }
 
-/// A turn whose events stay where they are: [`Endpoint::step`] would take them within what is counted.
+/// A turn whose events stay where they are: [`Endpoint::step`] would take them within what is
+/// counted.
 fn turn(endpoint: &mut Endpoint, now: Instant) {
     let done = endpoint.stack.step(now, BUDGET);
     black_box(done.expect("an interface in memory"));

@@ -67,8 +67,8 @@ impl Bench {
         self.line(name, unit, test, |[most, _], [least, _]| least > most)
     }
 
-    /// A line with both, and whether now's is worse: given are the most and the least before, and the
-    /// least and the most now.
+    /// A line with both, and whether now's is worse: given are the most and the least before, and
+    /// the least and the most now.
     fn line(
         &self,
         name: &str,

@@ -120,7 +120,8 @@ fn heading(first: &str, second: &str) {
     );
 }
 
-/// A line with the figures of two contenders and their ratio; with `verdict` if the second misses the goal.
+/// A line with the figures of two contenders and their ratio; with `verdict` if the second misses
+/// the goal.
 fn compare(name: &str, [first, second]: [&Samples; 2], goal: Goal, verdict: &str) {
     let [left, right] = [first, second].map(Samples::figures);
     let [cost, other] = [first, second].map(|it| general(it.costs().median()));

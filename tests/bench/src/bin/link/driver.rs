@@ -1,4 +1,5 @@
-//! Driver alone: takes frames from its rings, or sends them back, as `tests/bench/minimal.c` does without it.
+//! Driver alone: takes frames from its rings, or sends them back, as `tests/bench/minimal.c` does
+//! without it.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A frame that the XDP program steers: Ethernet, IPv4 and TCP headers, and nothing that matters behind them.
+//! A frame that the XDP program steers: Ethernet, IPv4 and TCP headers, and nothing that matters
+//! behind them.
 
 use std::net::Ipv4Addr;
 

@@ -1,5 +1,6 @@
-//! Throughput of a link without RDMA, for `tools/bench --link` to compare with: raw AF_XDP through xwarp's own driver, and the
-//! kernel's TCP. Also the hostile side of `tools/bench --flood`. Every command runs in the network namespace of one of two hosts.
+//! Throughput of a link without RDMA, for `tools/bench --link` to compare with: raw AF_XDP through
+//! xwarp's own driver, and the kernel's TCP. Also the hostile side of `tools/bench --flood`. Every
+//! command runs in the network namespace of one of two hosts.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -62,7 +63,8 @@ enum Command {
         #[arg(long, default_value_t = 20_000)]
         count: usize,
     },
-    /// Lose TCP segments that come in, until standard input ends; print how many passed and how many did not
+    /// Lose TCP segments that come in, until standard input ends; print how many passed and how
+    /// many did not
     Impair(Impair),
     /// Send SYNs, and ACKs that answer nothing, until standard input ends; print how many of either
     Flood(Flood),

@@ -1,4 +1,5 @@
-//! A ping-pong over the kernel's TCP. Both sides spin, as both sides of `xwarp perf --wait busy` do.
+//! A ping-pong over the kernel's TCP. Both sides spin, as both sides of `xwarp perf --wait busy`
+//! do.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
