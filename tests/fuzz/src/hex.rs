@@ -1,6 +1,7 @@
 //! Inputs as text.
 
-/// The bytes of a text of hex digits. Blanks, line ends and lines after `#` do not count. `None` if a digit is left over.
+/// The bytes of a text of hex digits. Blanks, line ends and lines after `#` do not count. `None` if
+/// a digit is left over.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text
         .lines()

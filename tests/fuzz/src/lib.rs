@@ -8,8 +8,9 @@
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
 //! | [`rnic`] | a program for the peer of a whole RNIC: TCP bytes, frames, time; what application and network do besides |
 //!
-//! `tests/corpus.rs` runs the committed corpus and mutates it. The program `replay` gives one input to a target. A fuzzing engine needs
-//! no more than these functions. The profile `checked` optimizes, and has overflow checks and debug assertions:
+//! `tests/corpus.rs` runs the committed corpus and mutates it. The program `replay` gives one input
+//! to a target. A fuzzing engine needs no more than these functions. The profile `checked`
+//! optimizes, and has overflow checks and debug assertions:
 //! `XWARP_FUZZ_SECONDS=600 cargo test --profile checked --package xwarp-fuzz mutations`.
 #![forbid(unsafe_code)]
 #![expect(
@@ -44,7 +45,8 @@ use xwarp_iwarp::{
 /// A target of the table above.
 pub type Target = fn(&[u8]) -> Behaviour;
 
-/// All targets by the name of their corpus folder. Of the pure state machines every input counts as one behaviour.
+/// All targets by the name of their corpus folder. Of the pure state machines every input counts as
+/// one behaviour.
 pub const TARGETS: [(&str, Target); 5] = [
     ("startup", |input| unknown(startup, input)),
     ("framing", |input| unknown(framing, input)),
@@ -63,7 +65,8 @@ pub(crate) const fn bit(flags: u8, n: u8) -> bool {
     flags >> n & 1 == 1
 }
 
-/// Start-up in both roles. A good Request is answered; the answer is a good Reply to an initiator that asked the same.
+/// Start-up in both roles. A good Request is answered; the answer is a good Reply to an initiator
+/// that asked the same.
 pub fn startup(input: &[u8]) {
     let Some((&flags, stream)) = input.split_first() else {
         return;

@@ -1,4 +1,5 @@
-//! Predicted segments: those that a receiver takes by their control bytes, and that an RNIC places at once.
+//! Predicted segments: those that a receiver takes by their control bytes, and that an RNIC places
+//! at once.
 
 use xwarp_iwarp::{FastSegment, Inbound};
 

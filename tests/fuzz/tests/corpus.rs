@@ -1,4 +1,5 @@
-//! The committed corpus, as it is and mutated. Each file is one input in hex; blanks, line ends and lines after `#` do not count.
+//! The committed corpus, as it is and mutated. Each file is one input in hex; blanks, line ends and
+//! lines after `#` do not count.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -25,7 +26,8 @@ const INPUTS: [(&str, u64); TARGETS.len()] = [
     ("rnic", 200),
 ];
 
-/// All inputs of a target, with their names. Miri, which takes a microsecond for an instruction, has time for the shortest one.
+/// All inputs of a target, with their names. Miri, which takes a microsecond for an instruction,
+/// has time for the shortest one.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")

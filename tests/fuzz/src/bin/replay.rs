@@ -1,4 +1,5 @@
-//! Gives one input to a fuzz target: what a failed run of the mutations has printed, or a file of the corpus.
+//! Gives one input to a fuzz target: what a failed run of the mutations has printed, or a file of
+//! the corpus.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

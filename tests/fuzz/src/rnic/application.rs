@@ -113,7 +113,8 @@ impl Application {
             .expect("room for a queue pair")
     }
 
-    /// Does what an application does that looks once: accepts, and takes completions and events; how much there was.
+    /// Does what an application does that looks once: accepts, and takes completions and events;
+    /// how much there was.
     pub(super) fn look(&mut self) -> usize {
         let mut found = 0;
         while let Some(request) = self.listener.try_accept().unwrap() {
@@ -164,8 +165,8 @@ impl Application {
         }
     }
 
-    /// Posts to the newest queue pair, or, with bit 3 of `kind`, to the oldest. Bits 0-2: receive, Send, Write, Read, Send with
-    /// Invalidate, fenced Write, two pieces, unsignaled Send.
+    /// Posts to the newest queue pair, or, with bit 3 of `kind`, to the oldest. Bits 0-2: receive,
+    /// Send, Write, Read, Send with Invalidate, fenced Write, two pieces, unsignaled Send.
     pub(super) fn post(&mut self, kind: u8, len: u8) {
         let id = self.next_id;
         self.next_id += 1;
@@ -213,8 +214,8 @@ impl Application {
         self.note_posted(n, id, owed, |qp| qp.post_send(request).is_ok());
     }
 
-    /// Posts to the newest queue pair. 7 is Immediate Data, 8 a Write with it, 9 an addition, 10 a fenced one. 11 is a comparison whose
-    /// result has a place, 12 one whose result has none.
+    /// Posts to the newest queue pair. 7 is Immediate Data, 8 a Write with it, 9 an addition, 10 a
+    /// fenced one. 11 is a comparison whose result has a place, 12 one whose result has none.
     fn post_extension(&mut self, kind: u8, which: u8) {
         let id = self.next_id;
         self.next_id += 1;
@@ -237,8 +238,9 @@ impl Application {
         self.note_posted(newest, id, true, |qp| qp.post_send(request).is_ok());
     }
 
-    /// Posts memory work to the newest queue pair. `which` is 0 to bind the window, 1 to invalidate it, 2 to do so with a Local Fence. 3
-    /// invalidates the target, 4 the region for windows. All else reads into the window and invalidates it.
+    /// Posts memory work to the newest queue pair. `which` is 0 to bind the window, 1 to invalidate
+    /// it, 2 to do so with a Local Fence. 3 invalidates the target, 4 the region for windows. All
+    /// else reads into the window and invalidates it.
     fn post_memory_work(&mut self, which: u8) {
         let id = self.next_id;
         self.next_id += 1;
@@ -282,9 +284,9 @@ impl Application {
         }
     }
 
-    /// Deeds of an application besides its posts, to the newest queue pair. 0 closes, 1 resets, 2 drops it. 3 deregisters region `which`, 4
-    /// accepts what it left unanswered, 5 gives that up. 6 makes another connection to the peer. 7 to 12 post what RFC 7306 has, 13 memory
-    /// work.
+    /// Deeds of an application besides its posts, to the newest queue pair. 0 closes, 1 resets, 2
+    /// drops it. 3 deregisters region `which`, 4 accepts what it left unanswered, 5 gives that up.
+    /// 6 makes another connection to the peer. 7 to 12 post what RFC 7306 has, 13 memory work.
     pub(super) fn act(&mut self, kind: u8, which: u8, peer: SocketAddr) {
         let room = self.qps.len() < MAX_QPS;
         match (kind, self.qps.last_mut()) {

@@ -153,8 +153,9 @@ impl Exchange {
         }
     }
 
-    /// Deeds of the peer besides segments. 0 sends a FIN, 1 a RST. 2 stops reading, 3 goes on. 4 loses all that the RNIC sends, 5 no
-    /// longer. 6 connects once more. 7 speaks on its next connection, 8 on the first.
+    /// Deeds of the peer besides segments. 0 sends a FIN, 1 a RST. 2 stops reading, 3 goes on. 4
+    /// loses all that the RNIC sends, 5 no longer. 6 connects once more. 7 speaks on its next
+    /// connection, 8 on the first.
     fn peer_acts(&mut self, how: u8) {
         match how {
             0 => self.peer.close(self.talk),
@@ -253,7 +254,8 @@ impl Exchange {
     fn settle(&mut self) {
         for _ in 0..LIVELOCK {
             let now = Instant::ORIGIN + self.now;
-            // Whatever a turn sends is carried in the same round, so that nothing is left when a round does nothing.
+            // Whatever a turn sends is carried in the same round, so that nothing is left when a
+            // round does nothing.
             let done = self.application.rnic().step_at(now) + self.peer.step(now);
             if done + self.application.look() + self.carry() == 0 {
                 return;
@@ -284,7 +286,8 @@ impl Exchange {
         panic!("no rest within {time:?}: {:?}", self.application);
     }
 
-    /// The peer goes, the application ends what is left, everything comes to rest, and nothing is wrong then.
+    /// The peer goes, the application ends what is left, everything comes to rest, and nothing is
+    /// wrong then.
     pub(super) fn end(&mut self) {
         self.settle();
         self.deaf |= self.scene.silent_end;

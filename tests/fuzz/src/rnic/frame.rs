@@ -13,8 +13,8 @@ const TCP_PROTOCOL: u8 = 6;
 /// What happens to a frame of the peer's on its way to the RNIC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edit {
-    /// High bits of the operation. 0 is XOR, 1 XOR and right checksums, 2 cut there, 3 lost. 4 is twice, 5 after the next one, 6 followed
-    /// by bytes, 7 cut there with right checksums.
+    /// High bits of the operation. 0 is XOR, 1 XOR and right checksums, 2 cut there, 3 lost. 4 is
+    /// twice, 5 after the next one, 6 followed by bytes, 7 cut there with right checksums.
     pub(super) kind: u8,
     /// Which byte behind the Ethernet header.
     pub(super) at: u8,
@@ -106,7 +106,8 @@ impl Segment {
     }
 }
 
-/// Ports, sequence number and acknowledgement number of a frame, if it carries TCP: from, to, the next byte, the other's next.
+/// Ports, sequence number and acknowledgement number of a frame, if it carries TCP: from, to, the
+/// next byte, the other's next.
 pub(super) fn numbers(frame: &[u8]) -> Option<(u16, u16, u32, u32)> {
     let (tcp, payload_end) = tcp_of(frame)?;
     let segment = frame.get(tcp..payload_end)?;

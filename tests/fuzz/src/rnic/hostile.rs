@@ -250,7 +250,8 @@ impl Talk {
         msn
     }
 
-    /// A segment of `opcode` (RFC 5040 §4.3, RFC 7306 §3) as it should be, `len` bytes of payload where it has some.
+    /// A segment of `opcode` (RFC 5040 §4.3, RFC 7306 §3) as it should be, `len` bytes of payload
+    /// where it has some.
     pub(super) fn segment(
         &mut self,
         opcode: u8,

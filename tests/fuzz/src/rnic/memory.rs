@@ -1,17 +1,20 @@
-//! The RNIC's memory: pages next to each other with different rights, and what each may hold in the end.
+//! The RNIC's memory: pages next to each other with different rights, and what each may hold in the
+//! end.
 
 use xwarp::memory::{Bind, RegionSpec, SharedBytes};
 use xwarp::sim::RegionPool;
 use xwarp::{Access, MemoryRegion, MemoryWindow, ProtectionDomain, Sge, Stag};
 
-/// Bytes of a region: the pages have no slack between them, so that one byte too many lies in the next one.
+/// Bytes of a region: the pages have no slack between them, so that one byte too many lies in the
+/// next one.
 pub(super) const PAGE: usize = 4096;
 /// Bytes of a receive buffer, and from one to the next.
 const BUFFER: u8 = 64;
 const BUFFER_STRIDE: usize = 96;
 /// Receive buffers.
 pub(super) const BUFFERS: usize = PAGE / BUFFER_STRIDE;
-/// What memory holds that a peer may not read, again and again: a leak of 15 bytes contains all of it.
+/// What memory holds that a peer may not read, again and again: a leak of 15 bytes contains all of
+/// it.
 const SECRET: [u8; 8] = [0x9d, 0x1e, 0x7b, 0xc4, 0x03, 0xf8, 0x66, 0xa1];
 
 /// Tagged Offset of the memory that windows are bound to.

@@ -1,7 +1,8 @@
 //! A whole RNIC whose peer is played by the input.
 //!
-//! The first two bytes set the scene, the rest is a program. One byte says what happens next in its low four bits. Its high four bits and
-//! the bytes behind it say how. What is missing at the end counts as 0, so every input is a program.
+//! The first two bytes set the scene, the rest is a program. One byte says what happens next in its
+//! low four bits. Its high four bits and the bytes behind it say how. What is missing at the end
+//! counts as 0, so every input is a program.
 //!
 //! | byte | bits |
 //! |---|---|
@@ -63,8 +64,9 @@ const PAUSES: [Duration; 16] = [
 /// Operations of one input.
 const MAX_OPERATIONS: usize = 300;
 
-/// Runs a program. Whatever the peer does, nothing panics, and everything comes to rest. Memory that the peer may not write keeps its
-/// bytes, and none that it may not read reaches it. Every work request completes once, and a well-behaved peer is served afterwards.
+/// Runs a program. Whatever the peer does, nothing panics, and everything comes to rest. Memory
+/// that the peer may not write keeps its bytes, and none that it may not read reaches it. Every
+/// work request completes once, and a well-behaved peer is served afterwards.
 pub fn rnic(input: &[u8]) -> Behaviour {
     let mut exchange = run(input);
     exchange.serve_a_good_peer();
@@ -91,8 +93,9 @@ mod tests {
     use super::*;
     use crate::from_hex;
 
-    /// An RNIC does not tell which way a segment took. Unless an RTR is due, it places all bytes of Writes the short way. The same goes for
-    /// a Send of one segment that fits a buffer of the queue pair's own.
+    /// An RNIC does not tell which way a segment took. Unless an RTR is due, it places all bytes of
+    /// Writes the short way. The same goes for a Send of one segment that fits a buffer of the
+    /// queue pair's own.
     #[test]
     fn corpus_has_writes_and_sends_that_go_the_short_way() {
         for (input, seen) in [

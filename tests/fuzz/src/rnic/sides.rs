@@ -20,7 +20,8 @@ pub(super) fn address(side: Side, ipv6: bool) -> IpAddr {
     address_of(ipv6)(side)
 }
 
-/// Bytes of a TCP buffer: the largest FPDU has room, and making one thousands of times a second is bearable.
+/// Bytes of a TCP buffer: the largest FPDU has room, and making one thousands of times a second is
+/// bearable.
 const TCP_BUFFER: usize = 72 * 1024;
 
 pub(super) fn stack_config(side: Side) -> StackConfig {

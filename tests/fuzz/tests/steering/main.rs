@@ -1,8 +1,9 @@
-//! The XDP program and the TCP engine read the same headers, each for itself. Here both are given the same frames, whole ones and broken
-//! ones. What the program redirects, the engine takes, or drops for a cause that only it looks for. What the program passes, the engine
-//! would not take.
+//! The XDP program and the TCP engine read the same headers, each for itself. Here both are given
+//! the same frames, whole ones and broken ones. What the program redirects, the engine takes, or
+//! drops for a cause that only it looks for. What the program passes, the engine would not take.
 //!
-//! The program is run by the kernel (`BPF_PROG_TEST_RUN`), which needs root. `XWARP_FUZZ_SEED` gives other frames, `XWARP_FUZZ_FRAMES` more.
+//! The program is run by the kernel (`BPF_PROG_TEST_RUN`), which needs root. `XWARP_FUZZ_SEED`
+//! gives other frames, `XWARP_FUZZ_FRAMES` more.
 
 mod engine;
 mod frames;
