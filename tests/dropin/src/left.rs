@@ -9,13 +9,16 @@ use crate::SERVER;
 const NEVER_DESTROYED: &str = "xwarp: never destroyed: ";
 const NEVER_CLOSED: &str = "xwarp: never closed: ";
 
-/// What perftest with -R leaves. Version 4.5 never calls `ibv_free_device_list`, and `ibv_close_device` without -R only. It makes a first connection
-/// to agree on the test, and calls `destroy_rdma_resources` for its identifier and channel after errors only.
+/// What perftest with -R leaves. Version 4.5 never calls `ibv_free_device_list`, and
+/// `ibv_close_device` without -R only. It makes a first connection to agree on the test, and calls
+/// `destroy_rdma_resources` for its identifier and channel after errors only.
 const PERFTEST: &str = "1 ibv_context, 1 list of devices, 1 rdma_cm_id, 1 rdma_event_channel";
 
-/// Objects that a program itself never destroys, by words of its command line. The first that fits counts.
+/// Objects that a program itself never destroys, by words of its command line. The first that fits
+/// counts.
 const KNOWN: [(&[&str], &str); 11] = [
-    // destroy_ctx() destroys the client's completion queue for receives only with -e or -b; create_cqs() always makes it.
+    // destroy_ctx() destroys the client's completion queue for receives only with -e or -b;
+    // create_cqs() always makes it.
     (&["ib_send_bw", " -e"], PERFTEST),
     (&["ib_send_bw", " -b"], PERFTEST),
     (
@@ -33,16 +36,18 @@ const KNOWN: [(&[&str], &str); 11] = [
         "1 ibv_context, 3 ibv_cq, 2 ibv_mr, 2 ibv_pd, 2 ibv_qp, 1 list of devices, 1 rdma_addrinfo, 2 rdma_cm_id, 2 rdma_event_channel",
     ),
     (&["ib_"], PERFTEST),
-    // rdma_create_qp() returns in the attributes which completion queues it has made, and cmtime uses the attributes again. So all queue pairs
-    // complete on the queues of the first, which cannot be destroyed with it.
+    // rdma_create_qp() returns in the attributes which completion queues it has made, and cmtime
+    // uses the attributes again. So all queue pairs complete on the queues of the first, which
+    // cannot be destroyed with it.
     (&["cmtime -s"], "2 ibv_comp_channel, 2 ibv_cq"),
-    // cm_open_client() calls cm_init() a second time, and rd_close() destroys the domain before the region in it.
+    // cm_open_client() calls cm_init() a second time, and rd_close() destroys the domain before the
+    // region in it.
     (
         &["qperf -t"],
         "1 ibv_pd, 1 rdma_cm_id, 1 rdma_event_channel",
     ),
-    // iscsi_destroy_context() disconnects if the context has a descriptor, and libiscsi 1.19 gives an iSER context none. The test suite
-    // has two contexts.
+    // iscsi_destroy_context() disconnects if the context has a descriptor, and libiscsi 1.19 gives
+    // an iSER context none. The test suite has two contexts.
     (
         &["iscsi-test-cu", "iser://"],
         "2 ibv_comp_channel, 2 ibv_cq, 1538 ibv_mr, 2 ibv_pd, 2 ibv_qp, 2 rdma_cm_id, 2 rdma_event_channel",

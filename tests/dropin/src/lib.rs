@@ -1,7 +1,8 @@
-//! Debian's RDMA programs between two hosts, each started by `xwarp run`: what both ends say, and what they leave behind.
+//! Debian's RDMA programs between two hosts, each started by `xwarp run`: what both ends say, and
+//! what they leave behind.
 //!
-//! Needs root, the programs, the command beside the test program (`cargo build -p xwarp-tools` in the same profile) and the library
-//! (`tools/dropin`, with `--dev` in a development profile).
+//! Needs root, the programs, the command beside the test program (`cargo build -p xwarp-tools` in
+//! the same profile) and the library (`tools/dropin`, with `--dev` in a development profile).
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
@@ -65,7 +66,8 @@ pub fn serve(host: &Host, program: &str) -> Running {
     server
 }
 
-/// Starts a server that a client first reaches by the kernel's TCP, and waits until it listens there.
+/// Starts a server that a client first reaches by the kernel's TCP, and waits until it listens
+/// there.
 pub fn serve_by_tcp(host: &Host, program: &str, port: u16) -> Running {
     let server = start(host, program);
     eventually("the server listens by the kernel's TCP", || {

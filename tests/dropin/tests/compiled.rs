@@ -1,4 +1,5 @@
-//! Programs of our own in C, compiled against the distribution's headers and libraries: what its inline functions come to.
+//! Programs of our own in C, compiled against the distribution's headers and libraries: what its
+//! inline functions come to.
 
 use xwarp_dropin_tests::{Row, SERVER, SERVER_V6, compile};
 use xwarp_system_tests::Hosts;

@@ -8,7 +8,8 @@ use xwarp_dropin_tests::{SERVER, compile, left_nothing, serve, start};
 use xwarp_system_tests::{Hosts, eventually};
 use xwarp_test_kit::needs_root;
 
-/// Ends one end of a pair of programs that would go on for longer than a test may last. Before, both have seen a message that came back whole.
+/// Ends one end of a pair of programs that would go on for longer than a test may last. Before,
+/// both have seen a message that came back whole.
 fn end_one(hosts: &Hosts, server: &str, client: &str, signal: Signal, server_first: bool) {
     let mut server_end = serve(&hosts.b, server);
     let mut client_end = start(&hosts.a, client);
@@ -27,8 +28,9 @@ fn end_one(hosts: &Hosts, server: &str, client: &str, signal: Signal, server_fir
     left_nothing(&hosts.b, server);
 }
 
-/// The moment matters: a server whose client goes before it has asked waits for the next, as it should. A shell has what it starts in the background
-/// ignore SIGINT, and these tests' programs would inherit that.
+/// The moment matters: a server whose client goes before it has asked waits for the next, as it
+/// should. A shell has what it starts in the background ignore SIGINT, and these tests' programs
+/// would inherit that.
 #[test]
 fn rping_ends_when_its_peer_is_ended() {
     needs_root!();

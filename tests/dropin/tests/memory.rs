@@ -37,7 +37,8 @@ fn rping_touches_no_memory_that_it_may_not() {
     );
 }
 
-/// These send what they have not written, whose sum decides what goes out. So only addresses are checked.
+/// These send what they have not written, whose sum decides what goes out. So only addresses are
+/// checked.
 #[test]
 #[ignore = "takes minutes; tools/test --long runs it"]
 fn other_programs_touch_no_memory_that_they_may_not() {

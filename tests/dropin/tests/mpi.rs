@@ -1,6 +1,8 @@
-//! Open MPI on two hosts, one rank each. libfabric's verbs provider carries the messages; the kernel's TCP only starts the ranks.
+//! Open MPI on two hosts, one rank each. libfabric's verbs provider carries the messages; the
+//! kernel's TCP only starts the ranks.
 //!
-//! Public benchmarks are among the programs: that of mpi4py, `NetPIPE`, and in the long mode mpi4py's own tests.
+//! Public benchmarks are among the programs: that of mpi4py, `NetPIPE`, and in the long mode
+//! mpi4py's own tests.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -17,10 +19,11 @@ const HERE: &str = "10.77.0.1";
 const LIMIT: Duration = Duration::from_mins(1);
 /// How long a module of mpi4py's tests may take.
 const MODULE_LIMIT: Duration = Duration::from_mins(5);
-/// Names the folder of mpi4py's sources, whose folder `test` has its tests. `tools/test --long` downloads them.
+/// Names the folder of mpi4py's sources, whose folder `test` has its tests. `tools/test --long`
+/// downloads them.
 const SOURCES: &str = "XWARP_MPI4PY";
-/// Modules of mpi4py's tests that do not end well on two hosts by the kernel's TCP (`tcp;ofi_rxm`) either, with Open MPI 4.1.4. So they say nothing
-/// of xwarp.
+/// Modules of mpi4py's tests that do not end well on two hosts by the kernel's TCP (`tcp;ofi_rxm`)
+/// either, with Open MPI 4.1.4. So they say nothing of xwarp.
 const NOT_BY_TCP: [&str; 7] = [
     // A rank dies of SIGSEGV in testAlltoallwBottom.
     "test_cco_vec",
@@ -31,12 +34,14 @@ const NOT_BY_TCP: [&str; 7] = [
     // testAccumulate never ends, nor does that of rma by `pml ob1` and `btl tcp`.
     "test_rma",
     "test_rma_nb",
-    // "All nodes which are allocated for this job are already filled": all fail, and testArgsOnlyAtRootMultiple never ends.
+    // "All nodes which are allocated for this job are already filled": all fail, and
+    // testArgsOnlyAtRootMultiple never ends.
     "test_spawn",
     // testIMProbe never ends.
     "test_util_pkl5",
 ];
-/// Has messages and one-sided operations go by libfabric, and nothing by TCP if that fails. Each pair is a parameter of Open MPI.
+/// Has messages and one-sided operations go by libfabric, and nothing by TCP if that fails. Each
+/// pair is a parameter of Open MPI.
 const BY_VERBS: [&str; 15] = [
     "--mca",
     "pml",
@@ -75,8 +80,8 @@ fn agent(hosts: &Hosts) -> PathBuf {
     file
 }
 
-/// Runs a program with its arguments as two ranks, one on each host. Both have to end well and leave nothing. Open MPI knows other ways, too:
-/// both RNICs have to have carried it.
+/// Runs a program with its arguments as two ranks, one on each host. Both have to end well and
+/// leave nothing. Open MPI knows other ways, too: both RNICs have to have carried it.
 fn run_ranks(hosts: &Hosts, program: &str) -> Finished {
     let told = run_ranks_within(hosts, program, LIMIT);
     assert!(is_by_rdma(&told), "{told}");
@@ -146,7 +151,8 @@ fn netpipe_checks_all_sizes_up_to_64_kib() {
     assert_eq!(sizes, 28, "{told}");
 }
 
-/// What Open MPI waits for after `MPI_Ssend` comes from whom it expects only if the device is not taken for iWARP.
+/// What Open MPI waits for after `MPI_Ssend` comes from whom it expects only if the device is not
+/// taken for iWARP.
 #[test]
 fn open_mpi_sends_synchronously_to_all_ranks_over_infiniband() {
     needs_root!();
@@ -159,7 +165,8 @@ fn open_mpi_sends_synchronously_to_all_ranks_over_infiniband() {
     }
 }
 
-/// All modules but [`NOT_BY_TCP`]. They use `MPI_Ssend`. Threads that all use MPI at once would have every window refused.
+/// All modules but [`NOT_BY_TCP`]. They use `MPI_Ssend`. Threads that all use MPI at once would
+/// have every window refused.
 #[test]
 #[ignore = "needs mpi4py's sources, and takes many minutes; tools/test --long runs it"]
 fn tests_of_mpi4py_pass() {

@@ -9,7 +9,8 @@ use xwarp_test_kit::needs_root;
 const QPERF: u16 = 19765;
 const PINGPONG: u16 = 47592;
 
-/// All tests of qperf that use a reliable connection. The last two compare what the atomic operations return.
+/// All tests of qperf that use a reliable connection. The last two compare what the atomic
+/// operations return.
 const QPERF_TESTS: [&str; 12] = [
     "rc_bw",
     "rc_bi_bw",
@@ -60,8 +61,9 @@ fn qperf_measures_every_operation_of_a_reliable_connection() {
     end_by(Signal::SIGKILL, &hosts.b, "qperf", server);
 }
 
-/// The server compares what the client sends: fio compares nothing by its other verbs, and refuses random access by RDMA. Its client sends
-/// without asking whether the server has a buffer, and hangs if the connection ends. So the server has one for each of the 64 messages.
+/// The server compares what the client sends: fio compares nothing by its other verbs, and refuses
+/// random access by RDMA. Its client sends without asking whether the server has a buffer, and
+/// hangs if the connection ends. So the server has one for each of the 64 messages.
 #[test]
 fn fio_verifies_what_it_sends() {
     needs_root!();

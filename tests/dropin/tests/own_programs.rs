@@ -1,4 +1,5 @@
-//! Programs of our own, for what no installed one does: several listeners and clients in one process.
+//! Programs of our own, for what no installed one does: several listeners and clients in one
+//! process.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Programs of rdma-core and perftest, each by a row: both ends' exit codes and what they say of the data, and nothing is left behind.
+//! Programs of rdma-core and perftest, each by a row: both ends' exit codes and what they say of
+//! the data, and nothing is left behind.
 
 use nix::sys::signal::Signal;
 use xwarp_dropin_tests::{Perftest, Row, SERVER, end_by, run_client, serve, start};
@@ -156,8 +157,9 @@ fn perftest_measures_every_size_up_to_8_mib() {
     ]);
 }
 
-/// What other tests leave out. perftest itself refuses the rest: events of Writes, and inline data of Reads and atomic operations. It has shared
-/// receive queues for Sends alone. It measures latency on one queue pair, one way, and posts no lists then.
+/// What other tests leave out. perftest itself refuses the rest: events of Writes, and inline data
+/// of Reads and atomic operations. It has shared receive queues for Sends alone. It measures
+/// latency on one queue pair, one way, and posts no lists then.
 #[test]
 #[ignore = "takes minutes; tools/test --long runs it"]
 fn perftest_takes_every_option_with_every_operation() {
@@ -220,7 +222,8 @@ fn perftest_measures_latency_of_every_operation() {
     ]);
 }
 
-/// Programs treat InfiniBand in another way: they register the sink of a Read without a remote right, for example.
+/// Programs treat InfiniBand in another way: they register the sink of a Read without a remote
+/// right, for example.
 #[test]
 fn perftest_takes_the_device_for_infiniband_where_it_is_told_so() {
     needs_root!();

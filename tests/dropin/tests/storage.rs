@@ -1,4 +1,5 @@
-//! tgt and libiscsi's utilities: SCSI over iSER, whose data the target moves by RDMA Read and Write.
+//! tgt and libiscsi's utilities: SCSI over iSER, whose data the target moves by RDMA Read and
+//! Write.
 
 use std::path::PathBuf;
 
@@ -24,7 +25,8 @@ impl<'a> Target<'a> {
         // iSCSI over the kernel's TCP would have the same port, so it gets another address.
         let portals = "--iscsi portal=127.0.0.1:3260 --iser port=3261,pool_sz_mb=16";
         let socket = socket(hosts);
-        // tgtd keeps a session until the connection manager reports the end of the timewait state, which no iWARP has.
+        // tgtd keeps a session until the connection manager reports the end of the timewait state,
+        // which no iWARP has.
         let settings = format!("TGT_IPC_SOCKET={} XWARP_TRANSPORT=ib", socket.display());
         let program = format!("env {settings} tgtd -f {portals}");
         let target = Self {
