@@ -25,8 +25,8 @@ impl Cable {
         })
     }
 
-    /// Joins two interfaces, whose NICs tell when frames arrive: the first at [`FIRST_ARRIVAL`](Self::FIRST_ARRIVAL), each later one a
-    /// microsecond after the one before.
+    /// Joins two interfaces, whose NICs tell when frames arrive: the first at
+    /// [`FIRST_ARRIVAL`](Self::FIRST_ARRIVAL), each later one a microsecond after the one before.
     pub fn telling_times(a: Wire, b: Wire) -> Self {
         let mut time = Self::FIRST_ARRIVAL;
         let mut carry = move |from: &Wire, to: &Wire| {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::{diagnosis, timeout};
 
-/// A queue pair with memory to send from and to receive into. Its completion queue is the test's, as several ends may share one.
+/// A queue pair with memory to send from and to receive into. Its completion queue is the test's,
+/// as several ends may share one.
 pub struct End {
     /// The queue pair.
     pub qp: QueuePair,

@@ -31,7 +31,8 @@
 //! | pair | two ends that are, or will be, connected |
 //! | endpoint | a TCP stack or an interface at one side of a link, without an RNIC; [`Endpoint`] is one in memory |
 //!
-//! Without these features, the kit depends on no crate of xwarp, so that the tests of every crate can use it.
+//! Without these features, the kit depends on no crate of xwarp, so that the tests of every crate
+//! can use it.
 #![cfg_attr(
     not(feature = "rnic"),
     allow(

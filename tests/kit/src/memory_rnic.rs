@@ -29,8 +29,8 @@ fn announce_if(announced: bool, io: MemoryIo) -> MemoryIo {
     }
 }
 
-/// An RNIC that is going to be opened at one side of a link. Its engine turns when the test says so, unless [`progress`](Self::progress)
-/// or [`config`](Self::config) say otherwise.
+/// An RNIC that is going to be opened at one side of a link. Its engine turns when the test says
+/// so, unless [`progress`](Self::progress) or [`config`](Self::config) say otherwise.
 #[must_use]
 pub struct MemoryRnic {
     host: Arc<dyn Host>,
@@ -119,7 +119,8 @@ impl MemoryRnic {
         self
     }
 
-    /// Opens it on several queues, each with an engine of its own; what joins the queues, and the wire.
+    /// Opens it on several queues, each with an engine of its own; what joins the queues, and the
+    /// wire.
     ///
     /// # Panics
     ///

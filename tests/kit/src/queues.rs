@@ -1,4 +1,5 @@
-//! Queues of an interface in memory, joined as a NIC with RSS joins its own: each connection's frames come to one of them.
+//! Queues of an interface in memory, joined as a NIC with RSS joins its own: each connection's
+//! frames come to one of them.
 
 use std::collections::HashMap;
 
@@ -24,8 +25,9 @@ pub enum Answers {
 
 /// What joins the queues to one wire.
 ///
-/// A connection that begins elsewhere comes to the queue that a hash of its addresses and ports chooses, the same for both directions. The
-/// frames of one that begins here come where [`Answers`] says.
+/// A connection that begins elsewhere comes to the queue that a hash of its addresses and ports
+/// chooses, the same for both directions. The frames of one that begins here come where [`Answers`]
+/// says.
 pub struct Queues {
     /// The end of the one wire.
     io: MemoryIo,

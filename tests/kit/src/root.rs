@@ -8,10 +8,12 @@ use nix::unistd::Uid;
 /// Set to `required`, it makes a skipped test a failure. `tools/test` sets it.
 const VARIABLE: &str = "XWARP_ROOT";
 
-/// Skips the test that calls it unless the test runs as root. Must be the first statement of the test.
+/// Skips the test that calls it unless the test runs as root. Must be the first statement of the
+/// test.
 ///
-/// The test harness knows no skipped tests, so it counts this one as passed. The kit therefore names each on standard error, which
-/// the harness does not capture. With `XWARP_ROOT=required` in the environment the test fails instead.
+/// The test harness knows no skipped tests, so it counts this one as passed. The kit therefore
+/// names each on standard error, which the harness does not capture. With `XWARP_ROOT=required` in
+/// the environment the test fails instead.
 #[macro_export]
 macro_rules! needs_root {
     () => {

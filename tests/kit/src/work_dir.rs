@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 pub struct WorkDir(PathBuf);
 
 impl WorkDir {
-    /// An empty directory that everybody may look into, of this name and the process's number. What killed processes left goes first.
+    /// An empty directory that everybody may look into, of this name and the process's number. What
+    /// killed processes left goes first.
     pub fn new(name: &str) -> Self {
         remove_leftovers(&format!("{name}-"));
         let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));

@@ -11,8 +11,8 @@ pub struct Conditions {
     pub rate: Option<u64>,
     /// Frames that may wait for transmission where there is a rate; further ones are dropped.
     pub queue: usize,
-    /// Frames waiting for transmission from which on a further one is marked, if its IPv4 header says that it may be (RFC 3168 §5);
-    /// `None`: none is.
+    /// Frames waiting for transmission from which on a further one is marked, if its IPv4 header
+    /// says that it may be (RFC 3168 §5); `None`: none is.
     pub mark: Option<usize>,
     /// Probability that a frame is lost.
     pub loss: f64,
@@ -20,7 +20,8 @@ pub struct Conditions {
     pub burst: f64,
     /// How long a burst lasts: what is sent meanwhile is lost.
     pub burst_time: Duration,
-    /// How often the link goes down, and for how long each time, at the end of the period: what is sent meanwhile is lost.
+    /// How often the link goes down, and for how long each time, at the end of the period: what is
+    /// sent meanwhile is lost.
     pub flap: Option<(Duration, Duration)>,
     /// Probability that a frame is held back, so that later ones overtake it.
     pub reorder: f64,
@@ -30,7 +31,8 @@ pub struct Conditions {
     pub duplicate: f64,
     /// Probability that a frame is damaged.
     pub corrupt: f64,
-    /// Bits that are flipped in a damaged frame, all beyond its Ethernet header, which the Ethernet FCS protects alone.
+    /// Bits that are flipped in a damaged frame, all beyond its Ethernet header, which the Ethernet
+    /// FCS protects alone.
     pub corrupt_bits: u32,
 }
 

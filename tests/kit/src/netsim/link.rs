@@ -45,7 +45,8 @@ impl Link {
         self.with(|conditions| conditions.one_way_delay = delay)
     }
 
-    /// The same with this rate in bits per second in either direction, and room for `queue` frames that wait.
+    /// The same with this rate in bits per second in either direction, and room for `queue` frames
+    /// that wait.
     #[must_use]
     pub fn rate(self, bits_per_second: u64, queue: usize) -> Self {
         self.with(|conditions| {

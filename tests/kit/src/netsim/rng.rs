@@ -46,7 +46,8 @@ impl Rng {
         f64::from(draw) < probability * U32_VALUES
     }
 
-    /// A number below `bound`, which is not 0. The bias is below 2^-32 for any bound that a test has.
+    /// A number below `bound`, which is not 0. The bias is below 2^-32 for any bound that a test
+    /// has.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound
     }

@@ -1,5 +1,5 @@
-//! Hand-over (`rdma/verbs/src/runtime/hand_over.rs`): the thread of an assisted engine rests while the
-//! application polls.
+//! Hand-over (`rdma/verbs/src/runtime/hand_over.rs`): the thread of an assisted engine rests while
+//! the application polls.
 
 use loom::sync::Arc;
 use loom::thread::{self, Thread};

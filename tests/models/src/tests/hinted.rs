@@ -1,5 +1,5 @@
-//! Hinted value (`driver/src/wake/hinted.rs`): frames that one engine hands to another, and news of the
-//! interface.
+//! Hinted value (`driver/src/wake/hinted.rs`): frames that one engine hands to another, and news of
+//! the interface.
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering;

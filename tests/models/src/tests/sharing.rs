@@ -1,5 +1,5 @@
-//! Sharing (`rdma/verbs/src/runtime/sharing.rs`): threads that wait turn an inline engine or sleep, as
-//! other threads do, and an event loop waits for it, too.
+//! Sharing (`rdma/verbs/src/runtime/sharing.rs`): threads that wait turn an inline engine or sleep,
+//! as other threads do, and an event loop waits for it, too.
 //!
 //! A frame is the work of an engine, for two turns, and has it set a deadline. Time passes when a
 //! thread sleeps no longer than until then.

@@ -1,5 +1,5 @@
-//! Sleep flag (`driver/src/wake/sleep_flag.rs`): doorbells of engines, of completion queues and of the
-//! mailbox of an engine's thread.
+//! Sleep flag (`driver/src/wake/sleep_flag.rs`): doorbells of engines, of completion queues and of
+//! the mailbox of an engine's thread.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
