@@ -91,7 +91,8 @@ impl Loop {
             to.swap_with_slice(&mut rest[..6]);
         }
         loop {
-            // SAFETY: these frames were received, and nothing touches them until they are completed.
+            // SAFETY: these frames were received, and nothing touches them until they are
+            // completed.
             let produced = unsafe { self.tx.produce(&self.passing[..count]) };
             self.tx.wakeup()?;
             self.reclaim();

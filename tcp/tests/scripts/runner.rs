@@ -1,16 +1,17 @@
-//! Runner of a script, line by line. The host is an [`Endpoint`] of the kit, and the script is its peer.
+//! Runner of a script, line by line. The host is an [`Endpoint`] of the kit, and the script is its
+//! peer.
 //!
 //! - `listen`, `connect`: the host opens; the first line.
 //! - `config timestamps=off min_rto=20ms ack_delay=1ms buffer=4096 keepalive=10s user_timeout=1s
 //!   congestion=dctcp ecn=on mtu=9000`: in one line, before it.
 //! - `< SEGMENT`: the peer sends. `<< SEGMENT`: the peer sends, in one turn with the next line.
 //!   `> SEGMENT`: the host has sent this segment next. Options must match, the window if given.
-//! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`, `unread N`:
-//!   N bytes can be read, and are read or left. `close`, `abort`.
+//! - `write N`, `refuse N`: N bytes are written as one piece, or find no room. `read N`,
+//!   `unread N`: N bytes can be read, and are read or left. `close`, `abort`.
 //! - `connect mtu=900 advmss=600`: over a route with these metrics. `await`: a peer's SYN waits for
 //!   metrics; `route mtu=900 advmss=600` supplies them.
-//! - `toobig SEQ LEN MTU`: a router reports that the packet with this sequence number and length did
-//!   not fit.
+//! - `toobig SEQ LEN MTU`: a router reports that the packet with this sequence number and length
+//!   did not fit.
 //! - `busy on`, `busy off`: transmissions do not complete.
 //! - `event NAME`: the next event. `nothing`: no segment was sent.
 //! - `+5ms LINE`: 5 ms pass, in which no segment is sent before the last microsecond.

@@ -7,7 +7,8 @@ use xwarp_test_kit::cases;
 use crate::{ESTABLISHED, PLAIN, Row, run, run_after, run_table};
 
 const PEER_WINDOW: &[Row] = &[
-    // The first probe comes after the retransmission timeout, 25 ms by then, and the next ones at intervals that double.
+    // The first probe comes after the retransmission timeout, 25 ms by then, and the next ones at
+    // intervals that double.
     (
         "closed window is probed until it opens",
         "

@@ -1,8 +1,8 @@
 //! Malformed and unusual input: a test for each row of wire.md §9 that this layer decides.
 //!
 //! The engine decides the rows about a closed, silent or resetting TCP connection. They are 4 to 6
-//! (no more bytes, deadlines), 27 (the fence), 41 and 42 (FIN), 48 (TCP retransmission), and 107 to 109.
-//! This layer's part of them, if it has one, is asserted here: 4, 27, 41, 42.
+//! (no more bytes, deadlines), 27 (the fence), 41 and 42 (FIN), 48 (TCP retransmission), and 107
+//! to 109. This layer's part of them, if it has one, is asserted here: 4, 27, 41, 42.
 
 mod extensions;
 mod framing;
