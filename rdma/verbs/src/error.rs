@@ -1,7 +1,7 @@
-//! Errors: what each verb can fail with, what a peer's message was refused for, and Terminate
-//! codes.
+//! Errors: how each verb can fail, why a peer's message was refused, and Terminate codes.
 //!
-//! Defined here are those that only handles return: of opening, ending, waiting and posting lists.
+//! This file defines the errors that only handles return: of opening, ending, waiting and posting
+//! lists.
 
 use std::io;
 use std::iter;
@@ -35,40 +35,40 @@ pub enum OpenError {
     /// A resource of the host, such as a thread or a file descriptor.
     #[error("the RNIC could not be set up{}", lacking(.0))]
     System(#[from] io::Error),
-    /// An option cannot be had.
+    /// An option is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
-/// An option of [`RnicConfig`](crate::RnicConfig) that cannot be had.
+/// An invalid option of [`RnicConfig`](crate::RnicConfig).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Acknowledgments would wait for longer than TCP allows.
+    /// `ack_delay` exceeds what TCP allows.
     #[error(
         "an acknowledgment cannot wait for {0:?} (ack_delay): 499 ms are the most (RFC 9293 §3.8.6.3)"
     )]
     AckDelay(Duration),
-    /// Segments would be sent again later than TCP ever waits.
+    /// `min_rto` exceeds one minute, TCP's limit here.
     #[error(
         "a retransmission cannot wait for {0:?} at least (min_rto): one minute is the most that any waits"
     )]
     MinRto(Duration),
-    /// BBR does not look at marks.
+    /// BBR ignores ECN marks.
     #[error(
         "ECN is not for BBR, which takes no marks: leave ECN out, or use CUBIC, NewReno or DCTCP"
     )]
     EcnWithBbr,
-    /// A time or a number that cannot be zero, by the option's name.
+    /// An option that must not be zero: its name.
     #[error("{0} cannot be zero; leave it out for its default")]
     Zero(&'static str),
 }
 
-/// Nothing more comes from an RNIC, and why.
+/// Why an RNIC returns no more events, requests or bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RnicEnded {
-    /// It was closed; or a handler of the RNIC cannot wait for it.
+    /// The RNIC was closed, or its handler made the call, which cannot wait.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
     /// The RNIC has failed. [`AsyncEventKind::Failed`](crate::event::AsyncEventKind::Failed)
@@ -86,11 +86,11 @@ impl From<RnicEnded> for ConnectError {
     }
 }
 
-/// A verb that would end an object was refused: the object is as it was.
+/// Error of a verb that ends an object. The object is returned unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RefusedError<T, E> {
-    /// The object. In a box, as a verb that succeeds shall not pay for its size.
+    /// The object, boxed to keep the result of a successful verb small.
     pub object: Box<T>,
     /// Why it was refused.
     pub error: E,
@@ -102,43 +102,43 @@ impl<T, E> RefusedError<T, E> {
         Self { object, error }
     }
 
-    /// Gives the object back if it was not ended.
+    /// Returns the object if the verb failed.
     pub(crate) fn unless(ended: Result<(), E>, object: T) -> Result<(), Self> {
         ended.map_err(|error| Self::new(object, error))
     }
 }
 
 /// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the
-/// region is as it was; any other has deallocated it (verbs draft §7.3.2.3).
+/// region is unchanged; any other error has deallocated it (verbs draft §7.3.2.3).
 #[derive(Debug, thiserror::Error)]
 #[error("{error}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
 #[non_exhaustive]
 pub struct ReregisterError<R> {
-    /// The region, if it is as it was.
+    /// The region, if it is unchanged.
     pub region: Option<R>,
     /// Why it was not registered.
     pub error: RegisterError,
 }
 
-/// Why a queue pair did not give away its data path.
+/// Why a queue pair did not hand out its data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataPathError {
-    /// Another holder has it already.
+    /// Another holder has the data path.
     #[error("the queue pair's data path was taken: there is one only")]
     Taken,
-    /// The queue pair may name physical memory.
+    /// Work requests of the queue pair may access physical memory.
     #[error(
         "the queue pair is privileged: work that is posted to it reaches all physical memory of the RNIC (verbs draft §6.1.1)"
     )]
     Privileged,
 }
 
-/// Why a shared receive queue was not modified. It is as it was.
+/// Why a shared receive queue was not modified. The queue is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModifySrqError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
     /// The depth is not possible.
@@ -147,34 +147,34 @@ pub enum ModifySrqError {
     /// The limit exceeds the depth.
     #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
     LimitOutOfRange {
-        /// What was asked for.
+        /// The requested limit.
         limit: usize,
         /// Work requests that it holds.
         depth: usize,
     },
-    /// The depth would be less than a limit that is armed.
+    /// The depth would be below the armed limit.
     #[error("a depth of {depth} is less than the armed limit of {limit}")]
     BelowLimit {
-        /// What was asked for.
+        /// The requested depth.
         depth: usize,
         /// The armed limit.
         limit: usize,
     },
 }
 
-/// Why a list of work requests was not posted to its end (verbs draft §8.2.1).
+/// Why a list of work requests was posted only in part (verbs draft §8.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{posted} work requests were posted, the next one was not: {error}")]
 #[non_exhaustive]
 pub struct PostListError {
-    /// Work requests that were posted, and stay so.
+    /// Number of posted work requests, which stay posted.
     pub posted: usize,
-    /// Why the next one was not.
+    /// Error of the first refused request.
     pub error: PostError,
 }
 
 impl PostListError {
-    /// Posts a list up to the first one that is refused; how many were posted.
+    /// Posts a list up to the first refused request. Returns the number of posted requests.
     pub(crate) fn post<T>(
         requests: impl IntoIterator<Item = T>,
         mut post: impl FnMut(T) -> Result<(), PostError>,
@@ -187,8 +187,8 @@ impl PostListError {
         Ok(posted)
     }
 
-    /// Posts a list to a queue up to the first request that `check` refuses or that finds no room;
-    /// how many were posted. As many as there is room for enter the queue by one store.
+    /// Posts a list to a queue, up to the first request that `check` refuses or that finds no room.
+    /// Returns the number of posted requests. All requests that fit enter the queue by one store.
     #[inline]
     pub(crate) fn post_runs<T>(
         requests: impl IntoIterator<Item = T>,
@@ -235,7 +235,7 @@ impl From<PostError> for PostListError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
     /// A resource of the host.
@@ -243,17 +243,17 @@ pub enum WaitError {
     System(#[from] std::io::Error),
 }
 
-/// Why a connection was not closed by both sides within the time.
+/// Why a connection was not closed by both sides in time.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisconnectError {
-    /// The time was over first. The close goes on.
+    /// The timeout has expired. The close continues.
     #[error("the close was not over within the time")]
     TimedOut,
     /// The connection failed first. An asynchronous event or a completion has the cause.
     #[error("the connection failed before both sides had closed it")]
     Failed,
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
     /// A resource of the host.

@@ -38,7 +38,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The other host listens, and posts a buffer before it accepts, as the message may come at once:
+//! The other host listens. It posts a receive buffer before it accepts, as the message may arrive
+//! at once:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -68,14 +69,14 @@
 //! |---|---|
 //! | [`work`] | what a work request is made of: operation, payload, inline data; the two queues that requests are posted to |
 //! | [`memory`] | registration, buffer lists, binding of windows, bytes that a peer may change |
-//! | [`buffers`] | exclusive buffers, and what posts them |
+//! | [`buffers`] | exclusive buffers, and the set that posts them |
 //! | [`completion`] | completion channels, arming, the poller |
 //! | [`cm`] | connection manager: MPA's settings, requests of peers, connections that are being made |
 //! | [`stream`] | TCP connections in streaming mode |
 //! | [`event`] | asynchronous events and their handlers, why a connection has ended |
 //! | [`attr`] | attributes, identifiers and counters: what queries return and Modify QP takes |
 //! | [`config`] | the parts of [`RnicConfig`]: interface, XDP mode, progress, congestion control |
-//! | [`error`] | what each verb can fail with, and Terminate codes |
+//! | [`error`] | errors of each verb, and Terminate codes |
 //! | `tokio`, with the feature of that name | futures of channels, events, listeners, streams and connections |
 //! | [`sim`] | seams for simulation: a host of fixed answers, the caller's clock |
 //!
@@ -83,10 +84,10 @@
 //!
 //! | `cargo run -p xwarp --example` | shows |
 //! |---|---|
-//! | `ping_pong` | Sends and Receives there and back, timed, out of exclusive buffers, with an engine that the waiting thread turns itself |
-//! | `key_value` | a table that is looked up by RDMA Read alone, and how a Read of an entry that is being renewed is noticed |
-//! | `journal` | the halves of a data path in two threads, completions taken in batches, inline data, lists of two elements, a constant that is registered where it lies |
-//! | `tokio_echo` (`--features tokio`) | a task for each client, and a task that turns the inline engine |
+//! | `ping_pong` | timed Sends and Receives in both directions, out of exclusive buffers; the waiting thread runs the engine |
+//! | `key_value` | a table that clients read by RDMA Read alone, and how a client notices that it read an entry during its update |
+//! | `journal` | the halves of a data path in two threads, completions polled in batches, inline data, lists of two elements, a constant registered in place |
+//! | `tokio_echo` (`--features tokio`) | a task for each client, and a task that runs the inline engine |
 //! | `event_server` | one thread for many clients: it sleeps on the descriptors of an inline engine, a listener, a completion channel and asynchronous events |
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
@@ -121,7 +122,7 @@ pub mod attr {
     pub use xwarp_tcp::{ConnLoad, StackCounters};
 }
 
-/// Completion notification: channels, arming, and the poller of a queue that is borrowed (verbs
+/// Completion notification: channels, arming, and the polling handle of a borrowed queue (verbs
 /// draft §8.2.5).
 pub mod completion {
     pub use crate::cq::CompletionPoller;
@@ -139,8 +140,8 @@ pub mod config {
     pub use xwarp_tcp::CongestionControl;
 }
 
-/// Asynchronous events: what an RNIC reports besides completions, and who takes it (verbs draft
-/// §8.3, §9.5); why a connection has ended.
+/// Asynchronous events: what an RNIC reports besides completions, and how to receive it (verbs
+/// draft §8.3, §9.5); why a connection has ended.
 pub mod event {
     pub use crate::qp::state_changes::StateChanges;
     pub use crate::rnic::async_events::AsyncEvents;

@@ -1,4 +1,4 @@
-//! Protection domains (verbs draft §5.2): what may be used together.
+//! Protection domains (verbs draft §5.2): which regions, windows and queues may be used together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use xwarp_rnic::model::{CreateError, DestroyError, StagScope};
 /// other peers may still need it (RFC 5040 §8.1.1, RFC 5042 §6.4.5). Such a Send ends its
 /// connection.
 ///
-/// It may be dropped at any time: existing objects stay as they are, and the domain ends with the
-/// last of them.
+/// Dropping the handle is always allowed: existing objects are unaffected, and the domain ends with
+/// the last of them.
 pub struct ProtectionDomain {
     id: PdId,
-    /// There is nothing left to deallocate.
+    /// Set once the domain was deallocated: dropping the handle then releases nothing.
     deallocated: bool,
     control: Arc<Control>,
 }
@@ -42,9 +42,9 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// - [`DestroyError::DomainInUse`]: queue pairs, shared receive queues, regions or windows are
-    ///   of it.
-    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DestroyError::DomainInUse`]: the domain has queue pairs, shared receive queues, regions
+    ///   or windows.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn deallocate(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self

@@ -49,7 +49,7 @@ impl Default for SrqConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SrqInfo {
-    /// Its protection domain.
+    /// Protection domain of the queue.
     pub pd: PdId,
     /// Work requests that it holds.
     pub depth: usize,
@@ -57,26 +57,26 @@ pub struct SrqInfo {
     pub sge: usize,
     /// The limit that was set last.
     pub limit: usize,
-    /// Whether the limit is armed: falling below it will be reported.
+    /// Whether the limit is armed: fewer buffers than the limit will be reported.
     pub armed: bool,
 }
 
 /// Receive buffers for several queue pairs. A message for any of the queue pairs takes the oldest
-/// buffer, and completes on the completion queue of its queue pair. One queue pair may take all
+/// buffer, and completes on the completion queue of its queue pair. One queue pair may use all
 /// buffers.
 ///
 /// The buffers' pieces are regions of this queue's protection domain, which need not be that of the
 /// queue pairs. A buffer that a message has taken belongs to the queue pair, and is flushed if the
 /// queue pair ends. Untaken buffers stay. A message that finds no buffer ends its connection.
 ///
-/// It may be dropped at any time. Queue pairs that take from it then use up the posted buffers.
+/// Dropping the handle is always allowed. Its queue pairs then use up the posted buffers.
 pub struct SharedReceiveQueue {
     id: SrqId,
     pd: PdId,
     posts: WorkQueue<RecvRequest>,
     limit: usize,
     sge: usize,
-    /// There is nothing left to destroy.
+    /// Set once the queue was destroyed: dropping the handle then releases nothing.
     destroyed: bool,
     control: Arc<Control>,
 }
@@ -92,11 +92,11 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// - [`CreateError::Capability`]: depth or elements exceed a limit of
-    ///   [`Rnic::query`](crate::Rnic::query), or there are as many queues as the RNIC can have
+    ///   [`Rnic::query`](crate::Rnic::query), or the RNIC has its maximum number of queues
     ///   (verbs draft §9.5.1).
     /// - [`CreateError::LimitOutOfRange`]: the limit exceeds the depth.
     /// - [`CreateError::Memory`]: the host has no memory for it.
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn create_srq(&self, config: SrqConfig) -> Result<SharedReceiveQueue, CreateError> {
         SharedReceiveQueue::create(self.control(), self.id(), config)
     }
@@ -135,8 +135,8 @@ impl SharedReceiveQueue {
         &self.control
     }
 
-    /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free when its completion
-    /// has been polled, wherever that comes.
+    /// Posts a buffer for one message (verbs draft §9.3.1.2). Its slot is free once its completion
+    /// has been polled, on whichever completion queue it arrives.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl SharedReceiveQueue {
     }
 
     /// `PostRQ` of a list (verbs draft §8.2.1): posts buffers in order. Returns the number of
-    /// posted buffers. The first one that is refused ends it: those before it stay posted.
+    /// posted buffers. The first refused buffer ends the list; buffers before it stay posted.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn query(&self) -> Result<SrqInfo, RnicUnavailable> {
         let id = self.id;
         let armed = self.control.call(move |engine| engine.srqs().armed(id))?;
@@ -193,9 +193,9 @@ impl SharedReceiveQueue {
     /// # Errors
     ///
     /// - [`ModifySrqError::BelowLimit`]: a limit above `depth` is armed.
-    /// - [`ModifySrqError::Resize`]: what is outstanding does not fit, `depth` is beyond what the
+    /// - [`ModifySrqError::Resize`]: the outstanding work does not fit, `depth` is beyond what the
     ///   RNIC supports, or the host has no memory.
-    /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn resize(&mut self, depth: usize) -> Result<(), ModifySrqError> {
         check_depth(depth).map_err(ResizeError::Capability)?;
         let id = self.id;
@@ -218,12 +218,12 @@ impl SharedReceiveQueue {
     }
 
     /// Modify S-RQ (verbs draft §9.2.4.3): sets the limit and arms it, also if it is armed already;
-    /// 0 disarms.
+    /// 0 disarms it.
     ///
     /// # Errors
     ///
     /// - [`ModifySrqError::LimitOutOfRange`]: `limit` exceeds the depth.
-    /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ModifySrqError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn arm_limit(&mut self, limit: usize) -> Result<(), ModifySrqError> {
         let (id, depth) = (self.id, self.posts.depth());
         if limit > depth {
@@ -241,7 +241,7 @@ impl SharedReceiveQueue {
     /// # Errors
     ///
     /// - [`DestroyError::InUse`]: a queue pair takes from it.
-    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self.control.attempt(move |engine| engine.destroy_srq(id));

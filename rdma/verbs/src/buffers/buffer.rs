@@ -1,4 +1,4 @@
-//! A buffer, and where it comes from.
+//! Buffers, and how a domain allocates them.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,34 +15,34 @@ use xwarp_rnic::model::{Access, RegisterError, Sge};
 /// [`PostedBuffers::take`](crate::buffers::PostedBuffers::take) returns it for the completion.
 /// [`PostedBuffers`](crate::buffers::PostedBuffers) describes how buffers are posted and returned.
 ///
-/// It is a piece of a region without remote rights, whose `STag` is never disclosed. No peer can
-/// access it by a Write, a Read or an Atomic Operation, and no other work request can. It serves
-/// for Sends, Writes and Receives, but not as the sink of a Read, which the peer writes. A
+/// A buffer is a piece of a region without remote rights, whose `STag` is never disclosed. No
+/// Write, Read or Atomic Operation of a peer can access it, and no other work request can. It
+/// serves for Sends, Writes and Receives, but not as the sink of a Read, which the peer writes. A
 /// privileged queue pair can access it by its physical address, like all memory of the region area.
 pub struct Buffer {
     bytes: SharedBytes,
-    /// All pieces keep it registered.
+    /// The region of this and other buffers: it stays registered until the last of them is dropped.
     region: Arc<MemoryRegion>,
-    /// Its first byte in the region.
+    /// Offset of the buffer's first byte in the region.
     offset: u64,
 }
 
 impl ProtectionDomain {
     /// Allocates `count` zeroed buffers of `len` bytes from the RNIC's region area, all in one
-    /// region of this domain. It is deregistered when the last of them is dropped.
+    /// region of this domain. The region is deregistered when the last buffer is dropped.
     ///
     /// # Errors
     ///
     /// - [`RegisterError::Full`]: the region area has no free piece of that length.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate_buffers(&self, count: usize, len: u32) -> Result<Vec<Buffer>, RegisterError> {
         let each = usize::try_from(len).unwrap_or(usize::MAX);
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
-        // One that is too long to be counted is too long for the area; and empty buffers count as
-        // well, or there would be no end of them.
+        // A total that overflows is too long for the area. An empty buffer counts as one byte, as
+        // otherwise the number of empty buffers would have no bound.
         let bytes = each.max(1).saturating_mul(count);
         let region = Arc::new(self.allocate(bytes, access)?);
         let piece = |number: usize| {
@@ -91,7 +91,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`CopyError::OutOfBounds`]: `range` leaves the buffer. Bytes of it that lie inside may be set.
+    /// [`CopyError::OutOfBounds`]: `range` leaves the buffer. Its part inside the buffer may be
+    /// set.
     pub fn fill(&mut self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         self.bytes.fill(range, value)
     }
@@ -109,7 +110,7 @@ impl Buffer {
         Arc::ptr_eq(self.control(), control)
     }
 
-    /// Its first `len` bytes.
+    /// The buffer's first `len` bytes.
     pub(super) fn first(&self, len: u32) -> Result<Sge, OutOfBounds> {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         self.bytes.part(0..bytes)?;
@@ -117,7 +118,7 @@ impl Buffer {
     }
 
     pub(super) fn whole(&self) -> Sge {
-        // It was made with a length of 32 bits.
+        // `allocate_buffers` takes a length of 32 bits.
         let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
         self.region.local(self.offset, len)
     }

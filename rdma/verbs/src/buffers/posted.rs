@@ -1,9 +1,10 @@
 //! Posted buffers: kept here while work requests use them (verbs draft §8.1.3.2).
 //!
-//! In the rings, work with a buffer has a name that is made here, from 2^63 on, and used once in a
-//! process. An application's name there could equal the name of other work, and that work's
-//! completion would return a buffer that the RNIC still uses. `take` puts the application's name
-//! into the completion. Engine and rings know nothing of buffers, and other work costs nothing.
+//! In the rings, work with a buffer has a work request ID (`WrId`) that is made here, from 2^63 on,
+//! and is used once in a process. An application's own ID could equal the ID of other work, and
+//! that work's completion would return a buffer that the RNIC still uses. `take` restores the
+//! application's ID in the completion. Engine and rings know nothing of buffers, and work without
+//! buffers costs nothing more.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,17 +20,17 @@ use super::request::{BufferRequest, Work};
 use crate::error::{PostListError, RefusedError};
 use xwarp_rnic::model::{PostError, WorkCompletion, WrId};
 
-/// Names that work requests with buffers have in the queues begin here, and are never used twice in
-/// a process.
+/// First of the IDs that work requests with buffers have in the queues. No ID is used twice in a
+/// process.
 const FIRST_NAME: u64 = 1 << 63;
 
 fn new_name() -> WrId {
     static NEXT: AtomicU64 = AtomicU64::new(FIRST_NAME);
-    WrId(NEXT.fetch_add(1, Ordering::Relaxed)) // 2^63 will not be posted
+    WrId(NEXT.fetch_add(1, Ordering::Relaxed)) // a process never posts 2^63 buffers
 }
 
 struct Posted {
-    /// The application's name for the work.
+    /// The application's ID of the work request.
     wr_id: WrId,
     buffer: Buffer,
     queue: PostedTo,
@@ -91,29 +92,29 @@ struct Posted {
 /// # }
 /// ```
 ///
-/// The application names each work request, as it likes: names may be equal. In the queues the work
-/// has another name, of 2^63 or more, which is used once. So only a buffer's own completion returns
-/// it: not an earlier one of the same buffer, and not one of other work. [`take`](Self::take) puts
-/// the application's name into the completion. Work that an application posts itself to the same
-/// completion queue should have names below 2^63.
+/// The application chooses the `WrId` of each work request, and several may be equal. In the queues
+/// the work has another ID, of 2^63 or more, which is used once. So only the buffer's own
+/// completion returns it: not an earlier completion of the same buffer, and not the completion of
+/// other work. [`take`](Self::take) puts the application's ID into the completion. Work without
+/// buffers on the same completion queue should have IDs below 2^63.
 ///
 /// # What becomes of a buffer
 ///
 /// - A refused post returns it at once.
 /// - Its completion returns it, whether the work succeeded, failed or was flushed.
-/// - Work may get no completion. Its queue pair or shared receive queue is destroyed, the RNIC is
-///   closed, or its completion queue was dropped or has lost it. [`reclaim`](Self::reclaim) then
+/// - Work may get no completion: its queue pair or shared receive queue is destroyed, the RNIC is
+///   closed, or its completion queue was dropped or has overflowed. [`reclaim`](Self::reclaim) then
 ///   returns the buffer once the queue that it was posted to is destroyed. A shared receive queue
 ///   is destroyed once it and all queue pairs that take buffers from it are.
-/// - Dropping this drops the buffers. When the last buffer of a region is dropped, the region is
-///   deregistered, and outstanding work on it fails. Until then the peer's data may still be placed
-///   into it, and the application cannot see the bytes.
+/// - Dropping the `PostedBuffers` drops its buffers. When the last buffer of a region is dropped,
+///   the region is deregistered, and outstanding work on it fails. Until then the peer's data may
+///   still be placed into it, and the application cannot see the bytes.
 #[derive(Default)]
 pub struct PostedBuffers {
     posted: FxHashMap<WrId, Posted>,
 }
 
-/// Posts one buffer. Returns the name of its work in the queue.
+/// Posts one buffer. Returns the ID of its work in the queue.
 fn push<W: Work>(queue: &mut impl Queue<W::Request>, work: &W) -> Result<WrId, PostError> {
     if !queue.is_of_rnic_of(work.buffer()) {
         return Err(PostError::OtherRnic);
@@ -124,11 +125,12 @@ fn push<W: Work>(queue: &mut impl Queue<W::Request>, work: &W) -> Result<WrId, P
 }
 
 impl PostedBuffers {
-    /// Posts a buffer for one message of the peer.
+    /// Posts a buffer for one message from the peer.
     ///
     /// # Errors
     ///
-    /// [`PostError::OtherRnic`]: the buffer is one of another RNIC. Otherwise as a Receive that is posted to `queue` without a buffer's help.
+    /// - [`PostError::OtherRnic`]: the buffer belongs to another RNIC.
+    /// - Otherwise the errors of a Receive that is posted to `queue` directly.
     pub fn post_recv(
         &mut self,
         queue: &mut impl PostReceives,
@@ -157,7 +159,7 @@ impl PostedBuffers {
     ///
     /// # Errors
     ///
-    /// - [`PostError::OtherRnic`]: the buffer is one of another RNIC.
+    /// - [`PostError::OtherRnic`]: the buffer belongs to another RNIC.
     /// - [`PostError::OutOfBounds`]: the message is longer than its buffer.
     /// - Otherwise the errors of a request that is posted to `queue` directly.
     pub fn post_send(
@@ -182,9 +184,9 @@ impl PostedBuffers {
         self.post_list(queue, requests)
     }
 
-    /// Returns the buffer of the completed work request, and puts the application's name for the
-    /// work into the completion. Returns `None` and leaves the completion unchanged if it belongs
-    /// to no buffer of this set, or the buffer was returned before.
+    /// Returns the buffer of the completed work request, and puts the application's ID of the work
+    /// into the completion. Returns `None` and leaves the completion unchanged if the work has no
+    /// buffer of this set, or the buffer was returned before.
     pub fn take(&mut self, completion: &mut WorkCompletion) -> Option<Buffer> {
         let posted = self.posted.remove(&completion.wr_id)?;
         completion.wr_id = posted.wr_id;
@@ -192,13 +194,13 @@ impl PostedBuffers {
     }
 
     /// Returns all buffers whose queue pair or shared receive queue is destroyed, in no particular
-    /// order, each with the application's name for its work.
+    /// order, each with the application's ID of its work.
     pub fn reclaim(&mut self) -> Vec<(WrId, Buffer)> {
         let mut gone = HashMap::new();
         let mut is_gone = |posted: &Posted| {
             let (control, posted_to) = (posted.buffer.control(), posted.queue);
             let key = (Arc::as_ptr(control), posted_to);
-            // Nothing is left of a closed RNIC.
+            // A closed RNIC has no queue left.
             let ask = || control.call(move |engine| posted_to.is_gone(engine));
             *gone.entry(key).or_insert_with(|| ask().unwrap_or(true))
         };

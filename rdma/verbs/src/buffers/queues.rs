@@ -7,7 +7,7 @@ use crate::srq::SharedReceiveQueue;
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{PostError, QpId, RecvRequest, SendRequest, SrqId};
 
-/// What keeps a work request until it completes.
+/// Queue that a work request with a buffer was posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PostedTo {
     QueuePair(QpId),
@@ -15,7 +15,8 @@ pub enum PostedTo {
 }
 
 impl PostedTo {
-    /// Is it there no more, so that nothing which was posted to it can have any effect?
+    /// Whether the queue no longer exists, so that no request posted to it can still have an
+    /// effect.
     pub(super) fn is_gone(self, engine: &mut Engine) -> bool {
         match self {
             Self::QueuePair(id) => !engine.stags().has_user(id),
@@ -28,7 +29,8 @@ pub(super) mod sealed {
     use super::{Buffer, PostedTo};
     use xwarp_rnic::model::PostError;
 
-    /// A queue that takes requests of a kind. Of a list `ring` follows the last.
+    /// A queue that takes requests of type `R`. The caller calls `ring` after the last request of a
+    /// list.
     pub trait Queue<R> {
         fn posted_to(&self) -> PostedTo;
         fn is_of_rnic_of(&self, buffer: &Buffer) -> bool;
@@ -39,11 +41,11 @@ pub(super) mod sealed {
 
 use sealed::Queue;
 
-/// What receives can be posted to: a [`QueuePair`], its [`DataPath`] or [`ReceiveQueue`], or a
+/// Queues that take Receives: a [`QueuePair`], its [`DataPath`] or [`ReceiveQueue`], or a
 /// [`SharedReceiveQueue`].
 pub trait PostReceives: Queue<RecvRequest> {}
 
-/// What sends can be posted to: a [`QueuePair`], its [`DataPath`] or [`SendQueue`].
+/// Queues that take Sends: a [`QueuePair`], its [`DataPath`] or [`SendQueue`].
 pub trait PostSends: Queue<SendRequest> {}
 
 impl Queue<RecvRequest> for ReceiveQueue {
@@ -96,7 +98,7 @@ impl Queue<RecvRequest> for DataPath {
     }
 
     fn ring(&mut self) {
-        // Nothing was posted where there is none.
+        // Without a receive queue nothing was posted.
         if let Ok(receives) = self.receives() {
             receives.recheck_state();
         }
@@ -138,7 +140,7 @@ where
     }
 
     fn ring(&mut self) {
-        // One that was taken was given nothing here.
+        // While another handle has the data path, nothing was posted here.
         if let Ok(path) = self.data_path() {
             path.ring();
         }

@@ -1,4 +1,4 @@
-//! Work requests that take exclusive buffers along.
+//! Work requests that carry exclusive buffers.
 
 use xwarp_driver::OutOfBounds;
 use xwarp_iwarp::Stag;
@@ -8,14 +8,14 @@ use xwarp_rnic::model::{
     Immediate, Operation, Payload, RecvRequest, RemoteAddress, SendRequest, Sge, WrId,
 };
 
-/// A work request for the send queue that takes its bytes from a [`Buffer`]. It is always signaled,
-/// as its completion gives the buffer back.
+/// A work request for the send queue whose bytes are those of a [`Buffer`]. It is always signaled,
+/// as its completion returns the buffer.
 #[derive(Debug)]
 pub struct BufferRequest {
     buffer: Buffer,
-    /// Of the buffer's bytes, the first.
+    /// Length of the message: the buffer's first `len` bytes.
     len: u32,
-    /// With the application's name, without list.
+    /// The request with the application's ID and an empty scatter/gather list.
     request: SendRequest,
 }
 
@@ -52,22 +52,21 @@ impl BufferRequest {
         Self::new(buffer, len, request)
     }
 
-    /// Asks for an event at the peer, as [`SendRequest::solicited`] does.
+    /// Requests a Solicited Event at the peer, as [`SendRequest::solicited`] does.
     #[must_use]
     pub fn solicited(mut self) -> Self {
         self.request = self.request.solicited();
         self
     }
 
-    /// Lets the request wait for earlier Reads and Atomic Operations.
+    /// Makes the request wait for earlier Reads and Atomic Operations.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.request = self.request.fenced();
         self
     }
 
-    /// Names a region of the peer that it shall invalidate when it receives the message. Means
-    /// nothing to a Write.
+    /// Has the peer invalidate this `STag` when it receives the message. Ignored for a Write.
     #[must_use]
     pub fn invalidating(mut self, stag: Stag) -> Self {
         if let Operation::Send { invalidate, .. } = &mut self.request.operation {
@@ -77,7 +76,7 @@ impl BufferRequest {
     }
 }
 
-/// Gives the operation this list.
+/// Sets the operation's scatter/gather list to `piece`.
 fn set_list(operation: &mut Operation, piece: Sge) {
     if let Operation::Send { payload, .. }
     | Operation::Write { payload, .. }
@@ -87,16 +86,16 @@ fn set_list(operation: &mut Operation, piece: Sge) {
     }
 }
 
-/// What holds a buffer and can be posted to one kind of queue.
+/// A request that owns a buffer and can be posted to one kind of queue.
 pub(super) trait Work {
     type Request;
 
     fn buffer(&self) -> &Buffer;
 
-    /// The application's name for it.
+    /// The application's ID of the work.
     fn wr_id(&self) -> WrId;
 
-    /// What the queue is given, by another name.
+    /// The request to post, with the ID `name`.
     fn request(&self, name: WrId) -> Result<Self::Request, OutOfBounds>;
 
     fn into_buffer(self) -> Buffer;

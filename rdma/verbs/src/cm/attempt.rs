@@ -1,4 +1,4 @@
-//! Attempt: something that the engine connects, whose outcome the application takes.
+//! Attempt: a connection that the engine is making, whose outcome the application takes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,13 +12,13 @@ use xwarp_rnic::queues::Inbox;
 use crate::error::WaitError;
 use crate::runtime::control::Control;
 
-/// What an attempt ended in.
+/// Result of an attempt.
 pub(crate) type Outcome<T> = Result<T, ConnectError>;
 
-/// An attempt that the engine makes. It goes on whether or not the application polls it.
+/// An attempt to connect. The engine continues it whether or not the application polls it.
 pub(crate) struct Attempt<T> {
     outcome: Arc<Inbox<Outcome<T>>>,
-    /// The application has the outcome.
+    /// Whether the application has taken the outcome.
     taken: bool,
     control: Arc<Control>,
 }
@@ -36,7 +36,7 @@ impl<T> Attempt<T> {
         &self.control
     }
 
-    /// The outcome, once there is one. Does not turn an inline engine.
+    /// Returns the outcome once there is one. Does not run an inline engine.
     pub(crate) fn try_finish(&mut self) -> Option<Outcome<T>> {
         let signal = self.outcome.signal();
         let taken = self.control.take_or_ended(signal, || self.outcome.take());
@@ -45,7 +45,7 @@ impl<T> Attempt<T> {
         outcome
     }
 
-    /// The outcome, waiting for it; `None` when there is none by the deadline.
+    /// Waits for the outcome. `None` if there is none by the deadline.
     pub(crate) fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Outcome<T>> {
         let (control, outcome) = (Arc::clone(&self.control), Arc::clone(&self.outcome));
         let signal: &Signal = outcome.signal();
@@ -56,25 +56,25 @@ impl<T> Attempt<T> {
         }
     }
 
-    /// The outcome, waiting for it as long as the engine needs.
+    /// Waits for the outcome without a time limit.
     pub(crate) fn wait(&mut self) -> Outcome<T> {
         // A wait does not run a manual engine.
         let none = || Err(ConnectError::Resources("no engine runs".to_owned()));
         self.wait_until(None).unwrap_or_else(none)
     }
 
-    /// Where the outcome goes, if the application does not have it.
+    /// Inbox of the outcome if the application has not taken it.
     pub(crate) fn unfinished(&self) -> Option<Arc<Inbox<Outcome<T>>>> {
         (!self.taken).then(|| Arc::clone(&self.outcome))
     }
 
-    /// Readable when there is an outcome.
+    /// Descriptor that is readable when there is an outcome.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.outcome.signal().as_fd()
     }
 }
 
-/// The host has no descriptor left, or another of its resources.
+/// Error for a host without a free file descriptor, or without another resource.
 #[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
 pub(crate) fn no_descriptor(error: io::Error) -> ConnectError {
     ConnectError::Resources(error.to_string())

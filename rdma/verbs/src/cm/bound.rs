@@ -13,7 +13,8 @@ use xwarp_rnic::model::{ListenError, LocalPort};
 use xwarp_rnic::queues::Inbox;
 
 /// A port of one address, or of all addresses of a family. No other program and no other handle can
-/// bind it or listen on it. Dropping it gives the port back, as far as no connection has it.
+/// bind it or listen on it. Dropping it returns the port to the host, unless connections still use
+/// it.
 pub struct BoundPort {
     wanted: IpAddr,
     ports: Vec<LocalPort>,
@@ -23,7 +24,7 @@ pub struct BoundPort {
 }
 
 impl BoundPort {
-    /// Takes the port of all addresses that `local` stands for.
+    /// Binds the port on all addresses that `local` stands for.
     pub(crate) fn bind(
         control: &Arc<Control>,
         local: SocketAddr,
@@ -41,7 +42,7 @@ impl BoundPort {
         let mut number = local.port();
         for address in addresses_for(control, local.ip())? {
             let (port, claim) = control.claim_port(address, number)?;
-            // Port 0 stands for a free one, the same of all addresses.
+            // Port 0 requests a free port. All addresses use the port that the first one received.
             number = port.local().port();
             bound.ports.push(port);
             bound.claims.push(claim);
@@ -49,21 +50,21 @@ impl BoundPort {
         Ok(bound)
     }
 
-    /// Addresses and port that it is bound to: the interface's addresses among those requested, and
-    /// one port, which is not 0.
+    /// Bound addresses: the interface's addresses among those requested, all with one port, which
+    /// is not 0.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(LocalPort::local).collect()
     }
 
-    /// Listens for connections, as [`Rnic::listen`](crate::Rnic::listen) does. After an error the
-    /// port is free.
+    /// Listens for connections, as [`Rnic::listen`](crate::Rnic::listen) does. An error releases
+    /// the port.
     ///
     /// # Errors
     ///
-    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::Taken`]: the host returned a port that this RNIC already listens on.
     /// - [`ListenError::System`]: no file descriptor is left.
     /// - [`ListenError::Failed`]: the RNIC has failed.
-    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn listen(self) -> Result<Listener, ListenError> {
         let requests = self.control.inbox()?;
         let clients = Clients::Requests(Arc::clone(&requests));

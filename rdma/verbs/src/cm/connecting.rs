@@ -15,11 +15,12 @@ use super::attempt::{Attempt, no_descriptor};
 use super::private_data::PrivateData;
 use crate::runtime::control::Control;
 
-/// How it ended: the private data of the peer's answer, or an error.
+/// Outcome of the attempt: the private data of the peer's answer, or an error.
 type Outcome = Result<PrivateData, ConnectError>;
 
-/// A connection that is being made. The engine goes on whether or not the application polls this
-/// handle. Dropping it before it has ended gives the attempt up: the queue pair stays Idle.
+/// A connection that is being made. The engine continues whether or not the application polls this
+/// handle. Dropping the handle before the attempt has ended cancels the attempt: the queue pair
+/// stays in Idle.
 pub struct Connecting {
     qp: QpId,
     engine: usize,
@@ -29,28 +30,28 @@ pub struct Connecting {
     attempt: Attempt<Vec<u8>>,
 }
 
-/// A connection that is wanted, whatever the path.
+/// What to connect, before the path is known.
 pub(crate) struct ConnectParams {
-    /// Address and port that it leaves from. The host chooses for an unspecified address or port 0.
+    /// Local address and port. The host chooses for an unspecified address or port 0.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) params: StartupParams,
     pub(crate) private_data: Vec<u8>,
-    /// How long all of it may take.
+    /// Time limit of the whole attempt.
     pub(crate) timeout: Duration,
 }
 
-/// Address and port that a connection leaves from.
+/// Local address and port of a connection.
 struct Source {
     address: IpAddr,
-    /// 0: any.
+    /// 0: any free port.
     port: u16,
     remote: SocketAddr,
 }
 
 impl Source {
-    /// The address that the application names, which must be one of the interface, or the address
-    /// that the host's routes choose.
+    /// The address that the application requests, which must be one of the interface, or the
+    /// address that the host's routes choose.
     fn of(wanted: &ConnectParams, control: &Control) -> Result<Self, HostError> {
         let (named, remote) = (wanted.local.ip(), wanted.remote);
         let address = if named.is_unspecified() {
@@ -68,7 +69,7 @@ impl Source {
         })
     }
 
-    /// The port that the application names, or one that is free and leads to this engine.
+    /// The port that the application requests, or a free port whose frames come to this engine.
     fn open_port(&self, control: &Control, engine: usize) -> Result<LocalPort, HostError> {
         match self.port {
             0 => control.open_port(self.address, self.remote, engine),
@@ -76,7 +77,7 @@ impl Source {
         }
     }
 
-    /// The port of a second try, by MPA revision 1, if there may be one.
+    /// The port for a second try with MPA revision 1, if the configuration allows one.
     fn open_spare(
         &self,
         params: StartupParams,
@@ -104,7 +105,7 @@ impl Connecting {
         let spare = source.open_spare(wanted.params, control, engine)?;
         let local = port.local();
         let port_number = Arc::new(AtomicU16::new(local.port()));
-        // Does not wait: the engine has the search for the next hop (decision record verbs/0009).
+        // Does not wait: the engine waits for the next hop (decision record verbs/0009).
         let way = (control.host()).next_hop(local, wanted.remote, wanted.timeout)?;
         let order = StartConnect {
             qp,
@@ -134,8 +135,8 @@ impl Connecting {
         self.attempt.control()
     }
 
-    /// The address and port that the connection comes from. The port may become another until there
-    /// is a result: where answers come to another engine, and for a second try by MPA revision 1.
+    /// Local address and port of the connection. The port may change until there is a result: if
+    /// answers come to another engine, or for a second try with MPA revision 1.
     pub fn local(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port.load(Ordering::Relaxed))
     }
@@ -164,8 +165,8 @@ impl Connecting {
     ///
     /// # Errors
     ///
-    /// - [`ConnectError::Refused`], [`ConnectError::TimedOut`]: no listener is there, or the
-    ///   timeout is over.
+    /// - [`ConnectError::Refused`], [`ConnectError::TimedOut`]: the peer's host refused the
+    ///   connection, or the timeout has expired.
     /// - [`ConnectError::Rejected`]: the peer's application rejected it (RFC 5044 §7.1.1, bit R).
     /// - [`ConnectError::PeerClosed`], [`ConnectError::NotIwarp`]: the peer closed, or its answer
     ///   is no valid MPA Reply.
@@ -174,9 +175,9 @@ impl Connecting {
     /// - [`ConnectError::AddressLost`], [`ConnectError::Failed`]: the host lost the local address,
     ///   or the RNIC has failed.
     /// - [`ConnectError::Host`]: the next hop does not answer.
-    /// - [`ConnectError::InvalidState`]: the queue pair has left Idle meanwhile.
+    /// - [`ConnectError::InvalidState`]: the queue pair has left Idle in the meantime.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
-    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn wait(mut self) -> Outcome {
         with_private_data(self.attempt.wait())
     }

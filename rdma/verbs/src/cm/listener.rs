@@ -1,4 +1,4 @@
-//! The connection manager as an application sees it: listening, accepting, rejecting.
+//! Connection manager, application side: listening, accepting, rejecting.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::runtime::control::Control;
 use xwarp_rnic::engine::IncomingRequest;
 use xwarp_rnic::model::{AcceptError, IncomingId, QpId};
 
-/// Waits for peers that want to connect.
+/// Listens for peers that connect.
 pub type Listener = PortListener<ConnectionRequest>;
 
 impl Incoming for ConnectionRequest {
@@ -23,7 +23,7 @@ impl Incoming for ConnectionRequest {
         Ok(request.map(|request| Self::new(request, control)))
     }
 
-    /// The engine rejects it, as its place goes.
+    /// Dropping `id` frees the request's place in the backlog, and the engine rejects the request.
     fn refuse(id: IncomingRequest, _: &Listener) {
         drop(id);
     }
@@ -54,7 +54,7 @@ impl ConnectionRequest {
         }
     }
 
-    /// Where: one of the listener's addresses.
+    /// Local address and port: one of the listener's addresses.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
@@ -70,24 +70,25 @@ impl ConnectionRequest {
         &self.private_data
     }
 
-    /// The peer's MPA revision: 1, 2, or 0 for one of the RDMA Consortium. The answer has the same.
+    /// The peer's MPA revision: 1, 2, or 0 for the RDMA Consortium's. The answer has the same
+    /// revision.
     pub fn revision(&self) -> u8 {
         self.revision
     }
 
-    /// The peer's read depths and RTR types as they came (RFC 6581 §9.1); `None` if its Request is
-    /// not enhanced.
+    /// Read depths and RTR types in the peer's Request, unchanged (RFC 6581 §9.1). `None` if the
+    /// Request is not enhanced.
     pub fn enhanced(&self) -> Option<EnhancedData> {
         self.enhanced
     }
 
-    /// The peer begins with an RTR, so that this side may send before the peer's application does
-    /// (RFC 6581 §9.2).
+    /// Whether the peer sends an RTR first, so that this side may send before the peer's
+    /// application does (RFC 6581 §9.2).
     pub fn is_peer_to_peer(&self) -> bool {
         self.enhanced.is_some_and(|enhanced| enhanced.rtr.is_some())
     }
 
-    /// The engine where the request is, if `qp_control` is of the same RNIC.
+    /// The engine that has the request. Fails if `qp_control` belongs to another RNIC.
     pub(crate) fn engine_for(&self, qp_control: &Arc<Control>) -> Result<usize, AcceptError> {
         let id = self.id.ok_or(AcceptError::PeerGone)?;
         if !Arc::ptr_eq(&self.control, qp_control) {
@@ -96,7 +97,7 @@ impl ConnectionRequest {
         Ok(id.engine())
     }
 
-    /// Accepts: `qp` becomes this side's end.
+    /// Accepts the request: `qp` becomes this side's end of the connection.
     pub(crate) fn accept_for(mut self, qp: QpId, private_data: &[u8]) -> Result<(), AcceptError> {
         let Some(id) = self.id.take() else {
             return Err(AcceptError::PeerGone);
@@ -111,25 +112,24 @@ impl ConnectionRequest {
     ///
     /// # Errors
     ///
-    /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
+    /// - [`AcceptError::PeerGone`]: the peer has ended the connection in the meantime.
     /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044
     ///   §7.1.1, RFC 6581 §6).
-    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn reject(self, private_data: &[u8]) -> Result<(), AcceptError> {
         self.answer_no(None, private_data)
     }
 
     /// Rejects the peer because its IRD is below the `ord` that this side needs. A peer of MPA
     /// revision 2 receives that value (RFC 6581 §9.1). Any other peer receives a plain rejection.
-    /// Whether an IRD suffices is the application's to judge: [`accept`](Self::accept) makes do
-    /// with any.
+    /// The application decides whether an IRD suffices: [`accept`](Self::accept) takes any.
     ///
     /// # Errors
     ///
-    /// - [`AcceptError::PeerGone`]: the peer has ended the connection meanwhile.
+    /// - [`AcceptError::PeerGone`]: the peer has ended the connection in the meantime.
     /// - [`AcceptError::PrivateDataTooLong`]: `private_data` does not fit into the Reply (RFC 5044
     ///   §7.1.1, RFC 6581 §6).
-    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`AcceptError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn reject_for_ord(self, ord: u16, private_data: &[u8]) -> Result<(), AcceptError> {
         self.answer_no(Some(ord), private_data)
     }
@@ -144,8 +144,8 @@ impl ConnectionRequest {
         self.settle(id, answered)
     }
 
-    /// A request whose answer failed, or never reached the engine, is not left without one: it is
-    /// rejected when this is dropped.
+    /// Answers the request. A request whose answer failed, or did not reach the engine, is rejected
+    /// when it is dropped.
     fn settle(
         &mut self,
         id: IncomingId,

@@ -1,4 +1,4 @@
-//! Listeners: one for requests to connect, and one for TCP connections in streaming mode.
+//! Listeners: for MPA requests, and for TCP connections in streaming mode.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,30 +11,30 @@ use crate::runtime::control::Control;
 use xwarp_rnic::model::ListenKey;
 use xwarp_rnic::queues::Inbox;
 
-/// What a listener returns for a peer that has connected.
+/// What a listener returns for a connected peer.
 pub trait Incoming: Sized {
     /// What the engine puts into the inbox.
     type Id: Send + 'static;
 
-    /// The oldest in the inbox that is still there.
+    /// Takes the oldest entry of the inbox whose peer is still connected.
     #[doc(hidden)]
     fn take(from: &PortListener<Self>) -> Result<Option<Self>, RnicEnded>;
 
-    /// Ends one that is not taken.
+    /// Rejects or closes an entry that the application did not take.
     #[doc(hidden)]
     fn refuse(id: Self::Id, listener: &PortListener<Self>);
 }
 
-/// Waits for connections on one address and port, or on that port of all addresses of the
-/// interface. It returns a [`ConnectionRequest`](crate::cm::ConnectionRequest) for each peer
+/// Listens on one address and port, or on that port of all addresses of the interface. It returns a
+/// [`ConnectionRequest`](crate::cm::ConnectionRequest) for each peer
 /// ([`Listener`](crate::Listener)), or a TCP connection in streaming mode
-/// ([`StreamListener`](crate::stream::StreamListener)). Dropping it ends the listening; what it has
-/// not returned is rejected or closed.
+/// ([`StreamListener`](crate::stream::StreamListener)). Dropping the listener stops listening, and
+/// rejects or closes the connections that it has not returned.
 pub struct PortListener<T: Incoming> {
-    /// The engines', in their order.
+    /// Keys of the engines' listeners, in the order of the engines.
     keys: Vec<ListenKey>,
     addresses: Vec<SocketAddr>,
-    /// They go after the engine has ended the listening.
+    /// Claims of the ports, dropped after the engines have stopped listening.
     _claims: Vec<Claim>,
     inbox: Arc<Inbox<T::Id>>,
     control: Arc<Control>,
@@ -56,7 +56,7 @@ impl<T: Incoming> PortListener<T> {
         }
     }
 
-    /// The next engine listens.
+    /// Adds the key of the next engine's listener.
     pub(crate) fn add(&mut self, key: ListenKey) {
         self.keys.push(key);
     }
@@ -69,7 +69,7 @@ impl<T: Incoming> PortListener<T> {
         &self.control
     }
 
-    /// Addresses and ports that it listened on at first. The listener follows later changes of the
+    /// Addresses and ports at the time of `listen`. The listener follows later changes of the
     /// interface's addresses; this list does not.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -79,7 +79,7 @@ impl<T: Incoming> PortListener<T> {
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if there is none and none will come.
+    /// [`RnicEnded`] if no peer waits and no further peer can connect.
     pub fn try_accept(&mut self) -> Result<Option<T>, RnicEnded> {
         if let Some(peer) = T::take(self)? {
             return Ok(Some(peer));
@@ -88,7 +88,7 @@ impl<T: Incoming> PortListener<T> {
         T::take(self)
     }
 
-    /// Returns the oldest peer, and waits up to `timeout` for one. `None` if none has come.
+    /// Returns the oldest peer, and waits up to `timeout` for one. `None` if none connects in time.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Connection manager: settings of MPA, requests of peers, connections that are being made (RFC
 //! 5044 §7.1, RFC 6581).
 //!
-//! [`QueuePair::connect`](crate::QueuePair::connect) makes a connection,
-//! [`Rnic::listen`](crate::Rnic::listen) waits for some.
+//! [`QueuePair::connect`](crate::QueuePair::connect) connects to a listener;
+//! [`Rnic::listen`](crate::Rnic::listen) listens for peers.
 
 pub(crate) mod attempt;
 pub(crate) mod bound;

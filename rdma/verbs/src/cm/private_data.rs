@@ -1,4 +1,4 @@
-//! Private data: what the peer's application has put into its MPA frame (RFC 5044 §7.1.1).
+//! Private data: what the peer's application put into its MPA frame (RFC 5044 §7.1.1).
 
 use std::ops::Deref;
 

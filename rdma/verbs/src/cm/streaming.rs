@@ -1,7 +1,8 @@
 //! TCP connections in streaming mode, before they carry iWARP (verbs draft §6.2.1.2, §6.6.1).
 //!
-//! The draft has no verbs that make connections. Applications make one by other means, say on it
-//! what they like, and hand it over by Modify QP. Here both sides of that are the RNIC's own TCP.
+//! The draft has no verbs that make connections: an application connects by other means, exchanges
+//! its own messages, and hands the connection over by Modify QP. Here both are done by the RNIC's
+//! own TCP.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,9 +25,9 @@ use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
 /// [`QueuePair::modify`](crate::QueuePair::modify) moves the connection to a queue pair. After
-/// that, this handle has no stream. Bytes that the peer has sent and that were not read by then are
-/// taken as FPDUs. So read the peer's last streaming message, and not a byte beyond it. Dropping
-/// the handle closes the connection unless a queue pair has it.
+/// that, this handle has no stream. Bytes from the peer that were not read by then are parsed as
+/// FPDUs. So read the peer's last streaming message, and not a byte beyond it. Dropping the handle
+/// closes the connection unless a queue pair has it.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -50,15 +51,15 @@ use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
 /// ```
 pub struct LlpStream {
     id: StreamId,
-    /// Raised by whatever happens to the stream.
+    /// Raised by every event of the stream.
     signal: Arc<Signal>,
-    /// Threads that wait until it is established.
+    /// Number of threads that wait for the connection to be established.
     waiting: AtomicUsize,
     control: Arc<Control>,
 }
 
 impl LlpStream {
-    /// A stream that has come to a listener. It may have bytes already.
+    /// A stream that a listener accepted. It may have received bytes already.
     fn accepted(id: StreamId, control: &Arc<Control>) -> Result<Self, WaitError> {
         let signal = control.signal()?;
         let stream = Self::new(id, signal, control)?;
@@ -76,7 +77,7 @@ impl LlpStream {
         Ok(Self::of(id, signal, control))
     }
 
-    /// One whose signal the engine raises already.
+    /// A stream whose signal the engine already raises.
     fn of(id: StreamId, signal: Arc<Signal>, control: &Arc<Control>) -> Self {
         Self {
             id,
@@ -91,7 +92,7 @@ impl LlpStream {
         &self.control
     }
 
-    /// A verb of its engine.
+    /// Calls the stream's engine.
     fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
@@ -113,20 +114,20 @@ impl LlpStream {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn state(&self) -> Result<StreamState, RnicUnavailable> {
         let id = self.id;
         self.call(move |engine| engine.stream_state(id))
     }
 
-    /// Waits until it is established, up to `timeout`.
+    /// Waits until the connection is established, up to `timeout`.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
-    /// - [`StreamError::TimedOut`]: `timeout` is over.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
+    /// - [`StreamError::TimedOut`]: `timeout` has expired.
     /// - [`StreamError::System`]: the kernel refuses the sleep.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn wait_established(&self, timeout: Duration) -> Result<(), StreamError> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let established = wait(&self.control, &self.signal, timeout, || {
@@ -137,7 +138,7 @@ impl LlpStream {
                 Err(closed) => Some(Err(closed.into())),
             }
         });
-        // Other threads perhaps sleep on the signal, which this one has cleared.
+        // This thread has cleared the signal, on which other threads may still sleep.
         if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
             self.signal.raise();
         }
@@ -145,13 +146,13 @@ impl LlpStream {
         established
     }
 
-    /// Takes what has come, as far as it fits; how many bytes. 0 if nothing has.
+    /// Copies received bytes into `into`. Returns their number: 0 if none have arrived.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
     /// - [`StreamError::PeerClosed`]: the peer has closed, and all that it sent has been read.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
         let (id, len) = (self.id, into.len());
         self.signal.clear();
@@ -162,26 +163,26 @@ impl LlpStream {
         Ok(bytes.len())
     }
 
-    /// Sends as much as TCP takes now; how many bytes.
+    /// Sends as many bytes as TCP accepts now, and returns their number.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let (id, bytes) = (self.id, bytes.to_vec());
         self.call(move |engine| engine.write_stream(id, &bytes))?
     }
 
-    /// Fills all of `into`, up to `timeout`. What had come by the time of an error is lost.
+    /// Fills all of `into`, within `timeout`. Bytes read before an error are lost.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
     /// - [`StreamError::PeerClosed`]: the peer has closed, and all that it sent has been read.
-    /// - [`StreamError::TimedOut`]: `timeout` is over.
+    /// - [`StreamError::TimedOut`]: `timeout` has expired.
     /// - [`StreamError::System`]: the kernel refuses the sleep.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn read_exact(&mut self, into: &mut [u8], timeout: Duration) -> Result<(), StreamError> {
         let (control, signal) = (Arc::clone(&self.control), Arc::clone(&self.signal));
         let mut filled = 0;
@@ -198,10 +199,10 @@ impl LlpStream {
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
-    /// - [`StreamError::TimedOut`]: `timeout` is over.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
+    /// - [`StreamError::TimedOut`]: `timeout` has expired.
     /// - [`StreamError::System`]: the kernel refuses the sleep.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn write_all(&mut self, bytes: &[u8], timeout: Duration) -> Result<(), StreamError> {
         let (control, signal) = (Arc::clone(&self.control), Arc::clone(&self.signal));
         let mut rest = bytes;
@@ -216,7 +217,7 @@ impl LlpStream {
         written
     }
 
-    /// Raises the signal again, which a look has cleared, if there is something to read.
+    /// Raises the signal again if there is something to read, as checking the state has cleared it.
     fn settle(&self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         let has_news = self.call(move |engine| engine.stream_is_readable(id));
@@ -228,10 +229,10 @@ impl LlpStream {
 }
 
 impl AsFd for LlpStream {
-    /// Readable when bytes have come, the peer has closed or the stream has ended, until
-    /// [`read`](LlpStream::read) has returned it. After the end it stays readable. Also when it is
-    /// established or TCP takes bytes again, until the next read. Do not read from it. With an
-    /// inline engine this needs calls that run the engine; see
+    /// Readable when bytes have arrived, the peer has closed or the stream has ended, until
+    /// [`read`](LlpStream::read) has reported it. After the end it stays readable. Also readable,
+    /// until the next read, when the connection is established or TCP accepts bytes again. Do not
+    /// read from it. With an inline engine this needs calls that run the engine; see
     /// [`Rnic::progress`](crate::Rnic::progress).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signal.as_fd()
@@ -263,12 +264,12 @@ impl Drop for LlpStream {
     }
 }
 
-/// A stream whose path the host searches for. TCP connects once the path is known, whether or not
-/// the application polls this handle. Dropping it gives the stream up.
+/// A stream for which the host is searching the path. TCP connects once the path is known, whether
+/// or not the application polls this handle. Dropping it cancels the attempt.
 pub struct ConnectingStream {
     attempt: Attempt<StreamId>,
     engine: usize,
-    /// The stream's.
+    /// Signal of the stream.
     signal: Arc<Signal>,
 }
 
@@ -312,7 +313,7 @@ impl ConnectingStream {
         LlpStream::of(id, Arc::clone(&self.signal), self.attempt.control())
     }
 
-    /// The stream, once the path to the peer is known: TCP has begun to connect then, and
+    /// Returns the stream once the path to the peer is known. TCP is connecting then;
     /// [`LlpStream::wait_established`] waits for it. `None` while the host searches.
     ///
     /// # Errors
@@ -323,7 +324,8 @@ impl ConnectingStream {
         Some(outcome.map(|id| self.stream(id)))
     }
 
-    /// The stream, waiting for the path; the timeout given to `begin_connect_stream` bounds it.
+    /// Waits for the path, and returns the stream. The timeout given to `begin_connect_stream`
+    /// bounds it.
     ///
     /// # Errors
     ///
@@ -331,7 +333,7 @@ impl ConnectingStream {
     ///   port is free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Failed`]: the RNIC has failed.
-    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn wait(mut self) -> Result<LlpStream, ConnectError> {
         let outcome = self.attempt.wait();
         outcome.map(|id| self.stream(id))
@@ -356,7 +358,7 @@ impl Drop for ConnectingStream {
     }
 }
 
-/// Waits for TCP connections, each of which becomes a stream.
+/// Listens for TCP connections, each of which becomes a stream.
 pub type StreamListener = PortListener<LlpStream>;
 
 impl Incoming for LlpStream {

@@ -11,13 +11,13 @@ use xwarp_rnic::queues::CompletionNotices;
 use crate::error::RnicEnded;
 use crate::runtime::control::Control;
 
-/// A channel that says which of its completion queues have got the completion that they were armed
-/// for.
+/// A channel that reports which of its completion queues have received the completion that they
+/// were armed for.
 ///
-/// [`Rnic::create_cq_on`](crate::Rnic::create_cq_on) makes a completion queue on it, which lives on
-/// by itself if the channel is dropped. A queue that was [armed](crate::CompletionQueue::arm)
-/// enters the channel with the next completion of that kind, once. The descriptor is readable while
-/// a queue is in the channel, and for good when the RNIC has ended.
+/// [`Rnic::create_cq_on`](crate::Rnic::create_cq_on) creates a completion queue on it. The queue
+/// stays usable if the channel is dropped. A queue that was [armed](crate::CompletionQueue::arm)
+/// enters the channel once, with the next completion of that kind. The descriptor is readable while
+/// a queue is in the channel, and permanently once the RNIC has ended.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::runtime::control::Control;
 /// let channel = rnic.create_completion_channel()?;
 /// let mut cq = rnic.create_cq_on(&channel, 64)?;
 /// loop {
-///     // Arms first and polls then: what completes in between is seen by the one or the other.
+///     // Arm before polling, so that no completion is missed in between.
 ///     cq.arm(Arm::Next)?;
 ///     while let Some(completion) = cq.poll()? {
 ///         println!("{completion:?}");
@@ -58,12 +58,12 @@ impl CompletionChannel {
         &self.control
     }
 
-    /// Takes the completion queue that has been in the channel for longest. Turns an inline engine
-    /// if there is none.
+    /// Takes the completion queue that has been in the channel longest. Runs an inline engine if
+    /// the channel is empty.
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if there is none and none will come.
+    /// [`RnicEnded`] if the channel is empty and the RNIC has ended.
     pub fn try_next(&self) -> Result<Option<CqId>, RnicEnded> {
         if let Some(cq) = self.notices.take() {
             self.control.keep_raised(self.notices.signal());
@@ -73,8 +73,8 @@ impl CompletionChannel {
         self.take()
     }
 
-    /// Takes the completion queue that has been in the channel for longest, waiting for one up to
-    /// `timeout`; `None` when none has come.
+    /// Takes the completion queue that has been in the channel longest, waiting for one up to
+    /// `timeout`. `None` if no queue enters the channel in time.
     ///
     /// # Errors
     ///

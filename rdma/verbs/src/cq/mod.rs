@@ -1,5 +1,5 @@
-//! Completion queues (verbs draft §5.3, §8.2): filled by the engines, polled by the application;
-//! and the channels that a thread waits on for several of them.
+//! Completion queues (verbs draft §5.3, §8.2), filled by the engines and polled by the application;
+//! and completion channels, on which a thread waits for several queues.
 
 pub(crate) mod channel;
 mod rings;
@@ -35,7 +35,7 @@ use rings::Rings;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CqInfo {
-    /// Completions that it has room for.
+    /// Number of completions that it has room for.
     pub entries: usize,
     /// Handler of its events, if it was created with one.
     pub handler: Option<HandlerId>,
@@ -44,23 +44,23 @@ pub struct CqInfo {
 /// A completion queue. Send queues and receive queues of any queue pairs of its RNIC can complete
 /// on it.
 ///
-/// It should have room for all work that can be outstanding on them, unsignaled work included,
-/// which completes if it fails. One that is full loses what is to be added, never what it has. The
+/// It should have room for all work that can be outstanding on them, including unsignaled work,
+/// which completes if it fails. A full queue loses new completions, never those that it holds. A
 /// queue pair whose completion is lost ends with
 /// [`SendCqError`](crate::event::AsyncEventKind::SendCqError) or
-/// [`RecvCqError`](crate::event::AsyncEventKind::RecvCqError), and no other is touched. The first
-/// time, [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow) names the queue (verbs draft
-/// §5.3.1).
+/// [`RecvCqError`](crate::event::AsyncEventKind::RecvCqError); other queue pairs are unaffected.
+/// The first loss is reported by [`CqOverflow`](crate::event::AsyncEventKind::CqOverflow), which
+/// names the queue (verbs draft §5.3.1).
 pub struct CompletionQueue {
     id: CqId,
     rings: Rings,
-    /// What was in former rings, older than what is in this one.
+    /// Completions from rings before a resize, older than those in the current rings.
     backlog: VecDeque<Cqe>,
     entries: usize,
     handler: Option<HandlerId>,
     shared: Arc<CqShared>,
     sleeper: Sleeper,
-    /// There is nothing left to destroy.
+    /// Set once the queue was destroyed: dropping the handle then releases nothing.
     destroyed: bool,
     control: Arc<Control>,
 }
@@ -74,14 +74,14 @@ fn check_entries(entries: usize) -> Result<(), CapabilityError> {
     )
 }
 
-/// The two ends of a ring for each engine; those of the first one apart.
+/// The two ends of a ring for each engine. The first engine's ends have their own fields.
 struct CqRings {
     first: (Producer<Cqe>, Consumer<Cqe>),
     others: Vec<(Producer<Cqe>, Consumer<Cqe>)>,
 }
 
 impl CqRings {
-    /// With room for `entries` completions. Any engine may fill all of it.
+    /// Rings with room for `entries` completions each, as any one engine may fill the queue.
     fn new(control: &Control, entries: usize) -> Result<Self, OutOfMemory> {
         let others = (1..control.shared_tables().engines()).map(|_| ring(entries));
         Ok(Self {
@@ -91,7 +91,7 @@ impl CqRings {
     }
 }
 
-/// The completion event handler that is called, which must exist.
+/// Handler of the queue's completion events. Fails if there is no such handler.
 fn checked_handler(
     control: &Control,
     target: &EventTarget,
@@ -158,16 +158,16 @@ impl CompletionQueue {
     }
 
     /// Modify CQ (verbs draft §9.2.3.3): changes the room to `entries` completions, also under
-    /// load. What it has stays in it, in order; a size that this does not fit into is refused, and
-    /// nothing is changed then.
+    /// load. Completions in the queue stay, in order. A size that they do not fit into is refused,
+    /// and changes nothing.
     ///
     /// # Errors
     ///
-    /// - [`ResizeError::TooManyPresent`]: the completions that it has do not fit.
+    /// - [`ResizeError::TooManyPresent`]: the completions in the queue do not fit.
     /// - [`ResizeError::Capability`]: `entries` is 0 or more than a queue can have (verbs draft
     ///   §9.5.1).
     /// - [`ResizeError::Memory`]: the host has no memory for it.
-    /// - [`ResizeError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ResizeError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn resize(&mut self, entries: usize) -> Result<(), ResizeError> {
         check_entries(entries)?;
         let CqRings { first, others } = CqRings::new(&self.control, entries)?;
@@ -179,7 +179,7 @@ impl CompletionQueue {
         );
         let (others, consumers): (Vec<_>, Vec<_>) = others.into_iter().unzip();
         for (engine, producer) in [first.0].into_iter().chain(others).enumerate() {
-            // What is refused is refused by the first.
+            // The first engine makes all checks: a refused size is refused by it.
             let waiting = waiting.take();
             let resize = move |engine: &mut Engine| engine.cqs().resize(id, producer, waiting);
             self.control.call_on(engine, resize)??;
@@ -190,19 +190,20 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Returns whether successful completions of a queue pair have arrived that are not polled yet.
+    /// Returns whether the queue has successful completions of this queue pair that were not polled
+    /// yet.
     #[must_use]
     pub fn has_successes_of(&mut self, qp: QpId) -> bool {
         let is_success = |entry: &Cqe| entry.completion.qp == qp && entry.completion.is_success();
         self.backlog.iter().any(is_success) || self.rings.has(is_success)
     }
 
-    /// Drops the completions of a queue pair that was destroyed, which would be polled else, and
-    /// returns their number. Completions of other work stay in order.
+    /// Discards the unpolled completions of a destroyed queue pair, and returns their number.
+    /// Completions of other work stay in order.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which discards the completions.
     pub fn discard(&mut self, qp: QpId) -> Result<usize, RnicUnavailable> {
         self.control.check_open()?;
         let is_of_it = |entry: &Cqe| entry.completion.qp == qp;
@@ -219,13 +220,13 @@ impl CompletionQueue {
         Ok(before - self.backlog.len())
     }
 
-    /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. Dropping it
-    /// instead lets their completions go nowhere.
+    /// Destroy CQ (verbs draft §9.2.3.4): refused while a queue pair completes on it. If the queue
+    /// is dropped instead, later completions are discarded.
     ///
     /// # Errors
     ///
     /// - [`DestroyError::InUse`]: a queue pair completes on it.
-    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self.control.attempt(move |engine| engine.destroy_cq(id));
@@ -240,18 +241,18 @@ impl CompletionQueue {
         &self.control
     }
 
-    /// Lends what polls the queue and cannot change it.
+    /// Borrows the queue as a handle that can poll it and cannot change it.
     pub fn poller(&mut self) -> CompletionPoller<'_> {
         CompletionPoller(self)
     }
 
-    /// Takes the oldest completion (verbs draft §9.3.2.1), and so frees the slot that its work
-    /// request had in its queue. Where the engine runs inline, this is what drives it. Close RNIC
-    /// takes the completions that were not polled along.
+    /// Takes the oldest completion (verbs draft §9.3.2.1), which frees the slot of its work request
+    /// in the send or receive queue. Runs an inline engine. Close RNIC discards completions that
+    /// were not polled.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which takes the completions along.
+    /// [`RnicUnavailable::Closed`]: the RNIC was closed, which discards the completions.
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         let mut taken = None;
         let mut copy = |completion: &WorkCompletion| {
@@ -271,12 +272,12 @@ impl CompletionQueue {
         Ok(taken)
     }
 
-    /// Whether completions are nowhere but in the ring of the only engine.
+    /// Whether the ring of the only engine holds all completions.
     fn has_one_place(&mut self) -> bool {
         self.backlog.is_empty() && self.rings.only().is_some()
     }
 
-    /// Looks among what was in former rings, and in those of all engines.
+    /// Polls the backlog of former rings, then the rings of all engines.
     #[inline(never)]
     fn poll_places(&mut self, see: &mut impl FnMut(&WorkCompletion)) {
         if self.take_each(1, see) == 0 {
@@ -286,12 +287,12 @@ impl CompletionQueue {
     }
 
     /// Takes the oldest completions, as many as there are and `completions` has room for, and
-    /// returns their number, as `ibv_poll_cq` does. The slots of a queue are freed together. Places
-    /// beyond that number are left as they were.
+    /// returns their number, as `ibv_poll_cq` does. The slots of a queue are freed together.
+    /// Entries of `completions` beyond that number are unchanged.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`] once the RNIC was closed, which takes the completions along.
+    /// [`RnicUnavailable`] once the RNIC was closed, which discards the completions.
     pub fn poll_into(
         &mut self,
         completions: &mut [WorkCompletion],
@@ -305,12 +306,12 @@ impl CompletionQueue {
         })
     }
 
-    /// Takes the oldest completions, as many as there are and `most` allows, and returns their
-    /// number. Each is shown to `see` where it lies, so that it need not be copied.
+    /// Takes the oldest completions, at most `most`, and returns their number. Calls `see` with a
+    /// reference to each, so that it need not be copied.
     ///
     /// # Errors
     ///
-    /// As of [`poll_into`](Self::poll_into).
+    /// As [`poll_into`](Self::poll_into).
     pub fn poll_each(
         &mut self,
         most: usize,
@@ -328,14 +329,15 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the oldest completion if it is there and `accept` says so. Returns false else, also
-    /// where it was not found out: then [`poll_each`](Self::poll_each) does.
+    /// Takes the oldest completion if `accept` returns true for it. Returns false if there is none,
+    /// if `accept` refuses, or if several rings must be searched; use
+    /// [`poll_each`](Self::poll_each) then.
     #[inline]
     pub fn take_if(&mut self, mut accept: impl FnMut(&WorkCompletion) -> bool) -> bool {
         if self.control.is_closed() || !self.backlog.is_empty() {
             return false;
         }
-        // Where several engines complete, `poll_each` finds out which is next.
+        // With several engines, `poll_each` determines which completion is next.
         let Some(ring) = self.rings.only() else {
             return false;
         };
@@ -346,7 +348,7 @@ impl CompletionQueue {
             return false;
         }
         let slots = entry.slots;
-        // The engine must find the slot free before the application posts again.
+        // Frees the slot in the ring before the application posts again.
         let _seen = ring.pop();
         self.control.slots().free(slots);
         true
@@ -368,7 +370,7 @@ impl CompletionQueue {
         taken
     }
 
-    /// Takes the oldest completion of a former ring.
+    /// Takes the oldest completion of the backlog.
     #[cold]
     fn take_former(&mut self, see: &mut impl FnMut(&WorkCompletion)) -> usize {
         self.backlog.pop_front().map_or(0, |entry| {
@@ -378,7 +380,7 @@ impl CompletionQueue {
         })
     }
 
-    /// Takes the oldest completions as far as they are of a few queues, whose slots are freed
+    /// Takes the oldest completions as long as they belong to a few queues, whose slots are freed
     /// together.
     #[inline]
     fn take_run(&mut self, most: usize, see: &mut impl FnMut(&WorkCompletion)) -> usize {
@@ -398,17 +400,17 @@ impl CompletionQueue {
             see(&entry.completion);
             taken += 1;
         }
-        // The engine must find the slots free before the application posts again.
+        // Frees the slots in the ring before the application posts again.
         entries.commit(taken);
         self.rings.pass(taken);
-        let slots = u32::try_from(taken).unwrap_or(u32::MAX); // no more than a queue has
+        let slots = u32::try_from(taken).unwrap_or(u32::MAX); // at most the depth of the queue
         freed.free(slots, self.control.slots());
         taken
     }
 
-    /// Asks for a wake-up by the next completion of that kind that comes from now on (verbs draft
+    /// Requests an event for the next completion of that kind that arrives from now on (verbs draft
     /// §8.2.5). A completion that is in the queue already does not count, so poll again afterwards.
-    /// `Next` is not weakened by `Solicited`.
+    /// Arming with `Solicited` does not replace an earlier `Next`.
     ///
     /// # Errors
     ///
@@ -420,24 +422,24 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes the oldest completion, waiting for one up to `timeout`; `None` when none has come.
-    /// Ends at once when the RNIC is closed.
+    /// Takes the oldest completion, waiting for one up to `timeout`. `None` if none arrives in
+    /// time. Returns at once when the RNIC is closed.
     ///
     /// # Errors
     ///
-    /// - [`WaitError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`WaitError::Unavailable`]: the RNIC was closed, or its handler made the call.
     /// - [`WaitError::System`]: the kernel refuses the sleep.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
         self.wait_or(&[], timeout)
     }
 
-    /// Waits as [`wait`](Self::wait) does, and also ends when one of `others` is readable: a
-    /// descriptor that reports Ctrl-C, for example. They are looked at when the caller sleeps and,
-    /// while it does not, now and then.
+    /// Waits as [`wait`](Self::wait) does, and also returns when one of `others` is readable: a
+    /// descriptor that reports Ctrl-C, for example. The descriptors are checked when the caller
+    /// sleeps and, while it spins, from time to time.
     ///
     /// # Errors
     ///
-    /// As of [`wait`](Self::wait).
+    /// As [`wait`](Self::wait).
     pub fn wait_or(
         &mut self,
         others: &[BorrowedFd<'_>],
@@ -456,18 +458,18 @@ impl CompletionQueue {
                 return Ok(Some(completion));
             }
             if !self.await_event(others, deadline)? {
-                // It may have come at the last moment.
+                // A completion may have arrived just before the timeout.
                 return Ok(self.poll()?);
             }
         }
     }
 
-    /// Sleeps until the event that [`arm`](Self::arm) asked for has come, up to `timeout`. True if
-    /// it has. Ends at once when the RNIC is closed.
+    /// Sleeps until the event that [`arm`](Self::arm) requested has occurred, up to `timeout`.
+    /// Returns true if it has. Returns at once when the RNIC is closed.
     ///
     /// # Errors
     ///
-    /// - [`WaitError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`WaitError::Unavailable`]: the RNIC was closed, or its handler made the call.
     /// - [`WaitError::System`]: the kernel refuses the sleep.
     pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         self.control.check_open()?;
@@ -475,8 +477,8 @@ impl CompletionQueue {
         self.await_event(&[], deadline)
     }
 
-    /// Sleeps until the event has come, one of `others` is readable, or the deadline. True if the
-    /// event has come.
+    /// Sleeps until the event has occurred, one of `others` is readable, or the deadline has
+    /// passed. Returns true if the event has occurred.
     fn await_event(
         &self,
         others: &[BorrowedFd<'_>],
@@ -500,7 +502,7 @@ impl CompletionQueue {
 }
 
 impl fmt::Debug for CompletionQueue {
-    /// What can be polled, and whether its waiter would be woken.
+    /// Shows the completions that can be polled, and whether an event would wake the waiter.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompletionQueue")
             .field("id", &self.id)
@@ -512,7 +514,7 @@ impl fmt::Debug for CompletionQueue {
     }
 }
 
-/// The doorbell of a queue that is armed, for as long as it is.
+/// Sleeper of a completion queue, armed only while `waits` returns true.
 struct ArmedSleeper<'a> {
     sleeper: &'a Sleeper,
     waits: &'a dyn Fn() -> bool,
@@ -537,16 +539,17 @@ impl Drop for CompletionQueue {
         self.shared.set_destroyed();
         let id = self.id;
         if !self.destroyed {
-            // Completions of queue pairs that still use it go nowhere from now on.
+            // Queue pairs that still use the queue discard their completions from now on.
             (self.control).release_on_each(move |engine| engine.cqs().remove(id));
         }
-        // No other handle can poll these, and their work requests are done.
+        // No other handle can poll these completions. Polling them frees the slots of their work
+        // requests.
         self.take_each(usize::MAX, &mut |_completion| {});
     }
 }
 
 /// Polling handle of a completion queue, for a Non-Privileged Consumer (verbs draft §8.2.1): it can
-/// poll, arm and wait, and nothing else. For as long as it is lent by [`CompletionQueue::poller`].
+/// poll, arm and wait, and nothing else. [`CompletionQueue::poller`] borrows it from the queue.
 pub struct CompletionPoller<'a>(pub(crate) &'a mut CompletionQueue);
 
 impl CompletionPoller<'_> {
@@ -554,7 +557,7 @@ impl CompletionPoller<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`CompletionQueue::poll`].
     pub fn poll(&mut self) -> Result<Option<WorkCompletion>, RnicUnavailable> {
         self.0.poll()
     }
@@ -563,7 +566,7 @@ impl CompletionPoller<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`CompletionQueue::poll_into`].
     pub fn poll_into(
         &mut self,
         completions: &mut [WorkCompletion],
@@ -575,7 +578,7 @@ impl CompletionPoller<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`CompletionQueue::arm`].
     pub fn arm(&self, kind: Arm) -> Result<(), RnicUnavailable> {
         self.0.arm(kind)
     }
@@ -584,7 +587,7 @@ impl CompletionPoller<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`CompletionQueue::wait`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<WorkCompletion>, WaitError> {
         self.0.wait(timeout)
     }
@@ -593,7 +596,7 @@ impl CompletionPoller<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`CompletionQueue::wait_or`].
     pub fn wait_or(
         &mut self,
         others: &[BorrowedFd<'_>],
@@ -606,7 +609,7 @@ impl CompletionPoller<'_> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`CompletionQueue::wait_event`].
     pub fn wait_event(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         self.0.wait_event(timeout)
     }

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use rtrb::Consumer;
 use xwarp_rnic::queues::{CqPlace, CqShared, Cqe};
 
-/// See the module. They are polled in turn, so that no engine's completions wait for those of
-/// another forever.
+/// The rings of one completion queue. They are polled in turn, so that no engine's completions
+/// starve those of another.
 pub(crate) struct Rings {
-    /// The one that is next.
+    /// The ring to poll next.
     current: Ring,
-    /// Those of other engines, in turn.
+    /// Rings of the other engines, in the order in which they are polled.
     others: VecDeque<Ring>,
     shared: Arc<CqShared>,
 }
 
-/// What one engine fills.
+/// The ring that one engine fills.
 struct Ring {
     entries: Consumer<Cqe>,
     engine: usize,
-    /// Completions that were polled; counted where there are other engines.
+    /// Number of polled completions. Counted only with several engines.
     polled: u64,
 }
 
@@ -55,7 +55,7 @@ impl Rings {
         (&mut self.current.entries, there.min(most))
     }
 
-    /// Records that `taken` completions were taken. The next ones come from another engine's ring.
+    /// Records that `taken` completions were taken, and moves on to the ring of another engine.
     #[inline]
     pub(crate) fn pass(&mut self, taken: usize) {
         if !self.others.is_empty() {
@@ -70,7 +70,7 @@ impl Rings {
         self.others.is_empty().then_some(&mut self.current.entries)
     }
 
-    /// Takes the completion that is next.
+    /// Takes the next completion.
     fn pop(&mut self) -> Option<Cqe> {
         let (ring, there) = self.next_run(1);
         let entry = (there > 0).then(|| ring.pop().ok()).flatten();
@@ -78,13 +78,13 @@ impl Rings {
         entry
     }
 
-    /// Completions that are there, but for those of the first engine.
+    /// Number of completions in the rings, except for the first engine's.
     pub(crate) fn len_of_others(&self) -> usize {
         let others = self.all().filter(|ring| ring.engine > 0);
         others.map(|ring| ring.entries.slots()).sum()
     }
 
-    /// Whether a completion is there that is as `wanted` says.
+    /// Whether the rings hold a completion that `wanted` accepts.
     pub(crate) fn has(&mut self, wanted: impl Fn(&Cqe) -> bool) -> bool {
         let mut all = self.others.iter_mut().chain([&mut self.current]);
         all.any(|ring| {
@@ -97,7 +97,7 @@ impl Rings {
         })
     }
 
-    /// Appends all completions that are there to `backlog`.
+    /// Moves all completions to `backlog`.
     pub(crate) fn set_aside(&mut self, backlog: &mut VecDeque<Cqe>) {
         backlog.extend(std::iter::from_fn(|| self.pop()));
     }
@@ -106,12 +106,13 @@ impl Rings {
         self.others.iter().chain([&self.current])
     }
 
-    /// Goes on with other rings, in the order of the engines. What the former ones have is appended
+    /// Replaces the rings, in the order of the engines. Completions in the former rings are moved
     /// to `backlog`.
     ///
-    /// A queue pair may move while the engines change their rings, one after the other. What is in
-    /// the former ring of an engine may then follow something in the new ring of one before it,
-    /// which is appended, too. It follows nothing in the new ring of one behind it.
+    /// A queue pair may move between engines while the engines replace their rings one by one. A
+    /// completion in an engine's former ring may then have to follow one in the new ring of an
+    /// earlier engine. So the contents of that new ring are moved, too. It never has to follow one
+    /// in the new ring of a later engine.
     pub(crate) fn replace(
         &mut self,
         rings: impl Iterator<Item = Consumer<Cqe>>,
@@ -126,8 +127,8 @@ impl Rings {
         }
     }
 
-    /// Goes to the next ring that has completions which may be polled now; how many of them may. 0:
-    /// there is none.
+    /// Moves on to the next ring with completions that may be polled now. Returns how many of them
+    /// may, or 0 if there is no such ring.
     #[inline(never)]
     fn seek(&mut self) -> usize {
         for _ in 0..=self.others.len() {
@@ -140,7 +141,7 @@ impl Rings {
         0
     }
 
-    /// How many completions of the current ring may be polled before something in other rings.
+    /// How many completions of the current ring may be polled before completions of other rings.
     fn allowed(&self) -> usize {
         // Counted first: see `CqOrders::allowed`.
         let seen = self.current.entries.slots();
@@ -167,7 +168,7 @@ impl Rings {
 }
 
 impl fmt::Debug for Rings {
-    /// Completions that are in each engine's ring, and those that were polled.
+    /// Shows the number of completions in each engine's ring, and of those that were polled.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rings = self.all().map(|ring| {
             let (engine, there) = (ring.engine, ring.entries.slots());
@@ -190,7 +191,7 @@ mod tests {
         (0..ENGINES).map(|_| RingBuffer::new(8)).unzip()
     }
 
-    /// Rings of two engines, and these engines' ends.
+    /// Rings of two engines, and the engines' ends.
     fn rings(shared: &Arc<CqShared>) -> (Vec<Producer<Cqe>>, Rings) {
         let (producers, consumers) = ends();
         let mut consumers = consumers.into_iter();
@@ -217,7 +218,7 @@ mod tests {
         numbers(std::iter::from_fn(|| rings.pop()))
     }
 
-    /// What lies before `first` of the one engine is polled before what lies behind `then` of the
+    /// Orders the completions before `first` of one engine ahead of those behind `then` of the
     /// other.
     fn order(shared: &CqShared, first: (usize, u64), then: (usize, u64)) {
         let place = |(engine, count)| CqPlace { engine, count };

@@ -23,8 +23,8 @@ use xwarp_tcp::RouteMetrics;
 
 use rss_steering::{RssSteering, engine_of};
 
-/// Ports that are tried for each queue: none of them leads to a wanted one by chance once in 2980
-/// times.
+/// Ports that are tried per queue: the chance that none of them leads to the wanted queue is 1 in
+/// 2980.
 const TRIES: usize = 8;
 
 /// The kernel of this machine, in the network namespace of the calling thread.
@@ -52,7 +52,7 @@ impl KernelHost {
         }
     }
 
-    /// Has TCP to a port that was reserved come to the RNIC.
+    /// Redirects TCP frames for a reserved port to the RNIC.
     fn steer(&self, reservation: PortReservation) -> Result<LocalPort, HostError> {
         let local = reservation.local();
         lock(&self.steering).add(local)?;
@@ -157,7 +157,8 @@ impl Host for KernelHost {
         while others.len() < TRIES * self.info.queues.all as usize
             && engine_of(&rss, &self.info, remote, reserved.local()) != Some(engine)
         {
-            // If there are no more, this one does, and its frames are handed over.
+            // With no other port left, this one is used, and its frames are handed over between
+            // engines.
             let Ok(next) = reserve() else { break };
             others.push(std::mem::replace(&mut reserved, next));
         }
@@ -173,7 +174,7 @@ impl Host for KernelHost {
     }
 }
 
-/// What the kernel's route says of segments.
+/// Metrics of the kernel's route, for the segments of a connection.
 fn metrics_of(route: &Route) -> RouteMetrics {
     let bytes = |metric: u32| usize::try_from(metric).unwrap_or(usize::MAX);
     RouteMetrics {
@@ -182,7 +183,7 @@ fn metrics_of(route: &Route) -> RouteMetrics {
     }
 }
 
-/// A next hop that the kernel asks for.
+/// The kernel's search for a next hop.
 struct KernelSearch(NeighbourSearch);
 
 impl NextHopSearch for KernelSearch {
@@ -197,7 +198,8 @@ impl AsFd for KernelSearch {
     }
 }
 
-/// Gives the port's traffic back to the kernel, and then, as the fields go, the port.
+/// A port of the RNIC. Dropping it stops the redirection of frames, then releases the port: the
+/// fields drop in this order.
 struct SteeredPort {
     local: SocketAddr,
     steering: Arc<Mutex<Steering>>,
@@ -214,23 +216,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The Ethernet addresses of neighbours; clones are the same.
+/// Ethernet addresses of neighbours. Clones share one table.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbours(Arc<Mutex<HashMap<IpAddr, [u8; 6]>>>);
 
 impl Neighbours {
-    /// The Ethernet address of a neighbour, if it is known.
+    /// The Ethernet address of a neighbour, if the table has one.
     pub fn get(&self, address: IpAddr) -> Option<[u8; 6]> {
         lock(&self.0).get(&address).copied()
     }
 
-    /// A neighbour has this Ethernet address from now on.
+    /// Sets the Ethernet address of a neighbour.
     pub fn set(&self, address: IpAddr, mac: [u8; 6]) {
         lock(&self.0).insert(address, mac);
     }
 }
 
-/// A host without a kernel: one address, known neighbours, ports of its own.
+/// A host without a kernel: one address, a table of neighbours, ports of its own.
 pub struct FixedHost {
     address: IpAddr,
     neighbours: Neighbours,
@@ -238,7 +240,7 @@ pub struct FixedHost {
     monitor: Option<InterfaceMonitor>,
 }
 
-/// First port given to those who do not care (RFC 6335 §6).
+/// First port for a request that names none (RFC 6335 §6).
 const FIRST_DYNAMIC_PORT: u16 = 49152;
 
 impl FixedHost {
@@ -253,12 +255,12 @@ impl FixedHost {
         }
     }
 
-    /// Its neighbours, which may change their Ethernet addresses.
+    /// The table of neighbours. The caller may change Ethernet addresses in it.
     pub fn neighbours(&self) -> Neighbours {
         self.neighbours.clone()
     }
 
-    /// Lets the interface change as `monitor` reports.
+    /// Reports interface changes from `monitor`.
     #[must_use]
     pub fn watched(mut self, monitor: InterfaceMonitor) -> Self {
         self.monitor = Some(monitor);
@@ -327,7 +329,7 @@ impl Host for FixedHost {
         Ok(LocalPort::new(local, Box::new(hold)))
     }
 
-    /// Any, as a cable knows of no engines.
+    /// Any port: without a NIC there is no hash that selects an engine.
     fn open_port_towards(
         &self,
         address: IpAddr,

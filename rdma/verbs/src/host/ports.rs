@@ -1,10 +1,10 @@
-//! Ports of an RNIC: each is open once at the host, shared by connections, and claimed by one
-//! listener at a time.
+//! Ports of an RNIC: each is opened once at the host, shared by connections, and claimed by at most
+//! one listener at a time.
 //!
-//! A connection keeps the port that it came by, as the kernel must not give it to another program.
-//! Programs listen on such a port again, for the next peer. So the RNIC counts the shares of a
-//! port: listeners, connections and bound ports. The last share returns the port to the host. The
-//! right to listen is a claim, which is refused as in use while another holder has it.
+//! A connection keeps the local port that it was accepted on, as the kernel must not give the port
+//! to another program. Programs listen on such a port again, for the next peer. So the RNIC counts
+//! the shares of a port: listeners, connections and bound ports. The last share returns the port to
+//! the host. The right to listen is a claim: a second claim is refused while another holder has it.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -19,18 +19,18 @@ use xwarp_tcp::RouteMetrics;
 /// Address and port.
 type Place = (IpAddr, u16);
 
-/// A host whose ports are shared: one that the RNIC has already is not opened a second time.
+/// A host whose ports are shared: a port that the RNIC has open is not opened a second time.
 pub(crate) struct Ports {
     name: String,
-    /// Nothing once the RNIC was closed, though handles may live: they would keep the XDP program
-    /// attached.
+    /// `None` once the RNIC was closed. Handles may outlive the RNIC, and would keep the XDP
+    /// program attached.
     host: Mutex<Option<Arc<dyn Host>>>,
     table: Arc<Mutex<Table>>,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Ports that are open at the host, and how many have a share of each.
+    /// Ports that are open at the host, with the number of their shares.
     held: HashMap<Place, (LocalPort, usize)>,
     /// Ports that are bound or listened on.
     claimed: HashSet<Place>,
@@ -42,7 +42,7 @@ pub(crate) struct Claim {
     table: Arc<Mutex<Table>>,
 }
 
-/// A part in a port. The host has the port back with the last one.
+/// A share of a port. Dropping the last share returns the port to the host.
 struct Share {
     place: Place,
     table: Arc<Mutex<Table>>,
@@ -61,7 +61,7 @@ impl Ports {
         lock(&self.host).clone().ok_or(HostError::Closed)
     }
 
-    /// The RNIC was closed: all ports go back to the host, even those that are still shared.
+    /// Returns all ports to the host when the RNIC is closed, even those that are still shared.
     pub(crate) fn close(&self) {
         let held = std::mem::take(&mut lock(&self.table).held);
         drop(held);
@@ -69,8 +69,8 @@ impl Ports {
         drop(host);
     }
 
-    /// Claims a port. Connections that came by a former listener may share it. It is refused if it
-    /// is bound or listened on.
+    /// Claims a port. Connections that were accepted by a former listener may share it. A port that
+    /// is bound or listened on is refused.
     pub(crate) fn claim(
         &self,
         address: IpAddr,
@@ -99,7 +99,7 @@ impl Ports {
         Ok(self.share_of(local))
     }
 
-    /// A part in a port that the host has just opened.
+    /// The first share of a port that the host has just opened.
     fn first_share(&self, table: &mut Table, opened: LocalPort) -> LocalPort {
         let local = opened.local();
         table.held.insert((local.ip(), local.port()), (opened, 1));
@@ -184,8 +184,8 @@ impl Drop for Share {
         if let Some((_, shares)) = table.held.get_mut(&self.place) {
             *shares -= 1;
             if *shares == 0 {
-                // Within the lock, so that the port is not requested from the host before the host
-                // has it back.
+                // The lock is held until the host has the port back, so that no thread requests the
+                // port from the host before.
                 table.held.remove(&self.place);
             }
         }

@@ -1,5 +1,5 @@
-//! RSS steering: by which hash the NIC spreads connections over its queues, as far as it can be
-//! relied upon.
+//! RSS steering: predicts by the NIC's hash which queue receives a connection's frames, as long as
+//! the predictions hold.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use xwarp_driver::NicInfo;
 use xwarp_driver::net::{self, Rss};
 use xwarp_tcp::StrayAnswers;
 
-/// Answers that may come to another engine than the one that was chosen, besides this part of all.
+/// Answers that may arrive at another engine than predicted, besides one in `TOLERATED_PART` ports.
 const TOLERATED: u64 = 4;
 const TOLERATED_PART: u64 = 16;
 
 /// The NIC's hash. It is trusted until answers come to other engines than it predicts: some drivers
 /// report a table that the NIC does not use.
 pub(crate) struct RssSteering {
-    /// Answers that came to another engine than the one that had asked.
+    /// Counts answers that arrived at another engine than the one that connects.
     strays: StrayAnswers,
     trust: Mutex<RssTrust>,
 }
@@ -24,9 +24,9 @@ pub(crate) struct RssSteering {
 #[derive(Default)]
 struct RssTrust {
     rss: Option<Rss>,
-    /// Ports that were chosen by it.
+    /// Number of ports chosen by the hash.
     chosen: u64,
-    /// Strays before that.
+    /// Number of stray answers before the hash was reported.
     strays_before: u64,
     lost: bool,
 }
@@ -43,7 +43,7 @@ impl RssSteering {
         self.trust.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hash by which a port can be chosen now; `None` if it is not known, or does not matter.
+    /// The hash to choose ports by. `None` if it is unknown, is not trusted or makes no difference.
     pub(crate) fn hash(&self, info: &NicInfo) -> Option<Rss> {
         if info.engines == 1 && !info.queues.is_part() {
             return None;
@@ -61,8 +61,8 @@ impl RssSteering {
 }
 
 impl RssTrust {
-    /// The hash that is `reported`, if it can be relied upon. `strays` is the number of answers
-    /// that came to other engines so far.
+    /// The hash that the driver `reported`, if it can be trusted. `strays` is the number of answers
+    /// that arrived at other engines so far.
     fn judge(&mut self, reported: Option<Rss>, strays: u64, interface: &str) -> Option<Rss> {
         if reported != self.rss {
             *self = Self {
@@ -88,7 +88,7 @@ impl RssTrust {
     }
 }
 
-/// The engine that segments from `remote` come to at `local`.
+/// The engine that receives segments from `remote` to `local`.
 pub(crate) fn engine_of(
     rss: &Rss,
     info: &NicInfo,

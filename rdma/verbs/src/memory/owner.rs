@@ -1,15 +1,15 @@
-//! The one handle on an entry of the `STag` table.
+//! Owning handle of an entry of the `STag` table.
 
 use std::sync::Arc;
 
 use crate::runtime::control::Control;
 use xwarp_rnic::model::DeallocateError;
 
-/// No region or window has it.
+/// Index that no region or window has.
 const NOTHING: u32 = 0;
 
-/// Owns an index of the table: dropping it deallocates what the table has there, and takes away the
-/// windows that are bound to it.
+/// Owns an index of the table. Dropping it deallocates the entry and invalidates the windows that
+/// are bound to it.
 pub(super) struct Owner {
     index: u32,
     control: Arc<Control>,
@@ -31,7 +31,7 @@ impl Owner {
         &self.control
     }
 
-    /// Deallocate `STag`. Afterwards there is nothing left to own.
+    /// Deallocate `STag`. Afterwards the handle owns nothing.
     pub(super) fn deallocate(&mut self) -> Result<(), DeallocateError> {
         let index = self.index;
         self.control
@@ -40,7 +40,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The table has no entry there now.
+    /// Releases ownership: the table no longer has the entry.
     pub(super) fn disown(&mut self) {
         self.index = NOTHING;
     }

@@ -18,11 +18,11 @@ use xwarp_rnic::model::{
 use xwarp_rnic::stags::NotReregistered;
 
 /// A registered region: of memory in one piece, or of a
-/// [`PhysicalList`](crate::memory::PhysicalList). Dropping it deregisters it, and takes away the
+/// [`PhysicalList`](crate::memory::PhysicalList). Dropping it deregisters it, and invalidates the
 /// windows that are bound to it: from then on no access through its `STag` reaches the memory.
 pub struct MemoryRegion<M = SharedBytes> {
     stag: AllocatedStag,
-    /// Tagged Offset of its first byte.
+    /// Tagged Offset of the region's first byte.
     base: u64,
     len: u64,
     memory: M,
@@ -36,27 +36,27 @@ impl ProtectionDomain {
     ///
     /// - [`RegisterError::Full`]: the region area has no free piece of that length.
     /// - [`RegisterError::Spec`]: the rights are no valid set (verbs draft figure 18).
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control().regions().allocate(len)?;
         self.register(bytes, access)
     }
 
     /// RI-Register (verbs draft §9.2.6.2): registers the application's memory, for the domain's
-    /// queue pairs. Several registrations of the same memory are independent. A vector becomes such
-    /// memory by [`SharedBytes::from_vec`].
+    /// queue pairs. Several registrations of the same memory are independent.
+    /// [`SharedBytes::from_vec`] converts a vector into such memory.
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are invalid (verbs draft
     ///   §7.4, §7.6), or the memory can only be read.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn register(
         &self,
         bytes: SharedBytes,
@@ -71,12 +71,12 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are invalid (verbs draft
     ///   §7.4, §7.6), or the memory can only be read.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn register_with<M>(
         &self,
         memory: M,
@@ -115,24 +115,24 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
         Ok(Self::new(stag, memory, spec.addressing))
     }
 
-    /// Registers the same memory once more, shared. It has an `STag` of its own, in any domain of
-    /// this RNIC, with rights and Tagged Offsets of its own (verbs draft §7.3.2.4). Both regions
-    /// stay shared for as long as they live: neither can be invalidated, reregistered or used for
-    /// Fast-Register, only deallocated. Otherwise this region and its windows stay as they are.
+    /// Registers the same memory once more, as a shared region: with an `STag`, rights and Tagged
+    /// Offsets of its own, in any domain of this RNIC (verbs draft §7.3.2.4). Both regions stay
+    /// shared for their lifetime: neither can be invalidated, reregistered or used for
+    /// Fast-Register, only deallocated. Otherwise this region and its windows are unchanged.
     ///
     /// Tagged Offsets that do not begin at 0 have to lie within a page or block as those of this
     /// region do.
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
+    /// - [`RegisterError::OtherRnic`]: `pd` belongs to another RNIC.
     /// - [`RegisterError::InvalidStag`]: the region is not Valid, as it was invalidated.
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are invalid (verbs draft
     ///   §7.4, §7.6), or the memory can only be read.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn share(&self, pd: &ProtectionDomain, spec: &RegionSpec) -> Result<Self, RegisterError> {
         let control = self.stag.control();
         if !pd.is_of(control) {
@@ -151,14 +151,14 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
     ///
     /// # Errors
     ///
-    /// These leave the registration as it was, and give it back:
+    /// After these errors the registration is unchanged, and returned:
     ///
-    /// - [`RegisterError::InvalidStag`]: it is shared.
+    /// - [`RegisterError::InvalidStag`]: the region is shared.
     /// - [`RegisterError::WindowsBound`]: windows are bound to it.
-    /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::OtherRnic`]: `pd` belongs to another RNIC.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     ///
-    /// After [`RegisterError::Spec`] and [`RegisterError::NoRandomness`] there is none.
+    /// After [`RegisterError::Spec`] and [`RegisterError::NoRandomness`] there is no registration.
     pub fn reregister<N>(
         mut self,
         pd: &ProtectionDomain,
@@ -184,12 +184,12 @@ impl<M: Clone + Into<RegionMemory>> MemoryRegion<M> {
     }
 
     /// Deallocate `STag` (verbs draft §7.9). After this returns, no access through it reaches the
-    /// memory. Accesses that were under way fail. Refused while windows are bound to it.
+    /// memory. Accesses in progress fail. Refused while windows are bound to it.
     ///
     /// # Errors
     ///
     /// - [`DeallocateError::WindowsBound`]: windows are bound to it.
-    /// - [`DeallocateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DeallocateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn deallocate(self) -> Result<(), RefusedError<Self, DeallocateError>> {
         let Self {
             stag,
@@ -217,14 +217,14 @@ impl AllocatedStag {
     ///
     /// # Errors
     ///
-    /// These leave the registration as it was, and give it back:
+    /// After these errors the registration is unchanged, and returned:
     ///
-    /// - [`RegisterError::InvalidStag`]: it is shared.
+    /// - [`RegisterError::InvalidStag`]: the region is shared.
     /// - [`RegisterError::WindowsBound`]: windows are bound to it.
-    /// - [`RegisterError::OtherRnic`]: `pd` is one of another RNIC.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::OtherRnic`]: `pd` belongs to another RNIC.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     ///
-    /// After [`RegisterError::Spec`] and [`RegisterError::NoRandomness`] there is none.
+    /// After [`RegisterError::Spec`] and [`RegisterError::NoRandomness`] there is no registration.
     pub fn reregister<M>(
         mut self,
         pd: &ProtectionDomain,
@@ -255,8 +255,8 @@ impl<M> MemoryRegion<M> {
         self.stag.control()
     }
 
-    /// `STag` of the region (verbs draft §7.1), which a peer needs to access it. An invalidation
-    /// takes effect on it, but does not change it.
+    /// `STag` of the region (verbs draft §7.1), which a peer needs to access it. Invalidating the
+    /// `STag` does not change its value.
     pub fn stag(&self) -> Stag {
         self.stag.stag()
     }
@@ -265,7 +265,7 @@ impl<M> MemoryRegion<M> {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`QueryError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn query(&self) -> Result<RegionInfo, QueryError> {
         self.stag.query()
     }
@@ -287,7 +287,7 @@ impl<M> MemoryRegion<M> {
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             stag: self.stag(),
-            to: self.base.wrapping_add(offset), // one that is outside is refused where it is used
+            to: self.base.wrapping_add(offset), // an offset outside fails on use
         }
     }
 

@@ -15,9 +15,9 @@ use xwarp_rnic::model::{
 };
 use xwarp_rnic::stags::NotReregistered;
 
-/// The `STag` of a region that is not shared, for memory to be registered with by Fast-Register or
-/// [`reregister`](Self::reregister). Dropping it deallocates it, and takes away the windows that
-/// are bound to it.
+/// The `STag` of a region that is not shared. Fast-Register or [`reregister`](Self::reregister)
+/// registers memory with it. Dropping it deallocates it, and invalidates the windows that are bound
+/// to it.
 ///
 /// ```no_run
 /// # fn fast(rnic: &xwarp::Rnic, pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,10 +53,10 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// - [`RegisterError::Spec`]: a list cannot have that many entries.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate_stag(
         &self,
         entries: usize,
@@ -85,7 +85,7 @@ impl AllocatedStag {
         Ok(Self::new(stag, control))
     }
 
-    /// The latest `STag`. [`query`](Self::query) returns whether it is Valid.
+    /// The latest `STag`. [`query`](Self::query) reports whether it is Valid.
     pub fn stag(&self) -> Stag {
         self.stag
     }
@@ -94,16 +94,16 @@ impl AllocatedStag {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`QueryError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn query(&self) -> Result<RegionInfo, QueryError> {
         let index = self.owner.index();
         let control = self.owner.control();
         control.call(move |engine| engine.stags().query_region(index))?
     }
 
-    /// A request that registers a list, zero-based, with the next key. The previous key is not used
-    /// again until all others were. The list may have as many entries as [`RegionInfo::entries`]
-    /// says, and the region remote rights if its Remote Access Flag is set (verbs draft §7.3.2.5).
+    /// Returns a request that registers a list, zero-based, with the next key. The previous key is
+    /// used again only after all other keys. The list may have at most [`RegionInfo::entries`]
+    /// entries. Remote rights require the region's Remote Access Flag (verbs draft §7.3.2.5).
     pub fn fast_register(&mut self, list: PhysicalList, access: Access) -> FastRegister {
         self.stag = self.stag.with_key(self.stag.key().wrapping_add(1));
         FastRegister {
@@ -114,7 +114,7 @@ impl AllocatedStag {
         }
     }
 
-    /// Reregisters; on an error that deallocates there is nothing left to own.
+    /// Reregisters. An error that deallocates the `STag` leaves nothing to own.
     pub(super) fn replace(
         &mut self,
         pd: &ProtectionDomain,
@@ -142,12 +142,12 @@ impl AllocatedStag {
     /// # Errors
     ///
     /// - [`DeallocateError::WindowsBound`]: windows are bound to it.
-    /// - [`DeallocateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DeallocateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn deallocate(mut self) -> Result<(), RefusedError<Self, DeallocateError>> {
         RefusedError::unless(self.owner.deallocate(), self)
     }
 
-    /// It was registered anew.
+    /// Records the `STag` of a new registration.
     pub(super) fn renew(&mut self, stag: Stag) {
         self.stag = stag;
     }

@@ -12,9 +12,9 @@ use xwarp_rnic::model::{
     Access, Bind, DeallocateError, QueryError, RegisterError, RemoteAddress, StagScope, WindowInfo,
 };
 
-/// A memory window. While it is bound, one peer may access the bound part of a region. Binding is a
-/// work request, and costs no more than one. Dropping the window deallocates it: from then on no
-/// access through its `STag` reaches memory.
+/// A memory window. While it is bound, one peer may access the bound part of a region. Binding
+/// costs one work request. Dropping the window deallocates it: from then on no access through its
+/// `STag` reaches memory.
 ///
 /// ```no_run
 /// # fn grant(pd: &xwarp::ProtectionDomain, qp: &mut xwarp::QueuePair, memory: xwarp::memory::SharedBytes) -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +35,7 @@ use xwarp_rnic::model::{
 /// ```
 pub struct MemoryWindow {
     owner: Owner,
-    /// Its index, and the key of the latest Bind.
+    /// The window's index, with the key of the latest Bind.
     stag: Stag,
 }
 
@@ -44,10 +44,10 @@ impl ProtectionDomain {
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate_window(&self) -> Result<MemoryWindow, RegisterError> {
         MemoryWindow::allocate(self.control(), self.scope())
     }
@@ -89,7 +89,7 @@ impl MemoryWindow {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`QueryError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn query(&self) -> Result<WindowInfo, QueryError> {
         let index = self.owner.index();
         let control = self.owner.control();
@@ -97,11 +97,11 @@ impl MemoryWindow {
     }
 
     /// Deallocate `STag` (verbs draft §7.9), whether bound or not. After this returns, no access
-    /// through it reaches memory. Accesses that were under way fail.
+    /// through it reaches memory. Accesses in progress fail.
     ///
     /// # Errors
     ///
-    /// [`DeallocateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`DeallocateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn deallocate(mut self) -> Result<(), DeallocateError> {
         self.owner.deallocate()
     }

@@ -1,4 +1,4 @@
-//! Batches: work requests that are posted one after the other, with one notification of the engine.
+//! Batches: several work requests posted with one notification of the engine.
 
 use super::data_path::{ReceiveQueue, SendQueue};
 use xwarp_rnic::model::{
@@ -7,14 +7,14 @@ use xwarp_rnic::model::{
 };
 
 /// Posts to a send queue. The engine is notified once, when the batch is dropped. A refused work
-/// request is not posted, and the batch goes on.
+/// request is not posted, and does not end the batch.
 pub struct SendBatch<'a>(&'a mut SendQueue);
 
 /// Posts to a receive queue. The engine is notified once, when the batch is dropped.
 pub struct ReceiveBatch<'a>(&'a mut ReceiveQueue);
 
-/// A Send, RDMA Write or RDMA Read of one piece of memory, as most work requests are. It is made
-/// where the queue has it, not moved there.
+/// A Send, RDMA Write or RDMA Read of one piece of memory, as most work requests are. It is
+/// constructed in its slot of the queue, without a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainRequest<'a> {
     wr_id: WrId,
@@ -30,18 +30,19 @@ enum Verb<'a> {
     Read(Sge, RemoteAddress),
 }
 
-/// What a message carries.
+/// Payload of a message.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Piece<'a> {
     /// Registered memory.
     Memory(Sge),
-    /// Bytes that are copied now. Up to 64 take no memory besides the queue's.
+    /// Bytes that are copied when the request is posted. Up to 64 need no memory besides the
+    /// queue's.
     Inline(&'a [u8]),
 }
 
 impl Piece<'_> {
-    /// Checks it against the number of elements that the queue pair allows.
+    /// Checks the piece against the number of elements that the queue pair allows.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the verb is known where it is called")]
     fn check(self, max: usize, limits: &PayloadLimits) -> Result<(), PostError> {
@@ -95,14 +96,15 @@ impl<'a> PlainRequest<'a> {
         }
     }
 
-    /// Whether it has a completion also if it succeeds.
+    /// Sets whether the request completes when it succeeds.
     #[inline]
     #[must_use]
     pub fn signaled(self, signaled: bool) -> Self {
         Self { signaled, ..self }
     }
 
-    /// Read Fence (verbs draft §8.2.2.2): whether it waits for earlier Reads and Atomic Operations.
+    /// Sets the Read Fence (verbs draft §8.2.2.2): a fenced request waits for earlier Reads and
+    /// Atomic Operations.
     #[inline]
     #[must_use]
     pub fn fenced(self, read_fence: bool) -> Self {
@@ -150,7 +152,7 @@ impl<'a> PlainRequest<'a> {
 }
 
 impl<'a> SendBatch<'a> {
-    /// Begins to post to a queue.
+    /// Starts a batch on this queue.
     #[inline]
     pub fn on(queue: &'a mut SendQueue) -> Self {
         Self(queue)
@@ -190,7 +192,7 @@ impl Drop for SendBatch<'_> {
 }
 
 impl<'a> ReceiveBatch<'a> {
-    /// Begins to post to a queue.
+    /// Starts a batch on this queue.
     #[inline]
     pub fn on(queue: &'a mut ReceiveQueue) -> Self {
         Self(queue)
@@ -205,7 +207,7 @@ impl<'a> ReceiveBatch<'a> {
         self.0.push(request)
     }
 
-    /// Posts a buffer of one piece, whose work request is made where the queue has it.
+    /// Posts a buffer of one piece. Its work request is constructed in its slot of the queue.
     ///
     /// # Errors
     ///

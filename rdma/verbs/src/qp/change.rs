@@ -4,20 +4,20 @@ use xwarp_rnic::model::{Framing, Handover, ModifyQp, QpState, RnicId};
 
 use crate::cm::streaming::LlpStream;
 
-/// A change of a queue pair, for [`QueuePair::modify`](crate::QueuePair::modify): the state that it
-/// shall be in next, which may be the present one, and attributes.
+/// A change of a queue pair, for [`QueuePair::modify`](crate::QueuePair::modify): the next state,
+/// which may be the current one, and attributes.
 ///
 /// Attributes that are not set stay as they are. They can be changed only from Idle to Idle, Idle
 /// to RTS and RTS to RTS.
 #[derive(Clone, Debug)]
 pub struct QpChange {
     pub(crate) modify: ModifyQp,
-    /// Whose stream it names, if it names one.
+    /// RNIC of the stream, if the change names one.
     rnic: Option<RnicId>,
 }
 
 impl QpChange {
-    /// A change to the state `next`, and of no attribute.
+    /// A change to the state `next` that sets no attribute.
     pub fn to(next: QpState) -> Self {
         Self {
             modify: ModifyQp::to(next),
@@ -25,13 +25,12 @@ impl QpChange {
         }
     }
 
-    /// From Idle to RTS over `stream`, which must be established. What was posted in Idle goes out
-    /// at once. What the peer has sent and was not read is taken as FPDUs, so that nothing is lost
-    /// however early it comes (verbs draft §6.2.1.2).
+    /// From Idle to RTS over `stream`, which must be established. Work that was posted in Idle is
+    /// sent at once. Unread bytes from the peer are parsed as FPDUs, so that early FPDUs are not
+    /// lost (verbs draft §6.2.1.2).
     ///
-    /// This is for the side that has read the last streaming message of the other. That is the
-    /// draft's passive side, which sends the first FPDU. It is also for both sides where there is
-    /// no streaming mode at all.
+    /// Used by the side that has read the other side's last streaming message: the draft's passive
+    /// side, which sends the first FPDU. Used by both sides if there is no streaming mode.
     pub fn start(stream: &LlpStream, framing: Framing) -> Self {
         let mut change = Self::to(QpState::Rts);
         change.rnic = Some(stream.rnic());
@@ -44,8 +43,8 @@ impl QpChange {
     }
 
     /// From Idle to RTS, for the side that sends the last streaming message (the draft's active
-    /// side, §6.6.1.1). `message` goes out as it is, ahead of all FPDUs. Work that was posted waits
-    /// until the peer's first FPDU is here. Before, the peer may still be in streaming mode.
+    /// side, §6.6.1.1). `message` is sent unframed, ahead of all FPDUs. Posted work waits for the
+    /// peer's first FPDU: until then the peer may still be in streaming mode.
     pub fn start_with(stream: &LlpStream, framing: Framing, message: &[u8]) -> Self {
         let mut change = Self::start(stream, framing);
         if let Some(handover) = &mut change.modify.handover {
@@ -54,9 +53,9 @@ impl QpChange {
         change
     }
 
-    /// ORD (verbs draft §6.5): Reads and Atomic Operations that this side may have outstanding,
-    /// more or less than before. Operations that are outstanding already go on; further ones wait
-    /// until there are fewer.
+    /// ORD (verbs draft §6.5): Reads and Atomic Operations that this side may have outstanding. It
+    /// can be raised and lowered. Operations that are outstanding already continue; further ones
+    /// wait until their number is below the new ORD.
     #[must_use]
     pub fn ord(mut self, ord: u16) -> Self {
         self.modify.ord = Some(ord);
@@ -67,8 +66,7 @@ impl QpChange {
     /// queue pair that was created with an [`ird`](crate::QpConfig::ird) of 0 never lets its peer
     /// read.
     ///
-    /// The peer does not learn of it. A peer that has more of them outstanding than this ends the
-    /// connection.
+    /// The peer is not notified. If it has more of them outstanding than this, the connection ends.
     #[must_use]
     pub fn ird(mut self, ird: u16) -> Self {
         self.modify.ird = Some(ird);
@@ -94,7 +92,7 @@ impl QpChange {
 
     /// RQ Limit (verbs draft §6.3.8), where the receive queue is shared: how many messages may be
     /// in progress before [`RqLimitReached`](crate::event::AsyncEventKind::RqLimitReached) is
-    /// reported. It stays as armed as it was.
+    /// reported. Whether the limit is armed does not change.
     #[must_use]
     pub fn rq_limit(mut self, limit: usize) -> Self {
         self.modify.rq_limit = Some(limit);
@@ -109,7 +107,7 @@ impl QpChange {
         self
     }
 
-    /// Its stream, if it has one, is of this RNIC.
+    /// Whether its stream, if it has one, belongs to this RNIC.
     pub(crate) fn is_of(&self, rnic: RnicId) -> bool {
         self.rnic.is_none_or(|of| of == rnic)
     }

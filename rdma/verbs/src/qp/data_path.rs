@@ -1,4 +1,4 @@
-//! Work queues of a queue pair: the halves that post to them.
+//! Posting handles of a queue pair's work queues.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,13 +21,14 @@ use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 /// another thread, or to code that must not change the queue pair. The owner of the queue pair is
 /// the Privileged Consumer. After [`split`](Self::split) two threads can post without a lock.
 ///
-/// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which open
-/// and close memory that the Privileged Consumer has registered (RFC 5042 §2.3.2). None of them
-/// registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, and that gives no
-/// data path away. On any other one they complete with an error, and the queue pair ends.
+/// Every work request of a send queue can be posted. Among them are Bind and Invalidate, which
+/// grant and revoke access to memory that the Privileged Consumer has registered (RFC 5042 §2.3.2).
+/// None of them registers memory: a Fast-Register and `STag` 0 need a privileged queue pair, which
+/// does not hand out its data path. On any other queue pair they complete with an error, and the
+/// queue pair ends.
 pub struct DataPath {
     sends: SendQueue,
-    /// None where buffers are posted to a shared receive queue.
+    /// `None` if the queue pair has a shared receive queue.
     recvs: Option<ReceiveQueue>,
 }
 
@@ -57,9 +58,9 @@ pub(crate) struct PostingEnd {
     pub(crate) id: QpId,
     pub(crate) shared: Arc<QpShared>,
     pub(crate) limits: PayloadLimits,
-    /// Buffers are posted to a shared receive queue.
+    /// Whether the queue pair has a shared receive queue.
     pub(crate) shares_receives: bool,
-    /// Late posts are flushed, not refused.
+    /// Whether late posts are flushed instead of refused.
     flushes_late: bool,
     pub(crate) control: Arc<Control>,
 }
@@ -100,7 +101,8 @@ impl PostingEnd {
 
     #[cold]
     fn check_late(&self, state: QpState, half: Half) -> Result<(), PostError> {
-        // The engine's end leaves all queue pairs in Error.
+        // Closing the RNIC leaves all queue pairs in Error, so a closed RNIC is checked for only
+        // here.
         self.control.check_open()?;
         if self.shared.is_destroyed() {
             return Err(PostError::Destroyed);
@@ -137,7 +139,7 @@ fn check_operation(
 ) -> Result<(), PostError> {
     limits.check_send(operation)?;
     match operation {
-        // Most requests are of this kind.
+        // Most requests are Sends, Writes and Reads.
         Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => Ok(()),
         _ => check_kind(extensions, operation),
     }
@@ -180,7 +182,7 @@ impl SendQueue {
     /// - [`PostError::TooLong`]: the message has 4 GiB or more (RFC 5041 §5.2).
     /// - [`PostError::StagZero`]: the request binds, registers or invalidates `STag` index 0 (verbs
     ///   draft §7.2.1).
-    /// - [`PostError::ExtensionsDisabled`]: an operation of RFC 7306, and
+    /// - [`PostError::ExtensionsDisabled`]: the operation is one of RFC 7306, and
     ///   [`QpConfig::rfc7306`](crate::QpConfig::rfc7306) is not set.
     pub fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.push(request)?;
@@ -250,8 +252,8 @@ impl SendQueue {
         self.ring.check_room()
     }
 
-    /// Posts a checked request without notifying the engine. A request that the argument constructs
-    /// is constructed in its slot.
+    /// Posts a checked request without notifying the engine. A request that the argument expression
+    /// constructs is constructed in its slot.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "else the request is moved")]
     pub(crate) fn put(&mut self, request: SendRequest) {
@@ -346,8 +348,8 @@ impl ReceiveQueue {
         self.ring.put(request);
     }
 
-    /// Either the engine, which changes the state before it flushes, finds what was posted, or the
-    /// new state is seen here.
+    /// Notifies the engine if the state has changed since the post. The engine changes the state
+    /// before it flushes: either it finds the posted requests, or the new state is visible here.
     #[inline]
     pub(crate) fn recheck_state(&self) {
         fence(Ordering::SeqCst);
@@ -486,7 +488,7 @@ impl DataPath {
         self.sends.end.is_of(shared)
     }
 
-    /// Rings of other depths for the queues that are to be resized; a shared receive queue is not
+    /// Rings of the new depths for the queues that `change` resizes. A shared receive queue is not
     /// resized here.
     pub(crate) fn other_rings(
         &mut self,

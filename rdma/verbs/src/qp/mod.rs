@@ -1,5 +1,5 @@
-//! Queue pairs as an application holds them (verbs draft §6): what makes and changes them, and
-//! their ends of the data path, to which work is posted.
+//! Queue pairs as an application holds them (verbs draft §6): creating and changing them, and the
+//! posting handles of their work queues.
 
 mod accept;
 pub(crate) mod batch;
@@ -40,14 +40,14 @@ use data_path::{DataPath, NewPosts, PostingEnd};
 use state_changes::StateChanges;
 
 /// A queue pair: one end of an RDMA connection. Dropping it ends the connection at once, and
-/// invalidates the windows that it has bound.
+/// invalidates the windows that were bound by it.
 pub struct QueuePair {
     id: QpId,
     user: QpIdentity,
     /// `None` while another handle posts.
     data_path: Option<DataPath>,
     shared: Arc<QpShared>,
-    /// There is nothing left to destroy.
+    /// Set once the queue pair was destroyed: dropping the handle then releases nothing.
     destroyed: bool,
     control: Arc<Control>,
 }
@@ -59,15 +59,15 @@ impl ProtectionDomain {
     /// # Errors
     ///
     /// - [`CreateError::Capability`]: a value of `config` exceeds a limit of
-    ///   [`Rnic::query`](crate::Rnic::query), or there are as many queue pairs as the RNIC can have
+    ///   [`Rnic::query`](crate::Rnic::query), or the RNIC has its maximum number of queue pairs
     ///   (verbs draft §9.5.1).
-    /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
+    /// - [`CreateError::InvalidCq`]: a completion queue belongs to another RNIC.
     /// - [`CreateError::LimitWithoutSrq`]: `config` has a limit of messages in progress (verbs
     ///   draft §6.3.8).
     /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without
     ///   an RTR, or required where MPA revision 1 is the highest (RFC 6581 §9.2).
     /// - [`CreateError::Memory`]: the host has no memory for its queues.
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn create_qp(
         &self,
         config: &QpConfig,
@@ -87,21 +87,22 @@ impl ProtectionDomain {
     }
 
     /// Create QP with a shared receive queue (verbs draft §9.2.5.1): the queue pair takes its
-    /// receive buffers from there for all its life. `config.recv_depth` is ignored (§6.3.4).
+    /// receive buffers from the shared queue for its lifetime. `config.recv_depth` is ignored
+    /// (§6.3.4).
     ///
     /// # Errors
     ///
     /// - [`CreateError::Capability`]: a value of `config` exceeds a limit of
-    ///   [`Rnic::query`](crate::Rnic::query), or there are as many queue pairs as the RNIC can have
+    ///   [`Rnic::query`](crate::Rnic::query), or the RNIC has its maximum number of queue pairs
     ///   (verbs draft §9.5.1).
-    /// - [`CreateError::InvalidCq`]: a completion queue is one of another RNIC.
-    /// - [`CreateError::InvalidSrq`]: the shared receive queue is one of another RNIC.
+    /// - [`CreateError::InvalidCq`]: a completion queue belongs to another RNIC.
+    /// - [`CreateError::InvalidSrq`]: the shared receive queue belongs to another RNIC.
     /// - [`CreateError::LimitOutOfRange`]: the limit of messages in progress exceeds its depth
     ///   (verbs draft §6.3.8).
     /// - [`CreateError::NoRtr`], [`CreateError::NeedsRevisionTwo`]: the peer-to-peer model without
     ///   an RTR, or required where MPA revision 1 is the highest (RFC 6581 §9.2).
     /// - [`CreateError::Memory`]: the host has no memory for its queues.
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn create_qp_with_srq(
         &self,
         config: &QpConfig,
@@ -117,8 +118,8 @@ impl ProtectionDomain {
     }
 }
 
-/// The ring that receive buffers are posted to, unless the queue is shared, and where the engine
-/// takes them from.
+/// The ring that receive buffers are posted to, unless the queue is shared, and the queue that the
+/// engine takes them from.
 fn receives(
     config: &QpConfig,
     srq: Option<SrqId>,
@@ -211,10 +212,10 @@ impl QueuePair {
     ///
     /// - [`RegisterError::Full`]: the region area has no free piece of that length.
     /// - [`RegisterError::Spec`]: the rights are no valid set (verbs draft figure 18).
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, RegisterError> {
         let bytes = self.control.regions().allocate(len)?;
         self.register(bytes, access)
@@ -225,17 +226,17 @@ impl QueuePair {
     /// domain. The peer of this queue pair may invalidate the region.
     ///
     /// The region belongs to the queue pair before it connects, so private data can carry its
-    /// `STag` to the peer. It stays with the queue pair when that connects again. After the queue
+    /// `STag` to the peer. The region stays with the queue pair across connections. After the queue
     /// pair is dropped, no peer can access the region.
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are invalid (verbs draft
     ///   §7.4, §7.6), or the memory can only be read.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn register(
         &self,
         bytes: SharedBytes,
@@ -249,12 +250,12 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are not possible (verbs draft
+    /// - [`RegisterError::Spec`]: rights, Tagged Offsets or list are invalid (verbs draft
     ///   §7.4, §7.6), or the memory can only be read.
-    /// - [`RegisterError::TooManyStags`]: regions and windows are as many as the RNIC can have.
+    /// - [`RegisterError::TooManyStags`]: the RNIC has its maximum number of regions and windows.
     /// - [`RegisterError::Memory`], [`RegisterError::NoRandomness`]: the host has no memory, or no
     ///   random bytes for an `STag`.
-    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`RegisterError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn register_with<M>(
         &self,
         memory: M,
@@ -340,7 +341,7 @@ impl QueuePair {
     /// # Errors
     ///
     /// - [`DataPathError::Privileged`]: the queue pair is privileged.
-    /// - [`DataPathError::Taken`]: it was taken before, and was not returned.
+    /// - [`DataPathError::Taken`]: the data path was taken before, and was not returned.
     pub fn take_data_path(&mut self) -> Result<DataPath, DataPathError> {
         // Decision record verbs/0004.
         if self.user.has(QpAccess::PHYSICAL) {
@@ -353,7 +354,7 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// The data path, if it is that of another queue pair.
+    /// The data path, if it belongs to another queue pair.
     pub fn return_data_path(&mut self, data_path: DataPath) -> Result<(), Box<DataPath>> {
         if !data_path.is_of(&self.shared) {
             return Err(Box::new(data_path));
@@ -386,9 +387,9 @@ impl QueuePair {
         self.begin_connect(remote, private_data, timeout)?.wait()
     }
 
-    /// Begins to connect and returns at once. The engine goes on by itself, and [`Connecting`]
-    /// returns the result later. `timeout` bounds the whole attempt: the search for the next hop's
-    /// Ethernet address, TCP and MPA start-up.
+    /// Begins to connect and returns at once. The engine continues without further calls, and
+    /// [`Connecting`] returns the result later. `timeout` bounds the whole attempt: the search for
+    /// the next hop's Ethernet address, TCP and MPA start-up.
     ///
     /// # Errors
     ///
@@ -399,7 +400,8 @@ impl QueuePair {
     /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is
     ///   free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
-    /// - [`ConnectError::Unavailable`]: the RNIC was closed meanwhile, or a handler of it calls.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed in the meantime, or its handler made
+    ///   the call.
     pub fn begin_connect(
         &mut self,
         remote: SocketAddr,
@@ -410,21 +412,21 @@ impl QueuePair {
         self.begin_connect_from(any, remote, private_data, timeout)
     }
 
-    /// Begins to connect from an address and a port of this host. Firewalls and servers may know a
-    /// client by these. An unspecified address stands for the one that routes choose, port 0 for
-    /// any free port.
+    /// Begins to connect from a given address and port of this host, by which firewalls and servers
+    /// may identify a client. For an unspecified address, the routes choose one. Port 0 selects any
+    /// free port.
     ///
     /// The port may be one that this RNIC owns already, by [`Rnic::bind`](crate::Rnic::bind) for
-    /// instance. A second connection to the same peer cannot use it. With several engines, nor can
-    /// a connection that follows one in TIME-WAIT.
+    /// instance. A second connection to the same peer cannot use the same port. With several
+    /// engines, neither can a connection that follows one in TIME-WAIT.
     ///
     /// # Errors
     ///
     /// As [`begin_connect`](Self::begin_connect), and:
     ///
     /// - [`ConnectError::Host`]: the port is in use or privileged, or the address is not one of the
-    ///   interface. If another connection of the RNIC leads from that port to that peer,
-    ///   [`Connecting::wait`] returns it.
+    ///   interface. If the RNIC already has a connection from that port to that peer,
+    ///   [`Connecting::wait`] returns this error.
     pub fn begin_connect_from(
         &mut self,
         local: SocketAddr,
@@ -453,23 +455,23 @@ impl QueuePair {
         Connecting::begin(place, params, &self.control)
     }
 
-    /// Why the last connection ended or is ending. It is the cause of completions that are
-    /// [`Flushed`](crate::CompletionStatus::Flushed), and is known before they can be polled.
-    /// `None` if no connection has ended, and again once the queue pair has a new one.
+    /// Why the last connection ended or is ending: the cause of completions that are
+    /// [`Flushed`](crate::CompletionStatus::Flushed), available before these can be polled. `None`
+    /// if no connection has ended, and again once the queue pair has a new connection.
     pub fn why_ended(&self) -> Option<ConnectionEnd> {
         self.shared.end()
     }
 
-    /// Closes gracefully (RFC 5041 §6.2.1): all posted work is sent first, and the peer may go on
-    /// sending until it closes, too. [`modify`](Self::modify) to Closing is the verbs draft's
-    /// close, which ends in Error if work is outstanding. Waits up to `timeout` until both sides
-    /// have closed. It does not wait with `Progress::Manual`.
+    /// Closes gracefully (RFC 5041 §6.2.1): all posted work is sent first, and the peer may
+    /// continue to send until it closes, too. [`modify`](Self::modify) to Closing is the verbs
+    /// draft's close, which ends in Error if work is outstanding. Waits up to `timeout` until both
+    /// sides have closed. With `Progress::Manual` it does not wait.
     ///
     /// # Errors
     ///
-    /// - [`DisconnectError::TimedOut`]: the timeout was over first. The close goes on.
+    /// - [`DisconnectError::TimedOut`]: the timeout has expired. The close continues.
     /// - [`DisconnectError::Failed`]: the connection failed first, or the queue pair was in Error.
-    /// - [`DisconnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DisconnectError::Unavailable`]: the RNIC was closed, or its handler made the call.
     /// - [`DisconnectError::System`]: no file descriptor is left, or the kernel refuses the sleep.
     pub fn disconnect(&mut self, timeout: Duration) -> Result<(), DisconnectError> {
         let changes = self.state_changes()?;
@@ -485,7 +487,7 @@ impl QueuePair {
         }
     }
 
-    /// A descriptor that reports every state change of the queue pair from now on.
+    /// Returns a descriptor that reports every later state change of the queue pair.
     ///
     /// # Errors
     ///
@@ -498,15 +500,14 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn begin_disconnect(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         self.call(move |engine| engine.disconnect(id))
     }
 
-    /// Modify QP (verbs draft §9.2.5.3): changes attributes, then the state. After it returns, the
-    /// state has changed; the queue pair may have gone on from there by itself. After an error
-    /// nothing has changed.
+    /// Modify QP (verbs draft §9.2.5.3): changes attributes, then the state. When it returns, the
+    /// state has changed, and later events may have changed it again. An error changes nothing.
     ///
     /// | from | to |
     /// |---|---|
@@ -521,20 +522,20 @@ impl QueuePair {
     /// # Errors
     ///
     /// - [`ModifyError::InvalidStateChange`]: the table has no such change (verbs draft §6.2).
-    /// - [`ModifyError::InvalidModifier`]: an attribute or a stream does not go with the change, or
-    ///   a stream is needed.
+    /// - [`ModifyError::InvalidModifier`]: an attribute or a stream is not allowed with the change,
+    ///   or a stream is missing.
     /// - [`ModifyError::Capability`]: a depth exceeds a limit of
     ///   [`Rnic::query`](crate::Rnic::query) (verbs draft §9.5.1).
-    /// - [`ModifyError::CannotChange`]: an IRD where the peer was never to read.
-    /// - [`ModifyError::TooManyPresent`]: what is outstanding does not fit into the queue.
+    /// - [`ModifyError::CannotChange`]: an IRD for a queue pair that was created with an IRD of 0.
+    /// - [`ModifyError::TooManyPresent`]: the outstanding work does not fit into the queue.
     /// - [`ModifyError::LimitOutOfRange`]: the limit exceeds the depth of the shared receive queue
     ///   (verbs draft §6.3.8).
-    /// - [`ModifyError::InvalidStream`]: the stream is not established, is a queue pair's already,
-    ///   or is one of another RNIC.
+    /// - [`ModifyError::InvalidStream`]: the stream is not established, belongs to a queue pair
+    ///   already, or belongs to another RNIC.
     /// - [`ModifyError::Connecting`]: a connection is being made for the queue pair.
     /// - [`ModifyError::DataPathTaken`]: another handle posts to the queues that are to be resized.
     /// - [`ModifyError::Memory`]: the host has no memory for the queues.
-    /// - [`ModifyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ModifyError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn modify(&mut self, change: QpChange) -> Result<Depths, ModifyError> {
         let id = self.id;
         if !change.is_of(self.control.id()) {
@@ -553,7 +554,7 @@ impl QueuePair {
         Ok(depths)
     }
 
-    /// New rings for work queues that are resized: this side's ends, and the engine's.
+    /// New rings for work queues that are resized: the application's ends, and the engine's.
     fn other_rings(&mut self, change: &ModifyQp) -> Result<(NewPosts, NewRings), ModifyError> {
         for (what, wanted) in [
             ("a send queue of depth", change.send_depth),
@@ -572,33 +573,33 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn query(&self) -> Result<QpInfo, RnicUnavailable> {
         let id = self.id;
         let info = self.call(move |engine| engine.query_qp(id))?;
         info.ok_or(RnicUnavailable::Closed)
     }
 
-    /// Load that the peer has caused since the connection was made. `None` while there is no
-    /// connection. A peer that sends many segments for few bytes, or many out of order, costs this
-    /// host time without breaking a rule (RFC 5042 §6.4.4). [`modify`](Self::modify) to Error ends
-    /// its connection.
+    /// Load that the peer has caused since the connection was made. `None` without a connection. A
+    /// peer that sends many segments for few bytes, or many out of order, costs this host time
+    /// without violating the protocol (RFC 5042 §6.4.4). [`modify`](Self::modify) to Error ends its
+    /// connection.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn load(&self) -> Result<Option<ConnLoad>, RnicUnavailable> {
         let id = self.id;
         self.call(move |engine| engine.load_of(id))
     }
 
     /// Destroy QP (verbs draft §9.2.5.4): ends the connection at once. Refused while memory windows
-    /// are bound to it. Dropping it invalidates them instead.
+    /// are bound to it. Dropping the queue pair invalidates them instead.
     ///
     /// # Errors
     ///
     /// - [`DestroyError::WindowsBound`]: windows are bound to it.
-    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`DestroyError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn destroy(mut self) -> Result<(), RefusedError<Self, DestroyError>> {
         let id = self.id;
         let ended = self.call(move |engine| engine.try_destroy_qp(id));
@@ -607,13 +608,13 @@ impl QueuePair {
         RefusedError::unless(ended, self)
     }
 
-    /// Ends the connection at once, by a reset, in whatever state the queue pair is: what
+    /// Ends the connection at once by a reset, in any state of the queue pair, as
     /// [`modify`](Self::modify) to Error does from Idle and RTS (verbs draft §6.2). Outstanding
     /// work is flushed.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn abort(&mut self) -> Result<(), RnicUnavailable> {
         let id = self.id;
         self.call(move |engine| engine.abort_qp(id))
@@ -627,8 +628,8 @@ impl fmt::Debug for QueuePair {
 }
 
 impl Drop for QueuePair {
-    /// Invalidates windows that are bound to it; `destroy` refuses then (decision record
-    /// verbs/0002).
+    /// Invalidates windows that are bound to the queue pair, where `destroy` would refuse (decision
+    /// record verbs/0002).
     fn drop(&mut self) {
         let id = self.id;
         if self.destroyed {

@@ -1,4 +1,4 @@
-//! State changes of a queue pair, as a descriptor.
+//! Notification of a queue pair's state changes by a descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,8 +10,8 @@ use xwarp_rnic::queues::QpShared;
 
 use crate::runtime::control::Control;
 
-/// Notifies the application of a queue pair's state changes. Reports changes that no event and no
-/// completion reports: a close is over, or a Terminate was sent to the peer.
+/// Notifies the application of a queue pair's state changes. This includes changes that no event
+/// and no completion reports: a finished close, or a Terminate that was sent to the peer.
 pub struct StateChanges {
     signal: Arc<Signal>,
     shared: Arc<QpShared>,
@@ -36,13 +36,13 @@ impl StateChanges {
         &self.control
     }
 
-    /// The present state. The descriptor is readable again when there is another one.
+    /// The current state. Clears the descriptor until the next change.
     pub fn take(&self) -> QpState {
         self.signal.clear();
         self.shared.state()
     }
 
-    /// The present state, for one of several that wait for it.
+    /// The current state, without clearing the descriptor, for several tasks that wait for it.
     #[cfg(feature = "tokio")]
     pub(crate) fn state(&self) -> QpState {
         self.shared.state()
@@ -54,8 +54,8 @@ impl StateChanges {
 }
 
 impl AsFd for StateChanges {
-    /// Readable once the queue pair has come into another state since [`take`](Self::take), or
-    /// since this was made. Do not read from it.
+    /// Readable once the queue pair has changed its state since the last [`take`](Self::take), or
+    /// since this was created. Do not read from it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signal.as_fd()
     }

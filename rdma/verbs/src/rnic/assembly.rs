@@ -1,4 +1,4 @@
-//! Assembly of an RNIC: queues, engines, what they share, and the threads that run them.
+//! Assembly of an RNIC: queues, engines, their shared tables, and the threads that run them.
 
 use std::io;
 use std::num::NonZero;
@@ -29,21 +29,21 @@ use xwarp_rnic::queues::{Ending, EngineDoorbell, InCommon};
 use xwarp_rnic::stags::StagTable;
 use xwarp_rnic::tables::SharedTables;
 
-/// What wakes a thread that runs an engine.
+/// Wakes a thread that runs an engine.
 type Waking = (Sleeper, Doorbell);
 
-/// Opens the interface for as many engines as the progress mode has.
+/// Opens the interface for the number of engines that the progress mode allows.
 fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
     match config.progress {
         Progress::Thread | Progress::Manual => Nic::open(interface, &config.nic),
-        // A thread of the application turns one engine.
+        // Threads of the application run the only engine.
         Progress::Inline | Progress::Assisted => {
             Nic::open(interface, &config.nic.clone().engines(Some(1)))
         }
     }
 }
 
-/// TCP on an interface.
+/// Configuration of TCP on an interface.
 fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
     StackConfig {
         mac: nic.mac.0,
@@ -59,21 +59,21 @@ fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
     }
 }
 
-/// What an RNIC is assembled from, whatever carries its frames.
+/// Parts that an RNIC is assembled from, over a network interface or a simulation.
 pub(super) struct Opened {
-    /// A stack for each queue.
+    /// One stack for each queue.
     stacks: Vec<Stack>,
-    /// A waking for each stack's engine.
+    /// One waking for each stack's engine.
     wakings: Vec<Waking>,
     host: Arc<dyn Host>,
     regions: RegionPool,
-    /// What is known of the network interface, if there is one.
+    /// The network interface, if there is one.
     pub(super) info: Option<NicInfo>,
     pub(super) capture: Option<Capture>,
 }
 
 impl Opened {
-    /// Over queues of any packet interface and a host, for tests and simulation.
+    /// Opens queues of any packet interface and a host, for tests and simulation.
     pub(super) fn with_ios(
         ios: Vec<Box<dyn PacketIo>>,
         stack: &StackConfig,
@@ -91,7 +91,7 @@ impl Opened {
         })
     }
 
-    /// Over the queues of a network interface, which the kernel is the host of.
+    /// Opens the queues of a network interface, with the kernel as host.
     pub(super) fn on_interface(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
         let nic = open_nic(interface, config)?;
         let wakings = wakings(nic.ios.len())?;
@@ -112,7 +112,7 @@ impl Opened {
     }
 }
 
-/// Makes the engines of what was opened, and starts to run them.
+/// Creates the engines, and starts to run them.
 pub(super) fn assemble(opened: Opened, config: &RnicConfig) -> Result<Arc<Control>, OpenError> {
     let Opened {
         stacks,
@@ -146,12 +146,12 @@ pub(super) fn assemble(opened: Opened, config: &RnicConfig) -> Result<Arc<Contro
     Ok(Control::new(mode, parts)?)
 }
 
-/// One for each engine.
+/// One waking for each engine.
 fn wakings(engines: usize) -> io::Result<Vec<Waking>> {
     (0..engines).map(|_| Sleeper::new()).collect()
 }
 
-/// The stacks of these queues, whose engines are woken by these.
+/// The stacks of these queues, whose engines these wakings wake.
 fn stacks(
     ios: Vec<Box<dyn PacketIo>>,
     stack: &StackConfig,
@@ -162,7 +162,7 @@ fn stacks(
     Stack::several(ios.into_iter().zip(bells), stack, strays)
 }
 
-/// What the engines that are woken by these have in common. A manual one never sleeps.
+/// The tables that all engines share. A manual engine never sleeps.
 fn shared_tables(config: &RnicConfig, wakings: &[Waking]) -> io::Result<Arc<SharedTables>> {
     let sleeps = config.progress != Progress::Manual;
     let doorbell = |(_, bell): &Waking| EngineDoorbell::new(MAX_QPS, sleeps.then(|| bell.clone()));
@@ -176,8 +176,8 @@ fn refusal(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// Reports changes of the interface to the engines: the host to the first, and the first to the
-/// others.
+/// Reports changes of the interface to the engines: the host reports to the first engine, which
+/// relays to the others.
 fn attend(engines: &mut [Engine], wakings: &[Waking], host: &Arc<Ports>, ending: &Arc<Ending>) {
     let mut monitor = host.monitor();
     let watched = monitor.is_some();
@@ -217,7 +217,7 @@ fn run_by(
         }
         Progress::Assisted => {
             let (engine, waking) = only_engine(engines, wakings)?;
-            // Where the number of processors cannot be found, there are probably several.
+            // If the number of processors is unknown, there are probably several.
             let processors = available_parallelism().map_or(usize::MAX, NonZero::get);
             let runner = Runner::new(engine, waiting_on(processors, waiting))?;
             AnyMode::Assisted(Assisted::new(runner, &waking, deferred)?)

@@ -1,8 +1,7 @@
-//! Asynchronous events that no handler takes: a descriptor, and the bounded queue behind it (verbs
-//! draft §8.3.3).
+//! Asynchronous events without a handler: a bounded queue and its descriptor (verbs draft §8.3.3).
 //!
-//! The draft loses events while there is no handler; here they wait in the queue. A handler takes
-//! every event alone, after the step or verb, so that no event is reported twice.
+//! In the draft, events without a handler are lost; here they wait in the queue. A handler receives
+//! every event instead of the queue, after the step or verb, so that no event is reported twice.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -34,20 +33,19 @@ impl AsyncEvents {
         &self.control
     }
 
-    /// Takes the oldest event; also of an RNIC that has ended since. It does not turn an inline
-    /// engine.
+    /// Takes the oldest event, also after the RNIC has ended. Does not run an inline engine.
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if there is none and none will come.
+    /// [`RnicEnded`] if the queue is empty and the RNIC has ended.
     pub fn try_next(&self) -> Result<Option<AsyncEvent>, RnicEnded> {
         let events = self.control.events();
         let signal = events.signal();
         self.control.take_or_ended(signal, || events.take())
     }
 
-    /// Takes the oldest event, waiting for one up to `timeout`; `None` when none has come. The
-    /// waiting thread is woken by the event, or turns an inline engine until there is one.
+    /// Takes the oldest event, waiting for one up to `timeout`. `None` if no event occurs in time.
+    /// The waiting thread is woken by the event, or runs an inline engine until an event occurs.
     ///
     /// # Errors
     ///

@@ -18,69 +18,68 @@ const BACKLOG: usize = 1024;
 pub struct RnicConfig {
     /// Options of the network interface.
     pub nic: NicConfig,
-    /// Who runs the engine.
+    /// Which threads run the engine.
     pub progress: Progress,
     /// What the engine does without work.
     pub wait_mode: WaitMode,
     /// Idle time before a keep-alive probe is sent. `None`, the default (RFC 9293 §3.8.4), sends
-    /// none: the death of a peer that owes nothing then goes unnoticed.
+    /// none: the death of a peer then goes unnoticed unless data is outstanding.
     pub keepalive: Option<Duration>,
     /// Lower bound of the retransmission timeout beyond the round trip (RFC 6298 §2.4). 5 ms by
-    /// default. Raise it where peers may wait longer for a processor; a lower value shortens the
-    /// delay after a loss.
+    /// default. Raise it if peers may wait longer for a processor; a lower value shortens the delay
+    /// after a loss.
     pub min_rto: Duration,
-    /// Longest delay of the TCP acknowledgment of a message, for the application's answer to carry
-    /// it, if earlier answers came within that time (RFC 9293 §3.8.6.3). 200 µs by default, 499 ms
-    /// at most; zero sends it at once.
+    /// Longest delay of the TCP acknowledgment of a message, so that the application's answer can
+    /// carry the acknowledgment, if earlier answers were sent within that time (RFC 9293 §3.8.6.3).
+    /// 200 µs by default, 499 ms at most; zero acknowledges at once.
     pub ack_delay: Duration,
-    /// Time without an acknowledgment of bytes or of a keep-alive probe, after which the connection
-    /// ends (RFC 9293 §3.8.3). 100 s by default, the least that RFC 1122 §4.2.3.5 recommends.
+    /// Time without an acknowledgment of bytes or of a keep-alive probe after which the connection
+    /// ends (RFC 9293 §3.8.3). 100 s by default, the minimum that RFC 1122 §4.2.3.5 recommends.
     pub user_timeout: Duration,
-    /// Congestion control algorithm. DCTCP is for networks that mark, BBR for paths that lose at
-    /// random.
+    /// Congestion control algorithm. DCTCP is for networks that mark with ECN, BBR for paths with
+    /// random loss.
     pub congestion: CongestionControl,
-    /// CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by default;
-    /// DCTCP always does, BBR never.
+    /// Whether CUBIC and `NewReno` negotiate ECN (RFC 3168), for networks that mark. False by
+    /// default; DCTCP always negotiates it, BBR never.
     pub ecn: bool,
-    /// How connections are started.
+    /// Options of MPA start-up.
     pub mpa: MpaConfig,
-    /// Connections that each listener keeps for the application to accept. A further one replaces
-    /// the one that was silent for longest. As many more may be in TCP's handshake. 1024 by
-    /// default.
+    /// Connections that each listener keeps for the application to accept. When the backlog is
+    /// full, a new connection replaces the one that was silent longest. The same number of
+    /// connections may be in TCP's handshake. 1024 by default.
     pub backlog: usize,
     /// Kind of physical buffer lists: pages or blocks (verbs draft §9.2.1.1).
     pub pbl_mode: PblMode,
     /// Asynchronous events that may wait to be polled (RFC 5042 §2.2.7). Peers can cause some of
     /// them. [`EventsLost`](crate::event::AsyncEventKind::EventsLost) reports that further ones
-    /// were lost. By default one for each queue pair that there can be.
+    /// were lost. By default one for each possible queue pair.
     pub max_events: usize,
 }
 
 xwarp_driver::setters!(RnicConfig {
     /// Sets the configuration of the interface.
     nic: NicConfig,
-    /// Sets who runs the engine.
+    /// Sets which threads run the engine.
     progress: Progress,
     /// Sets what the engine does without work.
     wait_mode: WaitMode,
-    /// Sets after how long a silence a peer is probed. `None` never does.
+    /// Sets the idle time before a keep-alive probe is sent. `None` sends none.
     keepalive: Option<Duration>,
-    /// Sets how long an acknowledgment may take beyond the round trip before a segment is sent
-    /// again.
+    /// Sets the lower bound of the retransmission timeout beyond the round trip.
     min_rto: Duration,
-    /// Sets how long the acknowledgment of a message may wait for an answer to ride on.
+    /// Sets the longest delay of a message's acknowledgment.
     ack_delay: Duration,
-    /// Sets how long a peer may leave bytes or probes unanswered.
+    /// Sets the time after which an unanswered connection ends.
     user_timeout: Duration,
     /// Sets the congestion control.
     congestion: CongestionControl,
     /// Sets whether CUBIC and `NewReno` negotiate ECN (RFC 3168).
     ecn: bool,
-    /// Sets how connections are started.
+    /// Sets the options of MPA start-up.
     mpa: MpaConfig,
     /// Sets how many connections each listener keeps for the application to accept.
     backlog: usize,
-    /// Sets whether physical buffer lists are of pages or of blocks.
+    /// Sets whether physical buffer lists consist of pages or of blocks.
     pbl_mode: PblMode,
     /// Sets how many asynchronous events may wait to be polled.
     max_events: usize,

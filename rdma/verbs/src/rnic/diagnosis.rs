@@ -1,5 +1,5 @@
-//! Diagnosis: all that the RNICs of a process and their engines wait for, for a test that has
-//! waited in vain.
+//! Diagnosis: the state of all RNICs of a process and of their engines, for a test that has timed
+//! out.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -9,7 +9,7 @@ use super::Rnic;
 use crate::runtime::control::Control;
 use crate::runtime::open_rnics::{self, Diagnosed};
 
-/// How long an engine has for its answer. One that is alive needs no millisecond.
+/// Time limit for an engine's answer. A live engine answers within a millisecond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[doc(hidden)]
@@ -17,7 +17,7 @@ impl Rnic {
     /// State of all RNICs of the process: engines with their queue pairs, connections, rings, sleep
     /// flags and counters, one a line.
     ///
-    /// What can be seen without waking an engine comes first, as asking an engine wakes it.
+    /// State that can be read without waking an engine comes first, as asking an engine wakes it.
     pub fn diagnosis_of_all() -> String {
         let all = open_rnics::all();
         let asleep = all
@@ -49,20 +49,20 @@ impl Diagnosed for Control {
     }
 }
 
-/// Which threads run the engines, or sleep on one that has no thread.
+/// The threads that run the engines. For an engine without a thread, the threads that sleep on it.
 fn who_runs(control: &Control) -> String {
     let (id, mode) = (control.id(), control.mode());
     let (closed, ended) = (control.is_closed(), control.ended());
     format!("{id:?}: {mode:?}, closed {closed}, ended {ended:?}")
 }
 
-/// State of an engine, as it reports it. An engine that does not answer is a finding, too.
+/// State of an engine, as the engine reports it. If the engine does not answer, a line says so.
 fn diagnosis_of(control: &Arc<Control>, engine: usize) -> Vec<String> {
     let (answer, reply) = mpsc::channel();
     let control = Arc::clone(control);
     thread::spawn(move || {
         let told = control.call_on(engine, |engine| engine.diagnosis());
-        // The asking thread may have waited too long, and ended.
+        // The asking thread may have timed out.
         let _ = answer.send(told);
     });
     match reply.recv_timeout(PATIENCE) {

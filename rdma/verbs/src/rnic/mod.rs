@@ -1,6 +1,6 @@
 //! The RNIC: one network interface, opened for RDMA (verbs draft §5.1, §9.2.1).
 //!
-//! Its configuration, its asynchronous events, and what tests ask of all RNICs of a process.
+//! Contains its configuration, its asynchronous events, and the diagnosis for tests.
 
 mod assembly;
 pub(crate) mod async_events;
@@ -38,8 +38,8 @@ use assembly::{Opened, assemble};
 use async_events::AsyncEvents;
 use config::RnicConfig;
 
-/// The name of the interface that has `name`, which may be an alternative one
-/// (`ip link property add ... altname`). `None` if none has it, or the kernel could not be asked.
+/// The main name of the interface that is called `name`, which may be an alternative name (`ip link
+/// property add ... altname`). `None` if there is no such interface, or the kernel does not answer.
 /// [`Rnic::open`] takes either name.
 pub fn interface_name(name: &str) -> Option<String> {
     let found = xwarp_driver::net::interface_by_name(name);
@@ -61,7 +61,7 @@ impl Rnic {
     /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the
     /// calling thread. Needs root.
     ///
-    /// A thread of the library does the work. So the caller's stack may be as small as
+    /// A thread of the library opens the interface, so the caller's stack may be as small as
     /// `PTHREAD_STACK_MIN`, and signals may interrupt the caller at any time.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Rnic {
     /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process
     ///   lacks rights.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
-    /// - [`OpenError::Config`]: an option cannot be had.
+    /// - [`OpenError::Config`]: an option is invalid.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
         config.check()?;
         aside("xwarp-open", || Self::open_here(interface, config))?
@@ -84,7 +84,7 @@ impl Rnic {
     /// # Errors
     ///
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
-    /// - [`OpenError::Config`]: an option cannot be had.
+    /// - [`OpenError::Config`]: an option is invalid.
     pub fn with_io(
         io: Box<dyn PacketIo>,
         stack: &StackConfig,
@@ -96,15 +96,14 @@ impl Rnic {
     }
 
     /// An RNIC over several queues of any packet interface, for tests and simulation. Each queue
-    /// has an engine of its own. Frames of a connection come to the queue that its first frame has
-    /// come to, or has left by. [`Progress::Inline`](crate::config::Progress::Inline) and
+    /// has its own engine. Frames of a connection arrive at the queue that received or sent its
+    /// first frame. [`Progress::Inline`](crate::config::Progress::Inline) and
     /// [`Progress::Assisted`](crate::config::Progress::Assisted) have one engine.
-    ///
     /// # Errors
     ///
     /// - [`OpenError::System`]: there is no queue, or more than the progress mode has engines, or
     ///   the host has no thread, file descriptor or memory left.
-    /// - [`OpenError::Config`]: an option cannot be had.
+    /// - [`OpenError::Config`]: an option is invalid.
     pub fn with_ios(
         ios: Vec<Box<dyn PacketIo>>,
         stack: &StackConfig,
@@ -133,7 +132,7 @@ impl Rnic {
         &self.control
     }
 
-    /// Whether completions may have times: they were asked for
+    /// Whether completions may have timestamps: the configuration requested them
     /// ([`NicConfig::timestamps`](crate::config::NicConfig)).
     pub fn has_timestamps(&self) -> bool {
         self.timestamps
@@ -144,8 +143,8 @@ impl Rnic {
         self.info.as_ref()
     }
 
-    /// The file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn whether it
-    /// has every frame, [`close`](Self::close) the RNIC, then call [`Capture::finish`].
+    /// The capture file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn
+    /// whether it has every frame, [`close`](Self::close) the RNIC, then call [`Capture::finish`].
     pub fn capture(&self) -> Option<&Capture> {
         self.capture.as_ref()
     }
@@ -162,11 +161,11 @@ impl Rnic {
     }
 
     /// Close RNIC (verbs draft §9.2.1.3): resets all connections and frees all objects of the RNIC.
-    /// Handles of these objects may remain; every verb on them is refused from then on.
+    /// Handles of these objects may remain; verbs on them fail from then on.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: it was closed already, or a handler of it calls.
+    /// [`RnicUnavailable`]: it was closed already, or its handler made the call.
     pub fn close(&self) -> Result<(), RnicUnavailable> {
         self.control.close()
     }
@@ -175,9 +174,9 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// - [`CreateError::Capability`]: there are as many domains as the RNIC can have (verbs draft
+    /// - [`CreateError::Capability`]: the RNIC has its maximum number of domains (verbs draft
     ///   §9.5.1).
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate_pd(&self) -> Result<ProtectionDomain, CreateError> {
         ProtectionDomain::new(&self.control)
     }
@@ -191,13 +190,13 @@ impl Rnic {
     ///   many queues as the RNIC can have (verbs draft §9.5.1).
     /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file
     ///   descriptor left.
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn create_cq(&self, entries: usize) -> Result<CompletionQueue, CreateError> {
         CompletionQueue::create(&self.control, entries, &EventTarget::None)
     }
 
-    /// Create CQ with a handler (verbs draft §9.2.3.1): the handler is called with its events. A
-    /// thread may wait for the queue besides.
+    /// Create CQ with a handler (verbs draft §9.2.3.1): the handler is called with the queue's
+    /// events. In addition, a thread may wait for the queue.
     ///
     /// # Errors
     ///
@@ -206,7 +205,7 @@ impl Rnic {
     ///   many queues as the RNIC can have (verbs draft §9.5.1).
     /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file
     ///   descriptor left.
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn create_cq_with(
         &self,
         entries: usize,
@@ -215,7 +214,7 @@ impl Rnic {
         CompletionQueue::create(&self.control, entries, &EventTarget::Handler(handler))
     }
 
-    /// A completion channel, on which completion queues can be created. It takes a file descriptor.
+    /// Creates a completion channel for completion queues. It takes a file descriptor.
     ///
     /// # Errors
     ///
@@ -225,17 +224,17 @@ impl Rnic {
         CompletionChannel::new(&self.control)
     }
 
-    /// A completion queue with room for `entries` completions, whose events go to a channel. A
-    /// thread may wait for the queue itself besides.
+    /// Creates a completion queue with room for `entries` completions, whose events go to a
+    /// channel. In addition, a thread may wait for the queue itself.
     ///
     /// # Errors
     ///
-    /// - [`CreateError::InvalidChannel`]: the channel is one of another RNIC.
+    /// - [`CreateError::InvalidChannel`]: the channel belongs to another RNIC.
     /// - [`CreateError::Capability`]: `entries` is 0 or more than a queue can have, or there are as
     ///   many queues as the RNIC can have (verbs draft §9.5.1).
     /// - [`CreateError::Memory`], [`CreateError::System`]: the host has no memory or no file
     ///   descriptor left.
-    /// - [`CreateError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn create_cq_on(
         &self,
         channel: &CompletionChannel,
@@ -248,19 +247,19 @@ impl Rnic {
         CompletionQueue::create(&self.control, entries, &target)
     }
 
-    /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, to be named when
-    /// completion queues are created. It is called with the queue that has the completion which was
-    /// asked for by [`CompletionQueue::arm`], once per arming.
+    /// Set Completion Event Handler (verbs draft §9.4.1): registers a handler, which completion
+    /// queues can name when they are created. The handler is called once per arming, with the queue
+    /// that has the completion that [`CompletionQueue::arm`] requested.
     ///
-    /// The thread that runs the engine calls it, in the middle of a step. A verb of the same RNIC
-    /// is refused there with [`RnicUnavailable::InHandler`], and objects that it drops end after
-    /// the step. It should only notify another thread. A [`CompletionChannel`] does that without a
-    /// handler.
+    /// The thread that runs the engine calls it, in the middle of a step. In the handler, a verb of
+    /// the same RNIC fails with [`RnicUnavailable::InHandler`], and objects that it drops are
+    /// released after the step. It should only notify another thread. A [`CompletionChannel`] does
+    /// that without a handler.
     ///
     /// # Errors
     ///
-    /// - [`HandlerError::TooMany`]: there are as many handlers as the RNIC can have.
-    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`HandlerError::TooMany`]: the RNIC has its maximum number of handlers.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn add_completion_handler(
         &self,
         handler: impl FnMut(CqId) + Send + 'static,
@@ -269,13 +268,13 @@ impl Rnic {
         (self.control).with_handlers(|handlers| handlers.add(handler))
     }
 
-    /// Set Completion Event Handler (verbs draft §9.4.1): puts another handler in the place of one,
-    /// for all completion queues that have it.
+    /// Set Completion Event Handler (verbs draft §9.4.1): replaces a handler, for all completion
+    /// queues that have it.
     ///
     /// # Errors
     ///
     /// - [`HandlerError::Unknown`]: there is no such handler.
-    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn replace_completion_handler(
         &self,
         id: HandlerId,
@@ -296,7 +295,7 @@ impl Rnic {
     /// # Errors
     ///
     /// - [`HandlerError::Unknown`]: there is no such handler.
-    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`HandlerError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn clear_completion_handler(&self, id: HandlerId) -> Result<(), HandlerError> {
         (self.control).with_handlers(|handlers| handlers.clear(id))
     }
@@ -307,53 +306,51 @@ impl Rnic {
     }
 
     /// Allocates zeroed memory of `len` bytes from the region area, to be registered. It is freed
-    /// with its last handle.
+    /// when its last handle is dropped.
     ///
     /// # Errors
     ///
-    /// [`RegionAreaFull`]: the region area has no free piece of that length. [`NicConfig::region_bytes`](crate::config::NicConfig::region_bytes)
-    /// is its size.
+    /// [`RegionAreaFull`]: the region area has no free piece of that length.
     /// [`NicConfig::region_bytes`](crate::config::NicConfig::region_bytes) is its size.
     pub fn allocate_memory(&self, len: usize) -> Result<SharedBytes, RegionAreaFull> {
         self.control.regions().allocate(len)
     }
 
-    /// The physical address of memory of the region area (verbs draft §7.6): what physical buffer
-    /// lists and, with `STag` 0, Tagged Offsets of this RNIC name it by. `None` for memory that is
-    /// elsewhere.
+    /// The physical address of memory of the region area (verbs draft §7.6), which physical buffer
+    /// lists and, with `STag` 0, Tagged Offsets of this RNIC use. `None` for memory outside of the
+    /// region area.
     pub fn physical_address(&self, memory: &SharedBytes) -> Option<u64> {
         self.control.regions().address_of(memory)
     }
 
     /// Binds a port, to be listened on by [`BoundPort::listen`]. An unspecified address (`0.0.0.0`,
-    /// `::`) stands for every address of that family that the interface has, and port 0 for one
-    /// that is free. Connections that came by a former listener do not keep a port from being
-    /// bound.
+    /// `::`) stands for every address of that family that the interface has, and port 0 for a free
+    /// port. A port with connections of a former listener can be bound.
     ///
     /// # Errors
     ///
     /// - [`ListenError::NotOurs`]: the address is none of the interface's.
     /// - [`ListenError::Host`]: the port is in use, also by a listener of this RNIC, or privileged,
     ///   or the host could not be asked.
-    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn bind(&self, local: SocketAddr) -> Result<BoundPort, ListenError> {
         BoundPort::bind(&self.control, local, self.backlog)
     }
 
     /// Listens for connections as MPA responder (RFC 5044 §7.1). An unspecified address (`0.0.0.0`,
     /// `::`) stands for every address of that family that the interface has or gets later. Port 0
-    /// stands for one that is free: [`Listener::addresses`] returns it. An address that is removed
-    /// is listened on again when it is back.
+    /// stands for a free port: [`Listener::addresses`] returns it. An address that was removed is
+    /// listened on again once the interface has it again.
     ///
     /// # Errors
     ///
     /// - [`ListenError::NotOurs`]: the address is none of the interface's.
     /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host
     ///   could not be asked.
-    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::Taken`]: the host returned a port that this RNIC already listens on.
     /// - [`ListenError::System`]: no file descriptor is left.
     /// - [`ListenError::Failed`]: the RNIC has failed.
-    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn listen(&self, local: SocketAddr) -> Result<Listener, ListenError> {
         self.bind(local)?.listen()
     }
@@ -368,10 +365,10 @@ impl Rnic {
     /// - [`ListenError::NotOurs`]: the address is none of the interface's.
     /// - [`ListenError::Host`]: the port is in use, also by this RNIC, or privileged, or the host
     ///   could not be asked.
-    /// - [`ListenError::Taken`]: the host has given a port where this RNIC listens already.
+    /// - [`ListenError::Taken`]: the host returned a port that this RNIC already listens on.
     /// - [`ListenError::System`]: no file descriptor is left.
     /// - [`ListenError::Failed`]: the RNIC has failed.
-    /// - [`ListenError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ListenError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn listen_streams(&self, local: SocketAddr) -> Result<StreamListener, ListenError> {
         self.bind(local)?.listen_for_streams()
     }
@@ -386,7 +383,7 @@ impl Rnic {
     ///   port is free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
     /// - [`ConnectError::Failed`]: the RNIC has failed.
-    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn connect_stream(
         &self,
         remote: SocketAddr,
@@ -396,14 +393,15 @@ impl Rnic {
     }
 
     /// Begins to make a connection in streaming mode (verbs draft §6.6.1), and returns at once. The
-    /// host searches for the path up to `timeout`, and the stream is asked for later.
+    /// host searches for the path up to `timeout`.
+    /// [`ConnectingStream`](crate::stream::ConnectingStream) returns the stream later.
     ///
     /// # Errors
     ///
     /// - [`ConnectError::Host`]: no route leads there over this interface, or no local port is
     ///   free.
     /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
-    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn begin_connect_stream(
         &self,
         remote: SocketAddr,
@@ -412,21 +410,22 @@ impl Rnic {
         ConnectingStream::begin(&self.control, remote, timeout)
     }
 
-    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` is called with each
-    /// event that happens from now on, in the place of the handler before it.
+    /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` replaces the previous
+    /// handler and is called with each later event.
     ///
-    /// Each event is reported once. While there is a handler, it receives every event. Events that
-    /// happen while there is none, also before this call, wait for [`events`](Self::events), at
+    /// Each event is reported once. A handler receives every event that happens while it is set.
+    /// Events without a handler, also those before this call, wait for [`events`](Self::events), at
     /// most [`RnicConfig::max_events`] of them. A handler that panics is cleared.
     ///
     /// The thread that runs the engine calls it, after the step or verb in which the event
-    /// happened. A verb of the same RNIC is refused there with [`RnicUnavailable::InHandler`], and
-    /// objects that it drops end after it. It can ask its [`EventContext`] what became of a queue
-    /// pair. For all else it should notify another thread, by a channel for example.
+    /// happened. In the handler, a verb of the same RNIC fails with [`RnicUnavailable::InHandler`],
+    /// and objects that it drops are released afterwards. It can query a queue pair by its
+    /// [`EventContext`]. For all other work it should notify another thread, by a channel for
+    /// example.
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn set_event_handler(
         &self,
         handler: impl FnMut(&EventContext<'_>, &AsyncEvent) + Send + 'static,
@@ -443,7 +442,7 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn clear_event_handler(&self) -> Result<(), RnicUnavailable> {
         self.control.call(|engine| engine.set_event_handler(None))
     }
@@ -457,17 +456,17 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn counters(&self) -> Result<RnicCounters, RnicUnavailable> {
         let all = self.control.call_each(|engine| engine.counters())?;
         Ok(RnicCounters::total(&all))
     }
 
     /// Runs an inline engine once, and arms the RNIC's descriptor: it becomes readable when the
-    /// engine has work, at once if there is more. With an engine that has a thread it does nothing.
+    /// engine has work, at once if work is left. With other kinds of progress it does nothing.
     ///
-    /// An event loop waits for this descriptor besides those of channels, events, listeners and
-    /// connections. Running the engine makes these readable:
+    /// An event loop waits for this descriptor in addition to those of channels, events, listeners
+    /// and connections. Running the engine makes these readable:
     ///
     /// ```no_run
     /// use std::os::fd::AsFd;
@@ -500,14 +499,15 @@ impl Rnic {
         self.control.progress()
     }
 
-    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is. They may
-    /// be descriptors of this RNIC's objects, and of the application's own, such as one that
-    /// reports Ctrl-C. Runs an inline engine meanwhile. It does not wait for a manual engine.
+    /// Waits until one of these descriptors is readable, up to `timeout`. Returns whether one is.
+    /// They may be descriptors of this RNIC's objects, and of the application's own, such as one
+    /// that reports Ctrl-C. Runs an inline engine while it waits. It does not wait for a manual
+    /// engine.
     ///
     /// # Errors
     ///
-    /// - [`WaitError::Unavailable`]: the RNIC was closed and none is readable, or a handler of it
-    ///   calls.
+    /// - [`WaitError::Unavailable`]: the RNIC was closed and none is readable, or its handler made
+    ///   the call.
     /// - [`WaitError::System`]: the kernel refuses the sleep.
     pub fn wait_readable(
         &self,
@@ -517,8 +517,8 @@ impl Rnic {
         self.control.wait_readable(fds, timeout)
     }
 
-    /// Runs each manual engine once, at the time `now`. Returns how much they have done: 0 if there
-    /// was nothing to do, or the engines are not manual.
+    /// Runs each manual engine once, at the time `now`. Returns how much work they did: 0 if there
+    /// was none, or the engines are not manual.
     pub fn step_at(&self, now: Instant) -> usize {
         self.control.step_at(now)
     }
@@ -527,7 +527,7 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// [`RnicUnavailable`]: the RNIC was closed, or a handler of it calls.
+    /// [`RnicUnavailable`]: the RNIC was closed, or its handler made the call.
     pub fn next_deadline(&self) -> Result<Option<Instant>, RnicUnavailable> {
         let all = self.control.call_each(|engine| engine.next_deadline())?;
         Ok(all.into_iter().flatten().min())
@@ -535,9 +535,9 @@ impl Rnic {
 }
 
 impl AsFd for Rnic {
-    /// What an event loop that drives an inline engine waits for, before it calls
-    /// [`progress`](Self::progress). Do not read from it. With any other
-    /// [`Progress`](crate::config::Progress) it is readable only once the RNIC was closed.
+    /// Descriptor that an event loop waits for before it calls [`progress`](Self::progress), to run
+    /// an inline engine. Do not read from it. With any other [`Progress`](crate::config::Progress)
+    /// it is readable only once the RNIC was closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.control.fd()
     }

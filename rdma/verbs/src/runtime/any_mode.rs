@@ -1,4 +1,4 @@
-//! Any mode: the mode of an RNIC, one of four, chosen by its configuration.
+//! The mode of an RNIC: one of four, chosen by its configuration.
 
 use std::fmt;
 use std::io;
@@ -21,15 +21,15 @@ use super::pause::{Bell, Paused};
 pub(crate) enum AnyMode {
     /// Each engine has a thread of its own.
     Threads(EngineThreads),
-    /// The threads that poll or wait run the one engine.
+    /// Threads that poll or wait run the only engine.
     Inline(Inline),
-    /// The threads that poll run the one engine, and a thread of its own while none polls.
+    /// Threads that poll run the only engine, and a thread of the engine's own while none polls.
     Assisted(Assisted),
-    /// A test runs them, with its own clock.
+    /// A test runs the engines, with its own clock.
     Manual(Manual),
 }
 
-/// Runs `$call` with `$mode` as the mode that `$any` is.
+/// Evaluates `$call` with `$mode` bound to the mode that `$any` contains.
 macro_rules! in_mode {
     ($any:expr, $mode:ident => $call:expr) => {
         match $any {

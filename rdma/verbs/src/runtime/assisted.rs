@@ -1,10 +1,10 @@
 //! Assisted engine: an inline one, and a thread that runs it while the application does not poll
 //! (decision record verbs/0011).
 //!
-//! The application's polling turns the engine as it does an inline one. When the thread sees a
-//! burst of polls, it rests. It looks again after a short time, and at once when the application
-//! arms a completion queue or waits. Its rests are always limited, so an application that stops
-//! polling without a word, to spin on its memory for example, is noticed, too.
+//! Polls of the application run the engine, as they run an inline one. When the thread sees a burst
+//! of polls, it rests. It checks again after a short time, and at once when the application arms a
+//! completion queue or waits. Its rests are always limited, so it also notices an application that
+//! stops polling without a call, to spin on its memory for example.
 
 use std::fmt;
 use std::io;
@@ -26,16 +26,16 @@ use super::mode::Mode;
 use super::runner::{Runner, take_signals};
 use super::sharing::{Turned, Uncounted};
 
-/// An application whose last poll is longer ago polls no longer.
+/// After this time without a poll, the application counts as no longer polling.
 const POLLED_LATELY: Duration = Duration::from_micros(50);
-/// How long the thread rests at first, and at most, before it looks whether the application still
-/// polls. A look takes some 10 µs of a core that the application needs, and so 0.6 % of it at most.
+/// First and longest rest of the thread before it checks whether the application still polls. A
+/// check takes about 10 µs of a core that the application needs: at most 0.6 % of it.
 const RESTS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(1600)];
 
-/// Between two turns of an engine that has failed, and that has no descriptor to sleep on.
+/// Pause between two steps of an engine that has failed and has no descriptor to sleep on.
 const FLUSH_PAUSE: Duration = Duration::from_millis(5);
 
-/// See the module.
+/// An engine that both the application's polls and its own thread run.
 pub(crate) struct Assisted {
     shared: Arc<Shared>,
     helper: Thread,
@@ -45,7 +45,7 @@ pub(crate) struct Assisted {
 struct Shared {
     inline: Inline,
     hand_over: HandOver,
-    /// Verbs that wait for the engine.
+    /// Number of verbs that wait for the engine.
     calls: AtomicUsize,
     deferred: Arc<DeferredDrops>,
 }
@@ -75,7 +75,7 @@ impl Assisted {
 }
 
 impl Mode for Assisted {
-    /// The engine's own thread, which takes the engine again and again, yields it to the caller.
+    /// The engine's own thread takes the engine repeatedly; it yields the engine to the caller.
     fn call<R: Send + 'static>(
         &self,
         _: usize,
@@ -115,7 +115,7 @@ impl Mode for Assisted {
 }
 
 impl Drop for Assisted {
-    /// Where opening the RNIC has failed.
+    /// Runs if opening the RNIC has failed.
     fn drop(&mut self) {
         if !self.shared.hand_over.has_ended() {
             self.close(false);
@@ -143,7 +143,7 @@ impl fmt::Debug for Assisted {
 struct Helper<'a> {
     shared: &'a Shared,
     burst: Burst,
-    /// It counts as a sleeper.
+    /// Whether the thread counts as a sleeper.
     counted: bool,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Helper<'a> {
         }
     }
 
-    /// Until the RNIC is closed.
+    /// Runs the engine until the RNIC is closed, and yields it to callers and pollers.
     fn run(mut self) {
         take_signals();
         while !self.shared.hand_over.has_ended() {
@@ -176,8 +176,8 @@ impl<'a> Helper<'a> {
         self.shared.inline.end();
     }
 
-    /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
-    /// failed then. What is posted is flushed until the program closes it.
+    /// The engine's descriptors are unusable, as the program has closed or replaced them: the RNIC
+    /// has failed. Posted work is flushed until the program closes the RNIC.
     fn fail(&mut self, error: &io::Error) {
         let reason = format!("the engine cannot wait for frames: {error}");
         let failed = self.shared.inline.run(|engine| engine.fail(&reason));
@@ -188,7 +188,7 @@ impl<'a> Helper<'a> {
         }
     }
 
-    /// Rests while the application polls, and turns the engine otherwise.
+    /// Rests while the application polls, and otherwise runs the engine.
     fn rest_or_step(&mut self) -> io::Result<Turned> {
         let inline = &self.shared.inline;
         if !self.sees_burst() {
@@ -201,14 +201,14 @@ impl<'a> Helper<'a> {
         Ok(Turned::On)
     }
 
-    /// Lets verbs have the engine first.
+    /// Gives waiting verbs precedence.
     fn yield_to_callers(&self) {
         while self.shared.calls.load(Ordering::Relaxed) > 0 && !self.shared.hand_over.has_ended() {
             std::thread::yield_now();
         }
     }
 
-    /// What a handler has dropped.
+    /// Releases the objects that a handler has dropped.
     fn drop_released(&self) {
         for (_, release) in self.shared.deferred.take() {
             // An engine that has ended has no objects left to release.
@@ -229,15 +229,15 @@ impl<'a> Helper<'a> {
         }
     }
 
-    /// Another thread has the engine: as long as a poll lasts, the application polls.
+    /// Another thread has the engine. The application counts as polling for the duration of a poll.
     fn back_off(&mut self) {
         self.burst
             .lasts(self.shared.hand_over.polls(), Instant::now());
         std::thread::yield_now();
     }
 
-    /// While it rests: whether the application polls no longer. A poll that has just sent for long
-    /// is no sign of that.
+    /// Called during a rest: whether the application has stopped polling. A poll that spends long
+    /// on sending does not count as a stop.
     fn polls_no_longer(&self) -> bool {
         let Shared {
             hand_over, inline, ..
@@ -250,7 +250,7 @@ impl<'a> Helper<'a> {
         hand_over.polls() == before
     }
 
-    /// Leaves the engine to the application until the application polls no longer. The thread must
+    /// Leaves the engine to the application until the application stops polling. The thread must
     /// not count as a sleeper.
     fn rest(&mut self, Uncounted: Uncounted) {
         let hand_over = &self.shared.hand_over;
@@ -267,8 +267,8 @@ impl<'a> Helper<'a> {
     }
 }
 
-/// How the thread waits for work. Where it has to share a single processor with the application,
-/// spinning only keeps that from running.
+/// How the thread waits for work. On a single processor, which it shares with the application,
+/// spinning would only keep the application from running.
 pub(crate) fn waiting_on(processors: usize, wished: WaitMode) -> WaitMode {
     match wished {
         WaitMode::Adaptive(_) if processors == 1 => WaitMode::Blocking,
@@ -292,7 +292,7 @@ mod tests {
     use xwarp_rnic::tables::SharedTables;
     use xwarp_tcp::Stack;
 
-    /// How long a test waits for what takes no time.
+    /// Time limit for steps of a test that should be immediate.
     const LIMIT: Duration = Duration::from_secs(20);
 
     /// An engine that has nothing to do.
@@ -336,14 +336,14 @@ mod tests {
         }
     }
 
-    /// What `work` returns on a thread of its own, within the limit.
+    /// Returns the result of `work` on a thread of its own, within the limit.
     fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, outcome) = mpsc::channel();
         std::thread::spawn(move || done.send(work()));
         outcome.recv_timeout(LIMIT).expect("it waits for the lock")
     }
 
-    /// A poller has the engine all the time.
+    /// A poller holds the engine all the time.
     #[test]
     #[cfg_attr(miri, ignore = "needs a timerfd")]
     fn thread_never_waits_for_a_poller() {
@@ -362,7 +362,7 @@ mod tests {
         drop(held);
     }
 
-    /// It sleeps, and a poller has the engine when it wakes up.
+    /// The thread sleeps, and a poller holds the engine when the thread wakes up.
     #[test]
     #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn thread_that_wakes_up_does_not_wait_for_a_poller_either() {
@@ -387,7 +387,7 @@ mod tests {
         assert!(shared.inline.hold_beside(0, LIMIT).is_some(), "none sleeps");
     }
 
-    /// Polls follow one another, and none releases the engine: that is a burst.
+    /// Polls follow one another, and none releases the engine: a burst.
     #[test]
     #[cfg_attr(miri, ignore = "takes its time by the clock")]
     fn thread_rests_while_polls_follow_one_another() {
@@ -409,8 +409,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// A handler has dropped a handle in a turn of the thread. No other thread calls a verb or
-    /// polls.
+    /// A handler drops a handle in a step of the thread. No other thread calls a verb or polls.
     #[test]
     #[cfg_attr(miri, ignore = "needs poll of an eventfd")]
     fn thread_releases_what_a_handler_has_dropped() {

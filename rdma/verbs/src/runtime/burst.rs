@@ -3,43 +3,43 @@
 
 use std::time::{Duration, Instant};
 
-/// Polls of a burst follow each other within this time on average. An application that spins on its
-/// memory between two polls takes longer: a message does not come there and back as fast.
+/// Longest average gap between polls of a burst. An application that spins on its memory between
+/// two polls takes longer, as the round trip of a message does.
 const GAP: Duration = Duration::from_micros(5);
-/// After this long a burst is one that goes on.
+/// A burst that lasts longer than this counts as long.
 const LONG: Duration = Duration::from_micros(100);
 
-/// The polls of late.
+/// Detects bursts in the number of polls.
 pub(crate) struct Burst {
     since: Instant,
-    /// The polls at the last look that has found new ones, and when that was.
+    /// Number of polls when new ones were last seen, and the time.
     last: (u32, Instant),
 }
 
-/// What a look has found.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// There were no polls, or too few: what follows may be a burst.
+    /// There were no or too few polls: a burst may begin now.
     Begins,
-    /// Polls follow one another.
+    /// A burst is in progress.
     Goes,
-    /// They have done so for long.
+    /// A burst has lasted for longer than `LONG`.
     IsLong,
 }
 
 impl Burst {
-    /// No burst yet, after `polls` polls.
+    /// No burst yet: `polls` polls at the time `now`.
     pub(crate) fn new(polls: u32, now: Instant) -> Self {
         let (since, last) = (now, (polls, now));
         Self { since, last }
     }
 
-    /// A poll is going on: the time that it takes is no gap.
+    /// A poll is in progress: its duration does not count as a gap.
     pub(crate) fn lasts(&mut self, polls: u32, now: Instant) {
         self.last = (polls, now);
     }
 
-    /// Looks at the number of polls so far.
+    /// Checks the number of polls so far.
     pub(crate) fn see(&mut self, polls: u32, now: Instant) -> Seen {
         let (before, then) = self.last;
         let new = polls.wrapping_sub(before);
@@ -66,7 +66,7 @@ mod tests {
         Duration::from_micros(count)
     }
 
-    /// Looks every microsecond, while polls come as `polls` says.
+    /// Checks every microsecond, with `polls(at)` polls at each time.
     fn first_long(polls: impl Fn(u64) -> u64) -> Option<u64> {
         let start = Instant::now();
         let mut burst = Burst::new(0, start);
@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn polls_with_a_pause_between_are_none_however_many() {
-        // 100 at once, then memory is looked at for 9 µs.
+        // 100 polls at once, then 9 µs that the application spends on its memory.
         assert_eq!(first_long(|at| at / 10 * 100), None);
     }
 
     #[test]
     fn poll_that_sends_for_long_is_no_gap() {
-        // One poll in 50 µs, which turns the engine for 48 of them.
+        // One poll in 50 µs, which runs the engine for 48 of them.
         let start = Instant::now();
         let mut burst = Burst::new(0, start);
         let is_long = |at: &u64| {

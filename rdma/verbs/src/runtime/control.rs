@@ -1,8 +1,8 @@
-//! Control: the way from an application's handles to the engines, with verbs as closures.
+//! Control: passes verbs from an application's handles to the engines, as closures.
 //!
-//! Close RNIC takes the engines away and leaves every handle with a `Control` that refuses calls.
-//! It puts all queue pairs into Error, so that posting checks for a closed RNIC only where it is
-//! refused anyway. Polling, arming and Query CQ call no engine; they check one flag.
+//! Close RNIC removes the engines and leaves every handle with a `Control` that refuses calls. It
+//! puts all queue pairs into Error, so that posting has to check for a closed RNIC only on its
+//! error path. Polling, arming and Query CQ call no engine; they check one flag.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,31 +32,30 @@ use xwarp_rnic::queues::{
 };
 use xwarp_rnic::tables::{Handlers, SharedTables};
 
-/// Turns between two looks at descriptors that end the wait of a caller. It does not sleep, as it
-/// spins or there is much to do.
+/// Steps between two checks of the descriptors that end a caller's wait, while the caller does not
+/// sleep.
 const TURNS_WITHOUT_LOOK: u32 = 256;
 
-/// The first engine. It is asked where it does not matter which: what they have in common, they all
-/// have.
+/// The first engine, for calls that any engine can answer from the shared tables.
 const FIRST: usize = 0;
 
-/// What all handles of an RNIC share.
+/// State that all handles of an RNIC share.
 pub(crate) struct Control {
     id: RnicId,
     mode: AnyMode,
     closed: AtomicBool,
     shared_tables: Arc<SharedTables>,
-    /// That of the first engine, which most RNICs have alone.
+    /// Doorbell of the first engine, the only one of most RNICs.
     first_doorbell: Arc<EngineDoorbell>,
     slots: Arc<SlotTable>,
-    /// Queue pairs and streams so far: each kind is spread over the engines.
+    /// Number of queue pairs and of streams so far, to spread each kind over the engines.
     qps: AtomicUsize,
     streams: AtomicUsize,
     host: Arc<Ports>,
     ending: Arc<Ending>,
     deferred: Arc<DeferredDrops>,
-    /// What an event loop waits for where there is nothing to wait for: it is raised once the RNIC
-    /// was closed.
+    /// Descriptor of an RNIC whose engines do not depend on an event loop: raised once the RNIC was
+    /// closed.
     quiet: Signal,
     regions: RegionPool,
     mpa: MpaConfig,
@@ -87,18 +86,18 @@ impl Control {
         Ok(control)
     }
 
-    /// Which RNIC it is.
+    /// Identity of the RNIC.
     pub(crate) fn id(&self) -> RnicId {
         self.id
     }
 
-    /// Where slots of work queues are freed.
+    /// The table where slots of work queues are freed.
     #[inline]
     pub(crate) fn slots(&self) -> &Arc<SlotTable> {
         &self.slots
     }
 
-    /// Close RNIC: not from a handler of its engine.
+    /// Close RNIC. Fails in a handler of the RNIC.
     pub(crate) fn close(&self) -> Result<(), RnicUnavailable> {
         self.check_no_handler()?;
         self.shut_down()?;
@@ -106,7 +105,7 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses what waits for the host, or for the engine, in a handler of the engine.
+    /// Refuses calls from a handler that would wait for the host or for the engine.
     pub(crate) fn check_no_handler(&self) -> Result<(), RnicUnavailable> {
         if is_in_handler(self.id) {
             return Err(RnicUnavailable::InHandler);
@@ -114,7 +113,7 @@ impl Control {
         Ok(())
     }
 
-    /// Ends the engine, and with it all objects that it has. Calls are refused from now on.
+    /// Ends the engines, and with them all their objects. Later calls fail.
     fn shut_down(&self) -> Result<(), RnicUnavailable> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Err(RnicUnavailable::Closed);
@@ -134,7 +133,7 @@ impl Control {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Refuses what needs no call of the engine once the RNIC was closed.
+    /// Refuses a verb that calls no engine once the RNIC was closed.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<(), RnicUnavailable> {
         if self.is_closed() {
@@ -143,7 +142,7 @@ impl Control {
         Ok(())
     }
 
-    /// Why no more events, requests or bytes will come. `None` while they may.
+    /// Why no more events, requests or bytes will arrive. `None` while some may.
     pub(crate) fn ended(&self) -> Option<RnicEnded> {
         if let Some(reason) = self.ending.failure() {
             return Some(RnicEnded::Failed(reason.to_owned()));
@@ -152,8 +151,8 @@ impl Control {
         self.has_ended().then_some(closed)
     }
 
-    /// What `take` has, whose signal is `signal`. If there is nothing and nothing will come, the
-    /// signal stays raised.
+    /// Returns what `take` takes. `signal` announces it. If there is nothing, and nothing can
+    /// arrive later, the signal stays raised.
     pub(crate) fn take_or_ended<T>(
         &self,
         signal: &Signal,
@@ -166,14 +165,14 @@ impl Control {
         let Some(ended) = self.ended() else {
             return Ok(None);
         };
-        // It may have come just before the end.
+        // A value may have arrived just before the end.
         let value = take();
         signal.raise();
         value.map(Some).ok_or(ended)
     }
 
-    /// Call it after a value of `signal` is taken: the last value clears the signal. After the
-    /// RNIC's end, the signal stays raised.
+    /// Raises `signal` again if the RNIC has ended. Call it after taking a value of `signal`, as
+    /// taking the last value clears the signal.
     pub(crate) fn keep_raised(&self, signal: &Signal) {
         if self.has_ended() {
             signal.raise();
@@ -210,7 +209,7 @@ impl Control {
         self.shared_tables.events()
     }
 
-    /// What the engines have in common.
+    /// The tables that all engines share.
     pub(crate) fn shared_tables(&self) -> &Arc<SharedTables> {
         &self.shared_tables
     }
@@ -219,8 +218,8 @@ impl Control {
         &*self.host
     }
 
-    /// A port of the host to connect from to `remote`, by this engine if it can be. If no file
-    /// descriptor is left for it, those of connections that have ended are given up for it.
+    /// Opens a port of the host for a connection to `remote`, whose frames come to this engine if
+    /// possible. If no file descriptor is left, the engines first close those of ended connections.
     pub(crate) fn open_port(
         &self,
         address: IpAddr,
@@ -230,7 +229,7 @@ impl Control {
         self.with_descriptors(|| self.host.open_port_towards(address, remote, engine))
     }
 
-    /// This port of the host, to connect from. If the RNIC has the port already, the returned part
+    /// Opens this port of the host for a connection. If the RNIC has the port already, the result
     /// shares it.
     pub(crate) fn open_named_port(
         &self,
@@ -240,8 +239,8 @@ impl Control {
         self.with_descriptors(|| self.host.open_port(address, port))
     }
 
-    /// Claims a port of the host for listening. If the RNIC has the port already, the returned part
-    /// shares it.
+    /// Claims a port of the host for listening. If the RNIC has the port already, the result shares
+    /// it.
     pub(crate) fn claim_port(
         &self,
         address: IpAddr,
@@ -261,7 +260,7 @@ impl Control {
     fn with_descriptors<T>(&self, open: impl Fn() -> Result<T, HostError>) -> Result<T, HostError> {
         match open() {
             Err(HostError::Port(PortError::NoDescriptors)) => {
-                // A closed RNIC has none to give up.
+                // A closed RNIC has no ports to release.
                 let _ = self.call_each(Engine::release_ports);
                 open()
             }
@@ -277,17 +276,17 @@ impl Control {
         self.mpa
     }
 
-    /// The engine of the next queue pair: each in turn.
+    /// The engine for the next queue pair, round robin.
     pub(crate) fn engine_for_qp(&self) -> usize {
         self.qps.fetch_add(1, Ordering::Relaxed) % self.shared_tables.engines()
     }
 
-    /// The engine of the next stream that begins here: each in turn.
+    /// The engine for the next stream that is connected from here, round robin.
     pub(crate) fn engine_for_stream(&self) -> usize {
         self.streams.fetch_add(1, Ordering::Relaxed) % self.shared_tables.engines()
     }
 
-    /// Has an engine's owner do something, and waits for the answer.
+    /// Runs `work` on the first engine, and waits for the result.
     pub(crate) fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
@@ -295,7 +294,7 @@ impl Control {
         self.call_on(FIRST, work)
     }
 
-    /// Has the owner of this engine do something, and waits for the answer.
+    /// Runs `work` on this engine, and waits for the result.
     pub(crate) fn call_on<R: Send + 'static>(
         &self,
         engine: usize,
@@ -307,7 +306,7 @@ impl Control {
         done
     }
 
-    /// Has the owners of all engines do something, one after the other; the answers.
+    /// Runs `work` on all engines, one after the other, and returns the results.
     pub(crate) fn call_each<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Clone + Send + 'static,
@@ -344,7 +343,7 @@ impl Control {
         }
     }
 
-    /// Changes the completion event handlers, of which no engine calls one meanwhile.
+    /// Changes the completion event handlers. No engine calls a handler meanwhile.
     pub(crate) fn with_handlers<R>(
         &self,
         change: impl FnOnce(&mut Handlers) -> Result<R, HandlerError>,
@@ -357,8 +356,8 @@ impl Control {
         changed
     }
 
-    /// Has a queue pair that is Idle and not connecting be on this engine. False for any other that
-    /// is on another.
+    /// Moves a queue pair to this engine if it is Idle and not connecting. Returns false if it
+    /// stays on another engine.
     pub(crate) fn move_qp(
         &self,
         id: QpId,
@@ -374,7 +373,8 @@ impl Control {
         Ok(moved.transpose()?.is_some())
     }
 
-    /// What a handler has dropped in the turn or verb that is over. The handler ran in this thread.
+    /// Releases what a handler has dropped in the last step or verb. The handler ran in this
+    /// thread.
     #[inline]
     fn run_deferred(&self) {
         if self.deferred.has_any() {
@@ -388,12 +388,12 @@ impl Control {
             return;
         }
         for (engine, release) in self.deferred.take() {
-            // As above.
+            // An engine that has ended has no objects left to release.
             let _ = self.call_on(engine, release);
         }
     }
 
-    /// Calls an engine with something that may fail for other reasons than that there is no RNIC.
+    /// Calls the first engine with work that may fail for reasons besides a closed RNIC.
     pub(crate) fn attempt<R: Send + 'static, E: From<RnicUnavailable> + Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> Result<R, E> + Send + 'static,
@@ -418,19 +418,19 @@ impl Control {
         }
     }
 
-    /// One turn of an inline or assisted engine, for a caller that polls.
+    /// Runs one step of an inline or assisted engine, for a caller that polls.
     #[inline]
     pub(crate) fn turn(&self) {
         self.mode.turn(|| self.run_deferred());
     }
 
-    /// The caller is going to sleep on a descriptor of its own. An assisted engine's thread runs
-    /// the engine meanwhile.
+    /// Called before the caller sleeps on a descriptor of its own. The thread of an assisted engine
+    /// runs the engine meanwhile.
     pub(crate) fn ask_for_progress(&self) {
         self.mode.ask_for_progress();
     }
 
-    /// One turn of an inline engine, for an event loop that waits for [`fd`](Self::fd) then.
+    /// Runs one step of an inline engine, for an event loop that then waits for [`fd`](Self::fd).
     pub(crate) fn progress(&self) -> Result<(), WaitError> {
         self.check_no_handler()?;
         self.mode.progress()?;
@@ -438,26 +438,26 @@ impl Control {
         Ok(self.check_open()?)
     }
 
-    /// What is readable while an inline engine has something to do, and once the RNIC was closed.
+    /// Descriptor that is readable while an inline engine has work, and once the RNIC was closed.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.mode.fd().unwrap_or_else(|| self.quiet.as_fd())
     }
 
-    /// What is readable while an inline engine has something to do; `None` if the engine does not
+    /// Descriptor that is readable while an inline engine has work; `None` if the engine does not
     /// depend on callers.
     #[cfg(feature = "tokio")]
     pub(crate) fn engine_fd(&self) -> Option<BorrowedFd<'_>> {
         self.mode.fd()
     }
 
-    /// One turn of each manual engine at the time given; how much was done.
+    /// Runs one step of each manual engine at the given time. Returns how much work was done.
     pub(crate) fn step_at(&self, now: xwarp_tcp::Instant) -> usize {
         self.mode.step_at(now, self.id, || self.run_deferred())
     }
 
-    /// What `condition` returns as soon as it returns something; `None` at the deadline, or when
-    /// the RNIC is closed. It is asked anew whenever `bell` has made its descriptor readable, and
-    /// after each turn of an inline engine. A manual engine is not waited for.
+    /// Waits until `condition` returns a value. `None` at the deadline, or when the RNIC is closed.
+    /// Evaluates `condition` whenever `bell` has made its descriptor readable, and after each step
+    /// of an inline engine. Does not wait for a manual engine.
     pub(crate) fn wait_until<T>(
         &self,
         bell: &dyn Bell,
@@ -467,8 +467,8 @@ impl Control {
         self.wait_until_or(bell, &[], deadline, condition)
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does. It also ends, with `None`, when one of
-    /// `others` is readable.
+    /// Waits as [`wait_until`](Self::wait_until) does. Also ends, with `None`, when one of `others`
+    /// is readable.
     pub(crate) fn wait_until_or<T>(
         &self,
         bell: &dyn Bell,
@@ -479,7 +479,7 @@ impl Control {
         self.check_no_handler()?;
         let (mut turns, mut others_ready) = (0_u32, false);
         loop {
-            // Asked first: the condition then knows the end, too.
+            // Read before the condition, which then sees the end, too.
             let closed = self.is_closed();
             let value = condition();
             let left = time_left(deadline);
@@ -502,7 +502,7 @@ impl Control {
         }
     }
 
-    /// Waits until one of these descriptors is readable, up to `timeout`; whether one is.
+    /// Waits until one of these descriptors is readable, up to `timeout`. Returns whether one is.
     pub(crate) fn wait_readable(
         &self,
         fds: &[BorrowedFd<'_>],
@@ -526,8 +526,7 @@ impl Control {
         &self.mode
     }
 
-    /// What `take` has as soon as it has something, whose signal is `signal`; `None` after
-    /// `timeout`.
+    /// Waits until `take` returns a value, which `signal` announces; `None` after `timeout`.
     pub(crate) fn wait_for<T>(
         &self,
         signal: &Signal,
@@ -545,7 +544,7 @@ impl Control {
     }
 }
 
-/// What an RNIC's handles need of it besides its engines.
+/// Parts of an RNIC that its handles need, besides the engines.
 pub(crate) struct Parts {
     pub(crate) shared_tables: Arc<SharedTables>,
     pub(crate) host: Arc<Ports>,
@@ -557,12 +556,12 @@ pub(crate) struct Parts {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // It may have been closed before.
+        // The RNIC may have been closed before.
         let _ = self.shut_down();
     }
 }
 
-/// How long until the deadline; `None`: as long as one can think of.
+/// Time until the deadline; without one, the longest possible time.
 fn time_left(deadline: Option<Instant>) -> Duration {
     deadline.map_or(Duration::MAX, |deadline| {
         deadline.saturating_duration_since(Instant::now())

@@ -1,4 +1,4 @@
-//! Deferred drops: objects that handlers of an engine dropped. They are released after the turn
+//! Deferred drops: objects that handlers of an engine dropped. They are released after the step
 //! that the handlers ran in.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,28 +9,28 @@ use xwarp_rnic::engine::Engine;
 /// Releases the objects that a handler has dropped.
 pub(crate) type Release = Box<dyn FnOnce(&mut Engine) + Send>;
 
-/// See the module.
+/// Objects that wait to be released.
 #[derive(Default)]
 pub(crate) struct DeferredDrops {
     list: Mutex<Vec<(usize, Release)>>,
-    /// There may be something in the list.
+    /// Whether the list may have entries.
     any: AtomicBool,
 }
 
 impl DeferredDrops {
-    /// For the owner of this engine.
+    /// Adds an object for the owner of this engine to release.
     pub(crate) fn add(&self, engine: usize, release: Release) {
         self.lock().push((engine, release));
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether there may be something.
+    /// Whether the list may have entries.
     #[inline]
     pub(crate) fn has_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// All of it, each with its engine. Costs one load if there is nothing.
+    /// Takes all entries, each with its engine. Costs one load if there are none.
     pub(crate) fn take(&self) -> Vec<(usize, Release)> {
         if !self.has_any() {
             return Vec::new();

@@ -42,7 +42,7 @@ impl Mode for EngineThreads {
         self.thread(engine)?.call(work)
     }
 
-    /// The thread takes the work from its mailbox, after the handler.
+    /// The thread takes the work from its mailbox after the handler has returned.
     fn release_from_handler(
         &self,
         engine: usize,
@@ -54,8 +54,8 @@ impl Mode for EngineThreads {
         }
     }
 
-    /// A handler that drops the last handle runs in one of the threads. They end by themselves
-    /// then.
+    /// If a handler drops the last handle, it runs in one of the threads, which cannot join itself:
+    /// the threads then end without a join.
     fn close(&self, from_handler: bool) {
         self.0.iter().for_each(EngineThread::end);
         if !from_handler {
@@ -70,7 +70,7 @@ impl fmt::Debug for EngineThreads {
     }
 }
 
-/// A thread that runs an engine. Dropping it ends both.
+/// A thread that runs an engine. Dropping it ends the thread and the engine.
 struct EngineThread {
     commands: Mutex<Option<Sender<Command>>>,
     bell: Doorbell,
@@ -78,7 +78,7 @@ struct EngineThread {
 }
 
 impl EngineThread {
-    /// Begins to turn an engine.
+    /// Starts the thread.
     fn start(
         engine: Engine,
         waiting: WaitMode,
@@ -96,7 +96,7 @@ impl EngineThread {
         })
     }
 
-    /// A verb.
+    /// Runs a verb on the engine.
     fn call<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> R + Send + 'static,
@@ -132,7 +132,7 @@ impl EngineThread {
         self.bell.ring();
     }
 
-    /// Waits until it has.
+    /// Waits until the thread has ended.
     fn join(&self) {
         if let Some(thread) = lock(&self.thread).take() {
             join(thread, "the engine's thread");
@@ -141,7 +141,7 @@ impl EngineThread {
 }
 
 impl Drop for EngineThread {
-    /// Where opening the RNIC has failed.
+    /// Runs if opening the RNIC has failed.
     fn drop(&mut self) {
         self.end();
     }

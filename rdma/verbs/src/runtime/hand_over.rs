@@ -1,4 +1,4 @@
-//! Hand-over of an engine: whether its thread or the application's polling turns it.
+//! Hand-over of an engine between its thread and the application's polls.
 //!
 //! The includer provides `sync` (atomics of the standard library, or of the model checker).
 
@@ -6,9 +6,9 @@ use super::sync::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Flags that the engine's thread and the application's threads share.
 ///
-/// The thread rests while the application polls. An application that is about to do something else
-/// says so: it asks for the thread. Each side writes before it reads, with a full barrier between.
-/// So either the thread sees the request, or the requesting thread sees it resting.
+/// The thread rests while the application polls. An application that stops polling to wait or sleep
+/// asks for the thread. Each side writes before it reads, with a full barrier in between: either
+/// the thread sees the request, or the requesting thread sees that it rests.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     polls: AtomicU32,
@@ -27,19 +27,19 @@ impl HandOver {
         }
     }
 
-    /// The application has polled in vain. Of two threads at once one may not be counted, which
-    /// costs no lock.
+    /// Counts a poll without a completion. Of two simultaneous polls one may not be counted, which
+    /// saves a lock.
     pub(crate) fn note_poll(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Polls so far.
+    /// Number of polls so far.
     pub(crate) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// The application polls no longer. True if the thread rests, and is to be woken.
+    /// The application stops polling. Returns true if the thread rests and must be woken.
     #[must_use]
     pub(crate) fn ask(&self) -> bool {
         self.asked.store(true, Ordering::Relaxed);
@@ -47,13 +47,14 @@ impl HandOver {
         self.resting.load(Ordering::Relaxed)
     }
 
-    /// The thread sees a burst of polls begin: what it was asked for before, it has done.
+    /// Records that the thread sees the begin of a burst of polls. Earlier requests for the thread
+    /// are fulfilled.
     pub(crate) fn begin_burst(&self) {
         self.asked.store(false, Ordering::Relaxed);
     }
 
-    /// The thread is about to rest. `None` if it must not: it was asked for since the burst began,
-    /// or the RNIC was closed.
+    /// Begins a rest of the thread. `None` if it must not rest: it was requested since the burst
+    /// began, or the RNIC was closed.
     #[must_use]
     pub(crate) fn may_rest(&self) -> Option<Rest<'_>> {
         self.resting.store(true, Ordering::Relaxed);
@@ -62,12 +63,12 @@ impl HandOver {
         (!rest.is_over()).then_some(rest)
     }
 
-    /// Whether the thread was asked for since the last burst began.
+    /// Whether the thread was requested since the last burst began.
     fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// The RNIC was closed. True if the thread rests, and is to be woken.
+    /// Records that the RNIC was closed. Returns true if the thread rests and must be woken.
     #[must_use]
     pub(crate) fn end(&self) -> bool {
         self.ended.store(true, Ordering::Relaxed);
@@ -81,13 +82,13 @@ impl HandOver {
     }
 }
 
-/// A rest of the engine's thread. Only [`HandOver::may_rest`] makes one. When it is dropped, the
-/// thread turns the engine again.
+/// A rest of the engine's thread. Only [`HandOver::may_rest`] creates one. When it is dropped, the
+/// thread runs the engine again.
 pub(crate) struct Rest<'a>(&'a HandOver);
 
 impl Rest<'_> {
-    /// Calls `pause`, which an asker ends early, until the thread is asked for, the RNIC is closed,
-    /// or `is_wanted` says so.
+    /// Calls `pause` repeatedly, until the thread is requested, the RNIC is closed, or `is_wanted`
+    /// returns true. A request ends a `pause` early.
     pub(crate) fn last(self, mut pause: impl FnMut(), mut is_wanted: impl FnMut() -> bool) {
         loop {
             pause();

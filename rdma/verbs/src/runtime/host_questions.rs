@@ -1,8 +1,8 @@
-//! Host questions: what an engine asks its host, which the core does not do itself.
+//! Host questions: requests of an engine to its host, which the core cannot make itself.
 //!
-//! The thread that runs the engine asks: for ports of addresses that came back, for other ports to
-//! connect from, for paths and their metrics. It also collects the next hops that connections wait
-//! for.
+//! The thread that runs the engine makes them: for ports of addresses that are configured again,
+//! for other local ports, for paths and their metrics. It also collects the results of next hop
+//! searches.
 
 use std::os::fd::AsFd;
 
@@ -11,7 +11,7 @@ use xwarp_rnic::engine::{Engine, HostQuestion};
 use xwarp_rnic::model::ConnectError;
 use xwarp_rnic::tables::SearchId;
 
-/// Asks the host all questions of the engine, and gives the engine the answers.
+/// Sends all requests of the engine to the host, and passes the answers to the engine.
 pub(super) fn ask_host(engine: &mut Engine) {
     let Some(host) = engine.host() else {
         return;
@@ -55,7 +55,7 @@ pub(super) fn watch_begun_searches(engine: &mut Engine, searches: &DescriptorSet
     }
 }
 
-/// Gives the engine the results of searches. Returns how many searches had one.
+/// Passes the results of searches to the engine. Returns the number of results.
 pub(super) fn take_next_hops(engine: &mut Engine, searches: &DescriptorSet) -> usize {
     let ready = match searches.ready() {
         Ok(ready) => ready,

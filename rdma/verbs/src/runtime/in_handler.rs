@@ -1,28 +1,30 @@
-//! Handlers that run inside an engine: the RNICs of which this thread is in a handler. So a verb
-//! there is an error and no deadlock.
+//! Detection of calls from a handler that runs inside an engine: such a verb fails instead of
+//! deadlocking.
 
 use std::cell::RefCell;
 
 use xwarp_rnic::model::RnicId;
 
 thread_local! {
-    /// A handler may call verbs of another inline RNIC, whose handler runs inside it then.
+    /// The RNICs whose handlers this thread is in. A handler may call verbs of another inline RNIC,
+    /// whose handler then runs inside the first.
     static INSIDE: RefCell<Vec<RnicId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether this thread is in a handler of that RNIC.
 pub(crate) fn is_in_handler(rnic: RnicId) -> bool {
-    // A thread that ends drops its handles in no handler.
+    // Thread-local values are gone if the thread is ending; it drops its handles in no handler
+    // then.
     let inside = INSIDE.try_with(|inside| inside.borrow().contains(&rnic));
     inside.unwrap_or(false)
 }
 
-/// The thread is in a handler as long as this lives.
+/// Marks the thread as being in a handler during its lifetime.
 struct Inside;
 
 impl Inside {
     fn enter(rnic: RnicId) -> Self {
-        // At the process's exit the thread's own values are destroyed, and no handler runs.
+        // At process exit the thread-local values are destroyed, and no handler runs.
         let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(rnic));
         Self
     }
@@ -34,7 +36,7 @@ impl Drop for Inside {
     }
 }
 
-/// A handler that an engine calls, and drops.
+/// A handler that an engine calls and drops, guarded against calls into its own RNIC.
 pub(crate) struct Guarded<H> {
     rnic: RnicId,
     handler: Option<H>,
@@ -46,7 +48,7 @@ impl<H> Guarded<H> {
         Self { rnic, handler }
     }
 
-    /// Calls it by `call`.
+    /// Calls the handler by `call`.
     pub(crate) fn run(&mut self, call: impl FnOnce(&mut H)) {
         let _inside = Inside::enter(self.rnic);
         if let Some(handler) = &mut self.handler {
@@ -56,7 +58,7 @@ impl<H> Guarded<H> {
 }
 
 impl<H> Drop for Guarded<H> {
-    /// What the handler owns may be objects of the RNIC, which are dropped with it.
+    /// The handler may own objects of the RNIC, which are dropped with it.
     fn drop(&mut self) {
         let _inside = Inside::enter(self.rnic);
         self.handler = None;

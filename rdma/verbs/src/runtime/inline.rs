@@ -1,7 +1,7 @@
-//! Inline engine: turned by the threads that call it, and the descriptor that an event loop or a
+//! Inline engine, run by the threads that call it, and the descriptor that an event loop or a
 //! sleeping caller waits for.
 //!
-//! [`Sharing`] has the rules by which threads wake each other.
+//! [`Sharing`] defines how the threads wake each other.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Inline {
     fd: OwnedFd,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct State {
     /// `None` once the RNIC was closed.
     runner: Option<Runner>,
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl Inline {
-    /// Of a descriptor that is readable from the beginning: the first turn arms it.
+    /// The descriptor is readable from the beginning: the first step arms it.
     pub(crate) fn new(runner: Runner, (sleeper, bell): &(Sleeper, Doorbell)) -> io::Result<Self> {
         let waits = WaitSet::new(sleeper)?;
         waits.watch(runner.searches())?;
@@ -64,7 +64,7 @@ impl Inline {
     }
 
     /// Locks the engine as soon as `sleepers` threads sleep. The returned value holds the lock.
-    /// `None` if that takes longer than `limit`.
+    /// `None` after `limit`.
     #[cfg(test)]
     pub(crate) fn hold_beside(&self, sleepers: usize, limit: Duration) -> Option<impl Sized + '_> {
         let began = std::time::Instant::now();
@@ -79,7 +79,7 @@ impl Inline {
         None
     }
 
-    /// A verb.
+    /// Runs a verb.
     pub(crate) fn run<R>(&self, work: impl FnOnce(&mut Engine) -> R) -> Result<R, RnicUnavailable> {
         let mut sharing = self.lock();
         let runner = sharing.shared_mut().runner.as_mut();
@@ -89,7 +89,7 @@ impl Inline {
         done
     }
 
-    /// One turn for a caller that polls. Does nothing while the engine is locked: by another
+    /// Runs one step for a caller that polls. Does nothing while the engine is locked: by another
     /// thread, or by this one in a handler.
     pub(crate) fn try_turn(&self) {
         if let Some(mut sharing) = self.try_lock() {
@@ -97,17 +97,16 @@ impl Inline {
         }
     }
 
-    /// One turn for the engine's own thread, unless another thread has the engine. If there was
-    /// nothing to do, spins or sleeps as the policy says, until there is something. It never waits
-    /// for the thread that has the engine. `counted` says whether the thread still counts as a
-    /// sleeper.
+    /// Runs one step for the engine's own thread, unless another thread has the engine. If there
+    /// was no work, spins or sleeps by the wait mode until there is some. It never waits for the
+    /// thread that has the engine. `counted`: whether the thread still counts as a sleeper.
     pub(crate) fn turn_or_sleep_long(&self, counted: &mut bool) -> io::Result<Turned> {
         let sleep = |longest| sleep_on([self.fd.as_fd()], &[], Some(longest)).map(drop);
         turn_or_sleep_beside(|| self.try_lock(), counted, sleep)
     }
 
-    /// The engine's own thread is about to rest, and counts as a sleeper no longer. `None` while
-    /// another thread has the engine: the thread does not rest then.
+    /// Called when the engine's own thread is about to rest: it no longer counts as a sleeper.
+    /// `None` while another thread has the engine, when the thread must not rest.
     pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<Option<Uncounted>> {
         if !*counted {
             return Ok(Some(Uncounted));
@@ -159,8 +158,8 @@ impl Mode for Inline {
         after();
     }
 
-    /// Also arms the descriptor for the next work. It stays readable as long as there is more to
-    /// do.
+    /// Arms the descriptor for the next work, too. The descriptor stays readable while work is
+    /// left.
     fn progress(&self) -> io::Result<()> {
         self.lock().progress()
     }
@@ -169,8 +168,8 @@ impl Mode for Inline {
         Some(self.fd.as_fd())
     }
 
-    /// Runs the engine once. If it had nothing to do, spins or sleeps as the policy says: until it
-    /// has work, `bell` or one of `others` is readable, or `timeout` is over.
+    /// Runs the engine once. If there was no work, spins or sleeps by the wait mode: until there is
+    /// some, `bell` or one of `others` is readable, or `timeout` has expired.
     fn pause(
         &self,
         bell: &dyn Bell,
@@ -189,7 +188,7 @@ impl Mode for Inline {
         Ok(Some(paused.unwrap_or(Paused::Not)))
     }
 
-    /// Threads that sleep look again, since the caller no longer runs the engine for them.
+    /// Wakes sleeping threads, since the caller no longer runs the engine for them.
     fn leave(&self) -> io::Result<()> {
         self.lock().leave()
     }

@@ -61,7 +61,7 @@ impl Mode for Manual {
     }
 }
 
-/// One step of an engine; none in a handler of it.
+/// Runs one step of an engine, unless the caller is one of its handlers.
 fn step_one(
     runner: &Mutex<Option<Runner>>,
     now: xwarp_tcp::Instant,

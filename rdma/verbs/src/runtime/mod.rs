@@ -1,4 +1,4 @@
-//! Runtime of the engines: who runs them, and how a verb of a handle reaches one.
+//! Runtime of the engines: which threads run them, and how a verb of a handle reaches an engine.
 //!
 //! An engine is run by a thread of its own, by the application's polls and waits, or by both in
 //! turn. [`control::Control`] owns all engines of an RNIC; every handle has a reference to it.
@@ -23,7 +23,7 @@ mod sharing;
 mod spinning;
 mod state_publisher;
 
-/// The atomics that the protocols of this room use; a model checker provides its own.
+/// The atomics of this module's protocols; a model checker provides its own.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 }

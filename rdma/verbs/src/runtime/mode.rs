@@ -1,6 +1,6 @@
-//! Mode: who runs the engines of an RNIC, and what its handles ask of them.
+//! Mode: how the engines of an RNIC are run, and the calls that its handles make on them.
 //!
-//! `Control` decides nothing by the mode. It calls `AnyMode`, which is one match over the four
+//! `Control` makes no decision by the mode. It calls `AnyMode`, which is one match over the four
 //! modes and no dynamic call.
 
 use std::fmt;
@@ -15,8 +15,8 @@ use xwarp_rnic::model::{RnicId, RnicUnavailable};
 use super::deferred_drops::DeferredDrops;
 use super::pause::{Bell, Paused};
 
-/// A way to run the engines of an RNIC. A method with a body does what fits engines that run by
-/// themselves.
+/// A way to run the engines of an RNIC. The default methods are those of engines that need no
+/// caller to run them.
 pub(crate) trait Mode: fmt::Debug {
     /// Runs a verb on an engine, and waits for its result.
     fn call<R: Send + 'static>(
@@ -35,20 +35,20 @@ pub(crate) trait Mode: fmt::Debug {
         deferred.add(engine, Box::new(work));
     }
 
-    /// Ends the engines, and their threads unless a handler calls: these then end after the
+    /// Ends the engines and their threads. If a handler makes the call, the threads end after the
     /// handler.
     fn close(&self, from_handler: bool);
 
-    /// One step for a caller that polls, then `after`. Does nothing if callers do not run the
+    /// Runs one step for a caller that polls, then `after`. Does nothing if callers do not run the
     /// engine.
     #[inline]
     fn turn(&self, _after: impl FnOnce()) {}
 
-    /// The caller is going to sleep on a descriptor of its own: an engine's own thread has to run
-    /// the engine meanwhile.
+    /// Called before the caller sleeps on a descriptor of its own: the engine's own thread has to
+    /// run the engine meanwhile.
     fn ask_for_progress(&self) {}
 
-    /// One step for an event loop that waits for [`fd`](Self::fd) next.
+    /// Runs one step for an event loop that waits for [`fd`](Self::fd) next.
     fn progress(&self) -> io::Result<()> {
         Ok(())
     }
@@ -59,14 +59,14 @@ pub(crate) trait Mode: fmt::Debug {
         None
     }
 
-    /// One step of each manual engine at the time `now`, each followed by `after`. Returns how much
-    /// was done.
+    /// Runs one step of each manual engine at the time `now`, each followed by `after`. Returns how
+    /// much work was done.
     fn step_at(&self, _now: xwarp_tcp::Instant, _rnic: RnicId, _after: impl Fn()) -> usize {
         0
     }
 
-    /// Lets a caller that waits run the engine once, or sleep until `bell` or one of `others` ends
-    /// the sleep. Returns `None` if a wait cannot bring anything.
+    /// Runs the engine once for a caller that waits, or sleeps until `bell` or one of `others` ends
+    /// the sleep. Returns `None` if waiting is useless.
     fn pause(
         &self,
         bell: &dyn Bell,
@@ -78,7 +78,7 @@ pub(crate) trait Mode: fmt::Debug {
         Ok(Some(Paused::after_sleep(slept)))
     }
 
-    /// A caller stops waiting, and so stops running the engine.
+    /// The caller stops waiting, and so stops running the engine.
     fn leave(&self) -> io::Result<()> {
         Ok(())
     }

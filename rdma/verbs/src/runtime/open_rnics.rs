@@ -1,17 +1,17 @@
-//! Open RNICs: all of the process, so that a test that has waited in vain can show their state.
+//! Open RNICs of the process, so that a test that has timed out can print their state.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What shows its state.
+/// An object that reports its state for diagnosis.
 pub(crate) trait Diagnosed: Send + Sync {
-    /// What can be seen without waking an engine.
+    /// State that can be read without waking an engine.
     fn diagnosis_without_asking(self: Arc<Self>) -> Vec<String>;
 
-    /// State of the engines, as they report it, which wakes them.
+    /// State of the engines, as they report it. Reporting wakes them.
     fn diagnosis(self: Arc<Self>) -> Vec<String>;
 }
 
-/// Every RNIC of the process, and some that are closed.
+/// All RNICs of the process. Closed ones may still be in the list.
 static RNICS: Mutex<Vec<Weak<dyn Diagnosed>>> = Mutex::new(Vec::new());
 
 fn rnics() -> MutexGuard<'static, Vec<Weak<dyn Diagnosed>>> {
@@ -25,7 +25,7 @@ pub(crate) fn add(rnic: Weak<dyn Diagnosed>) {
     all.push(rnic);
 }
 
-/// Those that are open.
+/// The open RNICs.
 pub(crate) fn all() -> Vec<Arc<dyn Diagnosed>> {
     rnics().iter().filter_map(Weak::upgrade).collect()
 }

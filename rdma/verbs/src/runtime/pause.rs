@@ -1,18 +1,18 @@
-//! Pause of a caller that waits: the descriptor that ends its sleep, and what it has done.
+//! Pause of a waiting caller: the descriptor that ends its sleep, and the result.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use xwarp_driver::Signal;
 
-/// What a caller that waits has done between two looks at its condition.
+/// What a waiting caller did between two evaluations of its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paused {
-    /// It has not slept.
+    /// It did not sleep.
     Not,
-    /// It has slept.
+    /// It slept.
     Slept,
-    /// It has slept, and one of the other descriptors is readable.
+    /// It slept, and one of the other descriptors is readable.
     ForOther,
 }
 
@@ -26,20 +26,20 @@ impl Paused {
     }
 }
 
-/// What else ends the sleep of a caller that waits.
+/// What ends the sleep of a waiting caller, besides the engine.
 pub(crate) trait Bell {
-    /// Before the sleep.
+    /// Called before the sleep.
     fn arm(&self) -> io::Result<()>;
 
-    /// After it.
+    /// Called after the sleep.
     fn disarm(&self) -> io::Result<()>;
 
-    /// The descriptor that it makes readable.
+    /// The descriptor that becomes readable.
     fn fd(&self) -> BorrowedFd<'_>;
 }
 
 impl Bell for BorrowedFd<'_> {
-    /// It is readable as long as there is something to do.
+    /// The descriptor is readable as long as there is work.
     fn arm(&self) -> io::Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Runner: an engine with its clock and its host, as the threads that run it see it; and the loop
-//! of an engine's own thread.
+//! Runner: an engine with its clock and its host, for the threads that run it; and the loop of an
+//! engine's own thread.
 
 use std::any::Any;
 use std::io;
@@ -19,19 +19,20 @@ use super::state_publisher::StatePublisher;
 /// Pause between two steps of an engine that has failed, and that has no descriptor to sleep on.
 const FLUSH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Work for the thread that owns the engine.
+/// A command for the thread that owns the engine.
 pub(crate) type Command = Box<dyn FnOnce(&mut Runner) + Send>;
 
 /// The payload of a panic in a verb or in a step.
 type Panic = Box<dyn Any + Send>;
 
-/// An engine, its clock, how it waits for work, and the host's searches that its connections wait
-/// for.
+/// An engine, its clock, its wait mode, and the host's searches for the next hops of its
+/// connections.
 pub(crate) struct Runner {
     engine: Engine,
-    /// Descriptors of the searches, each by the search's number. A search that ends closes its own.
+    /// Descriptors of the searches, by the search's number. A search closes its own descriptor at
+    /// its end.
     searches: DescriptorSet,
-    /// `None` where no other process could read it.
+    /// `None` if the engine's host has no board for other processes to read.
     publisher: Option<StatePublisher>,
     origin: Instant,
     spinning: Spinning,
@@ -54,7 +55,7 @@ impl Runner {
         })
     }
 
-    /// One step of the engine. Returns how much was done.
+    /// Runs one step of the engine. Returns how much work was done.
     pub(crate) fn step(&mut self) -> usize {
         let began = Instant::now();
         let now = self.at(began);
@@ -67,7 +68,8 @@ impl Runner {
         done
     }
 
-    /// One step of the engine at a time that the caller chooses. Returns how much was done.
+    /// Runs one step of the engine at a time that the caller chooses. Returns how much work was
+    /// done.
     pub(crate) fn step_at(&mut self, now: xwarp_tcp::Instant) -> Result<usize, Panic> {
         let done = self.guarded(|engine, searches| {
             let found = if engine.is_searching() {
@@ -84,14 +86,14 @@ impl Runner {
         Ok(done)
     }
 
-    /// Runs a verb. The engine may have slept since its last step; timers that begin in the verb
-    /// begin now.
+    /// Runs a verb. The engine may have slept since its last step, so the verb's timers start at
+    /// the current time.
     pub(crate) fn call<R>(&mut self, work: impl FnOnce(&mut Engine) -> R) -> Result<R, Panic> {
         self.engine.wake_at(self.now());
         self.call_at_last_step(work)
     }
 
-    /// Runs a verb at the time of the last step, where the caller has the clock.
+    /// Runs a verb at the time of the last step, for callers with their own clock.
     pub(crate) fn call_at_last_step<R>(
         &mut self,
         work: impl FnOnce(&mut Engine) -> R,
@@ -133,13 +135,13 @@ impl Runner {
         xwarp_tcp::Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// Whether the policy is to take another step rather than to sleep, after a step without work.
+    /// Whether the wait mode calls for another step instead of a sleep, after a step without work.
     pub(crate) fn spins(&mut self) -> bool {
         let last_work = self.last_work;
         self.spinning.goes_on(|| last_work.elapsed())
     }
 
-    /// The longest sleep that the engine allows. `None`: until a descriptor is readable.
+    /// The longest sleep that the engine allows. `None`: no time limit.
     pub(crate) fn sleep_timeout(&self) -> Option<Duration> {
         let now = self.now();
         let shown = self.publisher.as_ref().and_then(|it| it.sleep_timeout(now));
@@ -149,7 +151,7 @@ impl Runner {
             .min()
     }
 
-    /// The longest sleep of the engine's own thread. `None`: until a descriptor is readable.
+    /// The longest sleep of the engine's own thread. `None`: no time limit.
     fn thread_timeout(&self) -> Option<Duration> {
         let now = self.now();
         let shown = self.publisher.as_ref().map(|it| it.idle_timeout(now));
@@ -169,21 +171,21 @@ impl Runner {
         self.searches.as_fd()
     }
 
-    /// Whether no work was posted since the last step and no application waits for another one.
+    /// Whether no work was posted since the last step and no application waits for a further step.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
 
-    /// The engine's descriptors are unusable: the program has closed or replaced them. The RNIC has
-    /// failed then. What is posted is flushed.
+    /// The engine's descriptors are unusable, as the program has closed or replaced them: the RNIC
+    /// has failed. Posted work is flushed.
     fn fail(&mut self, error: &io::Error) {
         let reason = format!("the engine cannot wait for frames: {error}");
-        // A panic is the RNIC's failure, too.
+        // A panic counts as a failure of the RNIC, too.
         let _ = self.call_at_last_step(|engine| engine.fail(&reason));
         std::thread::sleep(FLUSH_PAUSE);
     }
 
-    /// Does what is in the mailbox; an error when the last handle is dropped.
+    /// Executes the commands in the mailbox. Fails when the last handle is dropped.
     fn take_commands(&mut self, inbox: &Receiver<Command>) -> Result<(), TryRecvError> {
         loop {
             match inbox.try_recv() {
@@ -194,7 +196,7 @@ impl Runner {
         }
     }
 
-    /// After a turn without work: spins or sleeps, as the policy says.
+    /// After a step without work: spins or sleeps by the wait mode.
     fn pause(&mut self, sleeper: &Sleeper, no_command: impl FnOnce() -> bool) -> io::Result<()> {
         if self.spins() {
             std::hint::spin_loop();
@@ -207,16 +209,16 @@ impl Runner {
     }
 }
 
-/// The engine's thread has inherited the signal mask of the thread that opened the RNIC. The
-/// application's signals are for its own threads, whose system calls they interrupt.
+/// The engine's thread has inherited the signal mask of the thread that opened the RNIC. It blocks
+/// the application's signals, whose handlers must interrupt only the application's own threads.
 pub(crate) fn take_signals() {
     if let Err(error) = take_only_faults() {
         log::warn!("memory that is unmapped while registered ends the process: {error}");
     }
 }
 
-/// The engine's thread: commands, a turn, and rest when there is nothing to do. Ends when the last
-/// handle is dropped.
+/// Loop of the engine's thread: commands, a step, and a pause if there is no work. Ends when the
+/// last handle is dropped.
 pub(crate) fn run(mut runner: Runner, sleeper: &Sleeper, inbox: &Receiver<Command>) {
     take_signals();
     let mut next: Option<Command> = None;

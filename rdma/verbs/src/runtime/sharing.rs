@@ -1,60 +1,59 @@
-//! Sharing of an inline engine: which threads sleep while another one turns it, and when they look
+//! Sharing of an inline engine: which threads sleep while another one runs it, and when they check
 //! again.
 //!
-//! All of it happens within one lock, which no thread holds while it sleeps. `tests/models`
+//! All of this is protected by one lock, which no thread holds while it sleeps. `tests/models`
 //! explores it.
 
 use std::ops::DerefMut;
 
 /// An engine that threads share, and the descriptor that they and event loops wait for.
 pub(crate) trait Shared {
-    /// How long the engine lets a thread sleep.
+    /// Type of the longest sleep that the engine allows.
     type Limit;
-    /// Why no thread can wait for the descriptor.
+    /// Error of waiting for the descriptor.
     type Error;
 
-    /// One turn; how much was done.
+    /// Runs one step. Returns how much work was done.
     fn turn(&mut self) -> usize;
 
     /// Whether the engine is closed.
     fn has_ended(&self) -> bool;
 
-    /// After a turn without work: how long a thread may sleep. `None` if it is to look again
-    /// instead.
+    /// After a step without work: how long a thread may sleep. `None` if the thread must check
+    /// again instead.
     fn limit(&mut self) -> Option<Self::Limit>;
 
-    /// Has the descriptor become readable when there is something to do; at once, unless the engine
-    /// is `idle` now. If `timed`, also when the engine's next deadline comes.
+    /// Arms the descriptor to become readable when there is work, at once unless the engine is
+    /// `idle` now. If `timed`, it also becomes readable at the engine's next deadline.
     fn arm(&mut self, idle: bool, timed: bool) -> Result<(), Self::Error>;
 
-    /// Makes the descriptor readable until it is armed again. Frames are not announced meanwhile.
+    /// Makes the descriptor readable until it is armed again. Meanwhile frames are not signaled.
     fn open(&mut self) -> Result<(), Self::Error>;
 
     /// Makes the descriptor readable if it is armed.
     fn ring(&self);
 }
 
-/// See the module.
+/// An engine that threads share.
 ///
-/// A sleeper sleeps for as long as the engine has said before. A thread that changes the engine
-/// later has the sleepers look again, at the latest when it stops turning the engine. While no
-/// thread sleeps and no event loop has armed the descriptor, it is readable, so that a later loop
-/// makes a first turn.
+/// A sleeper sleeps no longer than the engine allowed before. A thread that changes the engine
+/// later wakes the sleepers, at the latest when it stops running the engine. While no thread sleeps
+/// and no event loop has armed the descriptor, it is readable, so that a later event loop runs a
+/// first step.
 pub(crate) struct Sharing<S> {
     shared: S,
-    /// The descriptor will be readable when there is something to do, and a thread may be waiting
-    /// for that.
+    /// Whether the descriptor is armed, so that a thread may be waiting for it.
     armed: bool,
-    /// An event loop has called [`progress`](Self::progress): it waits for the descriptor and needs
-    /// its timer.
+    /// Whether an event loop has called [`progress`](Self::progress): it waits for the descriptor
+    /// and needs its timer.
     in_loop: bool,
-    /// Threads that sleep.
+    /// Number of sleeping threads.
     sleepers: usize,
 }
 
 impl<S: Shared> Sharing<S> {
-    /// Of an engine that no thread waits for. The descriptor is readable from the beginning: the
-    /// first turn arms it.
+    /// Shares an engine that no thread waits for. The descriptor is readable from the beginning:
+    /// the first step arms it.
     pub(crate) fn new(mut shared: S) -> Result<Self, S::Error> {
         shared.open()?;
         Ok(Self {
@@ -65,17 +64,17 @@ impl<S: Shared> Sharing<S> {
         })
     }
 
-    /// What is shared.
+    /// The shared engine.
     pub(crate) fn shared(&self) -> &S {
         &self.shared
     }
 
-    /// What is shared, to be changed: [`settle`](Self::settle) follows.
+    /// The shared engine, to be changed: call [`settle`](Self::settle) afterwards.
     pub(crate) fn shared_mut(&mut self) -> &mut S {
         &mut self.shared
     }
 
-    /// Threads that sleep.
+    /// Number of sleeping threads.
     #[allow(dead_code, reason = "a model need not look")]
     pub(crate) fn sleepers(&self) -> usize {
         self.sleepers
@@ -87,22 +86,22 @@ impl<S: Shared> Sharing<S> {
         (self.armed, self.in_loop)
     }
 
-    /// One turn for a thread that polls.
+    /// Runs one step for a thread that polls.
     pub(crate) fn turn(&mut self) {
         if self.shared.turn() > 0 {
             self.wake();
         }
     }
 
-    /// One turn for an event loop, and arms the descriptor for what is next.
+    /// Runs one step for an event loop, and arms the descriptor for the next work.
     pub(crate) fn progress(&mut self) -> Result<(), S::Error> {
         self.in_loop = true;
         let done = self.shared.turn();
         self.arm(done == 0)
     }
 
-    /// Turns; if there was nothing to do and the policy is to sleep, counts a sleeper and says how
-    /// long the engine lets it sleep.
+    /// Runs one step. If there was no work and the wait mode is to sleep, counts a sleeper and
+    /// returns how long it may sleep.
     pub(crate) fn prepare_sleep(&mut self) -> Result<Option<S::Limit>, S::Error> {
         if self.shared.turn() > 0 {
             self.wake();
@@ -116,8 +115,8 @@ impl<S: Shared> Sharing<S> {
         Ok(Some(limit))
     }
 
-    /// A verb was called, which may have left something to do. One that has not, such as a query,
-    /// wakes no event loop: a loop that calls it in each round would never sleep.
+    /// Called after a verb, which may have left work. A verb that left none, such as a query, wakes
+    /// no event loop: a loop that calls it in each round would never sleep.
     pub(crate) fn settle(&mut self) {
         if !self.armed {
             return;
@@ -128,8 +127,8 @@ impl<S: Shared> Sharing<S> {
         }
     }
 
-    /// A thread has slept. If no other one sleeps and no event loop waits, frames are not announced
-    /// while threads turn.
+    /// Called after a thread has slept. If no other thread sleeps and no event loop waits, frames
+    /// are not signaled while threads run the engine.
     pub(crate) fn end_sleep(&mut self) -> Result<(), S::Error> {
         self.sleepers -= 1;
         if self.sleepers == 0 && !self.in_loop {
@@ -139,7 +138,8 @@ impl<S: Shared> Sharing<S> {
         Ok(())
     }
 
-    /// The engine's own thread has slept, if it still counts as a sleeper.
+    /// Called after the engine's own thread has slept. Ends its sleep if it still counts as a
+    /// sleeper.
     pub(crate) fn uncount(&mut self, counted: &mut bool) -> Result<(), S::Error> {
         if std::mem::take(counted) {
             self.end_sleep()?;
@@ -147,7 +147,7 @@ impl<S: Shared> Sharing<S> {
         Ok(())
     }
 
-    /// A thread that has waited stops turning the engine: sleepers and event loops look again.
+    /// A thread that waited stops running the engine: wakes sleepers and event loops.
     pub(crate) fn leave(&mut self) -> Result<(), S::Error> {
         if self.sleepers > 0 || self.in_loop {
             self.arm(false)?;
@@ -161,14 +161,15 @@ impl<S: Shared> Sharing<S> {
         (ended, self.shared.open())
     }
 
-    /// The engine's state has changed after the descriptor was armed.
+    /// Wakes waiting threads if the engine's state has changed after the descriptor was armed.
     fn wake(&mut self) {
         if std::mem::take(&mut self.armed) {
             self.shared.ring();
         }
     }
 
-    /// If that fails, all who wait look anew, and find out.
+    /// Arms the descriptor. If that fails, all waiting threads wake, and find the error when they
+    /// arm.
     fn arm(&mut self, idle: bool) -> Result<(), S::Error> {
         let armed = self.shared.arm(idle, self.in_loop);
         self.armed = armed.is_ok();
@@ -179,9 +180,9 @@ impl<S: Shared> Sharing<S> {
     }
 }
 
-/// One turn for a thread that waits. If there was nothing to do and the policy is to sleep, sleeps
-/// by `sleep`. That ends when the descriptor is readable, when the limit is over, or by what else
-/// the thread waits for. `None` if it has not slept.
+/// Runs one step for a thread that waits. If there was no work and the wait mode is to sleep, calls
+/// `sleep`. It ends when the descriptor is readable, the limit has expired, or the thread's own
+/// condition for waking is met. `None` if the thread has not slept.
 pub(crate) fn turn_or_sleep<S: Shared, G: DerefMut<Target = Sharing<S>>, R>(
     lock: impl Fn() -> G,
     sleep: impl FnOnce(S::Limit) -> Result<R, S::Error>,
@@ -198,9 +199,9 @@ pub(crate) fn turn_or_sleep<S: Shared, G: DerefMut<Target = Sharing<S>>, R>(
     slept.map(Some)
 }
 
-/// One turn for the engine's own thread, unless `try_lock` says that another thread has the engine
-/// now: the thread never waits for that. If there was nothing to do and the policy is to sleep,
-/// sleeps by `sleep`. `counted` says whether the thread still counts as a sleeper.
+/// Runs one step for the engine's own thread, unless `try_lock` fails because another thread has
+/// the engine: the thread never waits for it. If there was no work and the wait mode is to sleep,
+/// calls `sleep`. `counted`: whether the thread still counts as a sleeper.
 pub(crate) fn turn_or_sleep_beside<S: Shared, G: DerefMut<Target = Sharing<S>>>(
     try_lock: impl Fn() -> Option<G>,
     counted: &mut bool,
@@ -225,10 +226,10 @@ pub(crate) fn turn_or_sleep_beside<S: Shared, G: DerefMut<Target = Sharing<S>>>(
     slept.map(|()| Turned::On)
 }
 
-/// What the engine's own thread has done.
+/// What the engine's own thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turned {
-    /// It has turned the engine, or slept.
+    /// It ran the engine, or slept.
     On,
     /// Another thread has the engine now.
     Elsewhere,
@@ -236,6 +237,6 @@ pub(crate) enum Turned {
     Ended,
 }
 
-/// The engine's own thread counts as a sleeper no longer: without that it must not rest.
+/// Proof that the engine's own thread does not count as a sleeper, without which it must not rest.
 #[derive(Debug)]
 pub(crate) struct Uncounted;

@@ -1,24 +1,23 @@
-//! Spinning before a sleep: whether it pays, by what the last spins have brought.
+//! Spinning before a sleep: whether it pays, judged by the results of the last spins.
 //!
-//! A spin is in vain when the work comes only after it. So it is where the peer takes long, and
-//! where the processor that has to bring the work is the one that spins. After each such spin twice
-//! as many sleeps begin at once, up to a limit. Then a spin is tried again.
+//! A spin fails if work arrives only after its end, as when the peer takes long, or when the
+//! spinning keeps the processor busy that has to produce the work. After each failed spin the
+//! number of sleeps without a spin doubles, up to a limit. Then the next spin is tried.
 
 use std::time::Duration;
 
 use super::config::WaitMode;
 
-/// The most sleeps that begin at once after a spin in vain.
+/// Largest number of sleeps without a spin after a failed spin.
 const MOST_SKIPPED: u32 = 63;
 
-/// See the module.
+/// Decides between spinning and sleeping.
 pub(crate) struct Spinning {
     mode: WaitMode,
-    /// Spins that are left out after the last one in vain, and how many of them are still to be
-    /// left out.
+    /// Number of spins to skip after the last failed spin, and how many of them are left.
     skipped: u32,
     left: u32,
-    /// A spin goes on, and has found nothing yet.
+    /// Whether a spin is in progress that has found nothing yet.
     goes_on: bool,
 }
 
@@ -32,15 +31,15 @@ impl Spinning {
         }
     }
 
-    /// A turn has found work.
+    /// Records that a step has found work.
     pub(crate) fn succeed(&mut self) {
         if std::mem::take(&mut self.goes_on) {
             (self.skipped, self.left) = (0, 0);
         }
     }
 
-    /// After a turn without work: whether to turn again rather than to sleep, where there was no
-    /// work for so long.
+    /// After a step without work: whether to run another step instead of sleeping. `idle` returns
+    /// the time since the last work.
     pub(crate) fn goes_on(&mut self, idle: impl FnOnce() -> Duration) -> bool {
         match self.mode {
             WaitMode::Busy => true,
@@ -74,7 +73,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_micros(50);
 
-    /// Work comes so long after the last: whether a spin has found it, or else a sleep.
+    /// Work arrives `after` the last work: whether a spin finds it, rather than a sleep.
     fn finds_by_spinning(spinning: &mut Spinning, after: Duration) -> bool {
         let mut idle = Duration::ZERO;
         while spinning.goes_on(|| idle) {
@@ -113,7 +112,7 @@ mod tests {
                 tried
             })
             .count();
-        // One in 2, 4, 8, 16 and 32 rounds, then one in 64.
+        // One spin in 2, 4, 8, 16 and 32 rounds, then one in 64.
         assert_eq!(spun, 5 + (1000_usize - 62).div_ceil(64));
     }
 

@@ -1,5 +1,5 @@
-//! State publisher: puts the engine's state on the interface's board from time to time, where other
-//! processes read it.
+//! State publisher: writes the engine's state to the interface's board periodically, for other
+//! processes to read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::ShownState;
 use xwarp_tcp::Instant;
 
-/// The state is shown at most this often. It takes a few thousand instructions.
+/// Shortest interval between two updates. An update takes a few thousand instructions.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// It is shown as often without news, by an engine that turns or has a thread: the kernel counts on
-/// while the engine rests.
+/// Interval of updates without changes, by an engine that runs or has a thread: the kernel's
+/// counters advance even while the engine rests.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// An engine's state on the board of its interface, until the engine ends.
+/// Publishes an engine's state on the board of its interface until the engine ends.
 pub(crate) struct StatePublisher {
     board: Arc<StateBoard>,
     engine: usize,
@@ -23,7 +23,7 @@ pub(crate) struct StatePublisher {
 }
 
 impl StatePublisher {
-    /// Shows the state of an engine that begins now, if its host has a board.
+    /// Publishes the state of a new engine, if its host has a board.
     pub(crate) fn begin(engine: &Engine) -> Option<Self> {
         let board = engine.host()?.board()?;
         show(&board, engine);
@@ -34,7 +34,7 @@ impl StatePublisher {
         })
     }
 
-    /// After a turn that has done so much.
+    /// Called after a step that did the work `done`.
     #[inline]
     pub(crate) fn note_turn(&mut self, now: Instant, done: usize, engine: &Engine) {
         if self.pace.is_due(now, done) {
@@ -42,30 +42,30 @@ impl StatePublisher {
         }
     }
 
-    /// How long a sleep may last without leaving news unshown; `None`: as long as it likes.
+    /// The longest sleep that leaves no change unpublished; `None` without a limit.
     pub(crate) fn sleep_timeout(&self, now: Instant) -> Option<Duration> {
         self.pace.news.then(|| self.pace.due - now)
     }
 
-    /// How long a sleep of the engine's own thread may last without leaving the state unshown.
+    /// The longest sleep of the engine's own thread until the next update.
     pub(crate) fn idle_timeout(&self, now: Instant) -> Duration {
         self.pace.due - now
     }
 }
 
-/// When the state is shown: soon after it has changed, not too often, and not too seldom.
+/// Time of the next update: soon after a change, but neither too often nor too rarely.
 #[derive(Default)]
 struct Pace {
-    /// It is shown at this time or later.
+    /// The state is published at this time or later.
     due: Instant,
-    /// There is something that was not shown yet.
+    /// Whether there are unpublished changes.
     news: bool,
-    /// The earliest time for news to come.
+    /// The earliest time to publish a change.
     next: Instant,
 }
 
 impl Pace {
-    /// Whether it is to be shown after a turn that has done so much.
+    /// Whether an update is due after a step that did the work `done`.
     #[inline]
     fn is_due(&mut self, now: Instant, done: usize) -> bool {
         if done > 0 && !self.news {
@@ -83,7 +83,7 @@ impl Pace {
 }
 
 impl Drop for StatePublisher {
-    /// The engine ends, though the program may stay.
+    /// Removes the state when the engine ends, as the process may continue.
     fn drop(&mut self) {
         if let Err(error) = self.board.wipe(self.engine) {
             log::debug!("the engine's state stays on the board: {error}");

@@ -21,8 +21,8 @@ impl IntoFuture for Connecting {
     type Output = Result<PrivateData, ConnectError>;
     type IntoFuture = BoxFuture<Self::Output>;
 
-    /// Awaits the result: the private data of the peer's answer. Dropping the future gives the
-    /// attempt up, as dropping this does.
+    /// Awaits the result: the private data of the peer's answer. Dropping the future cancels the
+    /// attempt, as dropping this handle does.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(finished(self, Self::control, Self::try_finish))
     }
@@ -33,13 +33,13 @@ impl IntoFuture for ConnectingStream {
     type IntoFuture = BoxFuture<Self::Output>;
 
     /// Awaits the path to the peer, and returns a stream that TCP is connecting. Dropping the
-    /// future gives the search up, as dropping this does.
+    /// future cancels the attempt, as dropping this handle does.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(finished(self, Self::control, Self::try_finish))
     }
 }
 
-/// The outcome of an attempt, once there is one.
+/// Awaits the outcome of an attempt.
 async fn finished<A: AsFd, T>(
     mut attempt: A,
     control: impl FnOnce(&A) -> &Arc<Control>,

@@ -1,18 +1,18 @@
 //! Futures of an RNIC for programs on tokio, over the descriptors that other event loops wait for:
 //! feature `tokio`.
 //!
-//! `into_async` makes an [`Async`], whose methods are futures. Completion channels, asynchronous
-//! events, listeners, streams and the state changes of a queue pair have it.
+//! `into_async` converts an object into an [`Async`], whose methods are futures. Completion
+//! channels, asynchronous events, listeners, streams and the state changes of a queue pair have it.
 //! [`Connecting`](crate::cm::Connecting) and [`ConnectingStream`](crate::stream::ConnectingStream)
-//! are awaited themselves.
+//! are awaited directly.
 //!
 //! A task that awaits one of these futures runs an inline engine. While no task awaits one, the
-//! engine stands still: spawn [`Rnic::drive`](crate::Rnic::drive), which turns it as long as the
-//! runtime runs. Each turn wakes all tasks that wait for the RNIC, so a program with many such
-//! tasks is better off with [`Progress::Thread`](crate::config::Progress::Thread).
+//! engine makes no progress: spawn [`Rnic::drive`](crate::Rnic::drive), which runs it as long as
+//! the runtime runs. Each step wakes all tasks that wait for the RNIC, so
+//! [`Progress::Thread`](crate::config::Progress::Thread) suits a program with many such tasks
+//! better.
 //!
-//! All need a runtime whose I/O is enabled: outside one, and in one without, they panic, as all of
-//! tokio's descriptors do.
+//! All need a runtime with enabled I/O. Without one they panic, as all of tokio's descriptors do.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -33,7 +33,7 @@
 //! qp.begin_connect("10.0.0.2:7471".parse()?, b"", Duration::from_secs(5))?.await?;
 //! qp.post_send(SendRequest::send(WrId(1), Sgl::new()))?;
 //! loop {
-//!     // Arms first and polls then: what completes in between is seen by the one or the other.
+//!     // Arm before polling, so that no completion is missed in between.
 //!     cq.arm(Arm::Next)?;
 //!     while let Some(completion) = cq.poll()? {
 //!         println!("{completion:?}");
@@ -63,8 +63,8 @@ use crate::rnic::async_events::AsyncEvents;
 use crate::runtime::control::Control;
 use waiter::{Waiter, drive};
 
-/// An object of an RNIC that tasks wait for. Dropping a future of it loses nothing: the next one
-/// has what came meanwhile.
+/// An object of an RNIC that tasks wait for. Dropping one of its futures loses nothing: the next
+/// future returns what arrived meanwhile.
 pub struct Async<T> {
     waiter: Waiter,
     object: T,
@@ -83,25 +83,25 @@ impl<T> Async<T> {
         &self.object
     }
 
-    /// The object that tasks wait for, to be changed.
+    /// The object that tasks wait for, mutably.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.object
     }
 
-    /// The object, which tasks wait for no longer.
+    /// Returns the object. Tasks no longer wait for it.
     pub fn into_inner(self) -> T {
         self.object
     }
 }
 
 impl Rnic {
-    /// A future that turns an inline engine whenever it has something to do, to be spawned. It does
-    /// not keep the RNIC open, and ends when the RNIC is closed. An RNIC with an engine thread
-    /// needs none: the future only waits for the end then.
+    /// A future that runs an inline engine whenever it has work, to be spawned. It does not keep
+    /// the RNIC open, and ends when the RNIC is closed. An RNIC with an engine thread does not need
+    /// it: the future then only waits for the end.
     ///
     /// # Errors
     ///
-    /// No file descriptor is left. The future ends in an error if the engine's descriptor fails.
+    /// No file descriptor is left. The future fails if the engine's descriptor fails.
     pub fn drive(
         &self,
     ) -> io::Result<impl Future<Output = Result<(), WaitError>> + Send + 'static + use<>> {
@@ -110,7 +110,8 @@ impl Rnic {
 }
 
 impl CompletionChannel {
-    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    /// Registers the channel with the runtime. Takes a file descriptor, and one more with an inline
+    /// engine.
     ///
     /// # Errors
     ///
@@ -121,21 +122,22 @@ impl CompletionChannel {
 }
 
 impl Async<CompletionChannel> {
-    /// The completion queue that has been in the channel for longest, as
-    /// [`CompletionChannel::next`] has it.
+    /// Returns the completion queue that has been in the channel longest, as
+    /// [`CompletionChannel::next`] does.
     ///
     /// Cancel-safe: a queue that was not returned stays in the channel.
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if there is none and none will come.
+    /// [`RnicEnded`] if the channel is empty and the RNIC has ended.
     pub async fn next(&self) -> Result<CqId, RnicEnded> {
         self.waiter.until(|| self.object.try_next()).await
     }
 }
 
 impl AsyncEvents {
-    /// Has tasks wait for them. Takes a file descriptor, and one more with an inline engine.
+    /// Registers the events with the runtime. Takes a file descriptor, and one more with an inline
+    /// engine.
     ///
     /// # Errors
     ///
@@ -146,20 +148,21 @@ impl AsyncEvents {
 }
 
 impl Async<AsyncEvents> {
-    /// The oldest event. Each event has one taker.
+    /// Returns the oldest event. Each event is returned once.
     ///
-    /// Cancel-safe: an event that was not returned waits for the next taker.
+    /// Cancel-safe: an event that was not returned stays in the queue.
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if there is none and none will come.
+    /// [`RnicEnded`] if the queue is empty and the RNIC has ended.
     pub async fn next(&self) -> Result<AsyncEvent, RnicEnded> {
         self.waiter.until(|| self.object.try_next()).await
     }
 }
 
 impl<T: Incoming> PortListener<T> {
-    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    /// Registers the listener with the runtime. Takes a file descriptor, and one more with an
+    /// inline engine.
     ///
     /// # Errors
     ///
@@ -170,13 +173,13 @@ impl<T: Incoming> PortListener<T> {
 }
 
 impl<T: Incoming> Async<PortListener<T>> {
-    /// The oldest peer.
+    /// Returns the peer that has waited longest.
     ///
-    /// Cancel-safe: a peer that was not returned waits for the next call.
+    /// Cancel-safe: a peer that was not returned stays in the backlog.
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if there is none and none will come.
+    /// [`RnicEnded`] if no peer waits and no further peer can connect.
     pub async fn accept(&mut self) -> Result<T, RnicEnded> {
         let listener = &mut self.object;
         self.waiter.until(|| listener.try_accept()).await
@@ -184,7 +187,8 @@ impl<T: Incoming> Async<PortListener<T>> {
 }
 
 impl StateChanges {
-    /// Has tasks wait for them. Takes a file descriptor, and one more with an inline engine.
+    /// Registers the state changes with the runtime. Takes a file descriptor, and one more with an
+    /// inline engine.
     ///
     /// # Errors
     ///
@@ -195,14 +199,14 @@ impl StateChanges {
 }
 
 impl Async<StateChanges> {
-    /// The state of the queue pair as soon as it is one that is `wanted`. States that it only
+    /// Returns the state of the queue pair as soon as `wanted` accepts it. States that it only
     /// passes through may be missed.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`RnicEnded`] if the state is not wanted and there will be no other.
+    /// [`RnicEnded`] if `wanted` refuses the last state.
     pub async fn wait_for(
         &self,
         mut wanted: impl FnMut(QpState) -> bool,

@@ -9,7 +9,8 @@ use crate::cm::streaming::LlpStream;
 use crate::error::WaitError;
 
 impl LlpStream {
-    /// Has tasks wait for it. Takes a file descriptor, and one more with an inline engine.
+    /// Registers the stream with the runtime. Takes a file descriptor, and one more with an inline
+    /// engine.
     ///
     /// # Errors
     ///
@@ -20,13 +21,13 @@ impl LlpStream {
 }
 
 impl Async<LlpStream> {
-    /// Waits until it is established. Cancel-safe.
+    /// Waits until the connection is established. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
     /// - [`StreamError::System`]: the kernel refuses the sleep.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub async fn established(&self) -> Result<(), StreamError> {
         let look = || match self.object.state()? {
             StreamState::Connecting => Ok(None),
@@ -36,17 +37,17 @@ impl Async<LlpStream> {
         self.waiter.until_or(look, refused).await
     }
 
-    /// Takes received bytes, as far as they fit into `into`, and waits until there are some.
-    /// Returns how many: 0 if `into` is empty.
+    /// Copies received bytes into `into`, and waits until there are some. Returns their number: 0
+    /// if `into` is empty.
     ///
     /// Cancel-safe: bytes that were not returned wait for the next call.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
     /// - [`StreamError::PeerClosed`]: the peer has closed, and all that it sent has been read.
     /// - [`StreamError::System`]: the kernel refuses the sleep.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub async fn read(&mut self, into: &mut [u8]) -> Result<usize, StreamError> {
         let stream = &mut self.object;
         let look = || {
@@ -56,16 +57,16 @@ impl Async<LlpStream> {
         self.waiter.until_or(look, refused).await
     }
 
-    /// Sends as much of `bytes` as TCP takes, and waits until TCP takes something. Returns how many
-    /// bytes that were: 0 if `bytes` is empty.
+    /// Sends as many of `bytes` as TCP accepts, and waits until TCP accepts some. Returns their
+    /// number: 0 if `bytes` is empty.
     ///
     /// Cancel-safe: bytes were sent only if it returns.
     ///
     /// # Errors
     ///
-    /// - [`StreamError::Gone`]: the connection has ended, or a queue pair has it.
+    /// - [`StreamError::Gone`]: the connection has ended, or belongs to a queue pair.
     /// - [`StreamError::System`]: the kernel refuses the sleep.
-    /// - [`StreamError::Unavailable`]: the RNIC was closed, or a handler of it calls.
+    /// - [`StreamError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let stream = &mut self.object;
         let look = || {

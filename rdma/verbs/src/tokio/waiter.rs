@@ -14,10 +14,11 @@ use tokio::io::unix::AsyncFd;
 use crate::error::{RnicEnded, WaitError};
 use crate::runtime::control::Control;
 
-/// Descriptors that tasks wait for. They are duplicates: tokio has each of its own once only.
+/// Descriptors that tasks wait for. They are duplicates, as tokio registers each descriptor only
+/// once.
 pub(super) struct Waiter {
     object: AsyncFd<OwnedFd>,
-    /// The inline engine's.
+    /// Descriptor of the inline engine.
     engine: Option<AsyncFd<OwnedFd>>,
     control: Arc<Control>,
 }
@@ -32,7 +33,7 @@ impl Waiter {
         })
     }
 
-    /// What `look` returns as soon as it returns something.
+    /// Awaits the value that `look` returns.
     pub(super) async fn until<T, E: From<RnicEnded>>(
         &self,
         look: impl FnMut() -> Result<Option<T>, E>,
@@ -44,12 +45,11 @@ impl Waiter {
         self.until_or(look, |error| failed(error).into()).await
     }
 
-    /// What `look` returns as soon as it returns something, or what `failed` makes of an error of
-    /// the wait.
+    /// Awaits the value that `look` returns, or what `failed` makes of an error of the wait.
     ///
-    /// Each look comes after the task is registered with the descriptors. So it finds what came
-    /// before, and what comes later wakes the task. That holds for tasks that share a waiter, too,
-    /// each of which clears the readiness that woke all of them.
+    /// Each look follows the registration of the task with the descriptors. So it finds earlier
+    /// values, and later ones wake the task. That also holds for tasks that share a waiter, each of
+    /// which clears the readiness that woke all of them.
     pub(super) async fn until_or<T, E>(
         &self,
         mut look: impl FnMut() -> Result<Option<T>, E>,
@@ -72,7 +72,7 @@ impl Waiter {
         .await
     }
 
-    /// Waits until the object's descriptor has become readable, or the engine has had a turn.
+    /// Waits until the object's descriptor has become readable, or the engine has run a step.
     async fn news(&self) -> Result<(), WaitError> {
         let Some(engine) = &self.engine else {
             self.object.readable().await?.clear_ready();
@@ -93,8 +93,8 @@ pub(super) fn drive(
     control: &Arc<Control>,
 ) -> io::Result<impl Future<Output = Result<(), WaitError>> + Send + 'static + use<>> {
     let engine = control.engine_fd().map(|fd| registered(&fd)).transpose()?;
-    // Raised at the end, as long as it is there. The engine's descriptor does not change after the
-    // RNIC is dropped.
+    // Raised at the RNIC's end, so the future keeps the signal. The engine's descriptor does not
+    // change after the RNIC is dropped.
     let signal = control.signal()?;
     let end = registered(&*signal)?;
     let control = Arc::downgrade(control);
@@ -147,7 +147,7 @@ async fn first_ready(first: &AsyncFd<OwnedFd>, second: &AsyncFd<OwnedFd>) -> io:
     .await
 }
 
-/// A duplicate that tokio watches.
+/// Duplicates a descriptor and registers the duplicate with tokio.
 #[allow(
     deprecated,
     reason = "its successor is unsafe for the sake of types whose descriptor may change; that of an OwnedFd does not"
@@ -170,7 +170,7 @@ mod tests {
     use crate::sim::{FixedHost, MemoryIo, RegionPool, StackConfig};
     use crate::{Rnic, RnicConfig};
 
-    /// A wake-up that is lost fails a test after so long.
+    /// A test fails after this time if a wake-up is lost.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn rnic() -> Rnic {
@@ -188,7 +188,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What is taken one by one. The signal is raised once for all of it.
+    /// Takes one value at a time. One signal is raised for all values.
     #[expect(clippy::unnecessary_wraps, reason = "as a look may fail")]
     fn take(values: &Cell<usize>) -> Result<Option<()>, RnicEnded> {
         let left = values.get().checked_sub(1);
@@ -196,8 +196,8 @@ mod tests {
         Ok(left.map(drop))
     }
 
-    /// Two values come while a task looks in vain. Another task takes the first of them meanwhile,
-    /// and has cleared the readiness of both.
+    /// Two values arrive while a task looks and finds nothing. Another task takes the first value
+    /// meanwhile, and has cleared the readiness of both.
     #[tokio::test(flavor = "current_thread")]
     async fn task_finds_what_another_has_left_while_it_looked() {
         let (rnic, signal) = (rnic(), Signal::new().unwrap());
