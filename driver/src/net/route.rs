@@ -9,7 +9,7 @@
 //! If the route leads over another interface than the RNIC's, the kernel is asked as for a socket
 //! that is bound to the RNIC's. That answer counts only if a table has such a route.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use netlink_packet_core::{DefaultNla, Parseable, ParseableParametrized};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -86,6 +86,14 @@ pub enum RouteError {
         /// The address.
         remote: IpAddr,
     },
+    /// It is an IPv4 address in the form for IPv6 sockets (RFC 4291 §2.5.5.2), which no packet has.
+    #[error("{remote} stands for the IPv4 address {v4} inside a host; use {v4}")]
+    Mapped {
+        /// The address.
+        remote: IpAddr,
+        /// What it stands for.
+        v4: Ipv4Addr,
+    },
     /// We do not have the address to send from.
     #[error(
         "{from} is not an address of this host, so nothing can be sent from it; see `ip address`"
@@ -136,8 +144,8 @@ pub enum RouteError {
 /// # Errors
 ///
 /// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
-/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no
-///   single host.
+/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`],
+///   [`RouteError::Mapped`]: it is no single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
 /// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Interface`]:
@@ -171,8 +179,8 @@ pub fn route_to(remote: SocketAddr, from: Option<IpAddr>) -> Result<Route, Route
 /// # Errors
 ///
 /// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
-/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`]: it is no
-///   single host.
+/// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`],
+///   [`RouteError::Mapped`]: it is no single host.
 /// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
 /// - [`RouteError::Netlink`]: the kernel could not be asked.
 pub fn route_from_interface(
@@ -217,6 +225,11 @@ fn check_remote(remote: IpAddr) -> Result<(), RouteError> {
     }
     if remote.is_unspecified() {
         return Err(RouteError::Unspecified { remote });
+    }
+    if let IpAddr::V6(v6) = remote
+        && let Some(v4) = v6.to_ipv4_mapped()
+    {
+        return Err(RouteError::Mapped { remote, v4 });
     }
     Ok(())
 }

@@ -86,6 +86,11 @@ fn addresses_that_are_not_one_other_host_have_no_route() {
             "{none}"
         );
     }
+    let mapped = refusal("::ffff:10.77.0.2").to_string();
+    assert_eq!(
+        mapped,
+        "::ffff:10.77.0.2 stands for the IPv4 address 10.77.0.2 inside a host; use 10.77.0.2"
+    );
     let mixed = route_to(port(ip("127.0.0.1")), Some(ip("::1")));
     assert!(matches!(mixed, Err(RouteError::FamilyMismatch { .. })));
 }
