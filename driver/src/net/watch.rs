@@ -13,6 +13,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ use super::state::{
     InterfaceEnd, InterfaceMonitor, InterfaceNews, InterfaceReporter, InterfaceState,
 };
 use crate::memory::take_only_faults;
-use crate::wake::{Doorbell, join};
+use crate::wake::{Doorbell, join_sleeper};
 
 /// What is listened to: interfaces and their addresses, neighbours, and what routes are chosen by.
 const GROUPS: [u32; 9] = [
@@ -169,6 +170,7 @@ impl InterfaceWatch {
     /// [`io::Error`]: no file descriptor or no thread is left.
     pub fn start(self, bell: Option<Doorbell>) -> io::Result<InterfaceWatching> {
         let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?);
+        let sleeps = Arc::default();
         let (reporter, monitor) = InterfaceReporter::new(bell);
         let mut paths = Paths::of(self.watched.index);
         if let Err(error) = paths.learn() {
@@ -179,6 +181,7 @@ impl InterfaceWatch {
             looked: Instant::now(),
             watch: self,
             stop: Arc::clone(&stop),
+            sleeps: Arc::clone(&sleeps),
             reporter,
             reported: None,
             recheck: None,
@@ -190,6 +193,7 @@ impl InterfaceWatch {
         Ok(InterfaceWatching {
             monitor,
             stop,
+            sleeps,
             thread: Some(thread),
         })
     }
@@ -199,6 +203,8 @@ impl InterfaceWatch {
 pub struct InterfaceWatching {
     monitor: InterfaceMonitor,
     stop: Arc<EventFd>,
+    /// The thread waits for news, and works on none.
+    sleeps: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -213,7 +219,8 @@ impl Drop for InterfaceWatching {
     fn drop(&mut self) {
         let stopped = self.stop.write(1).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| stopped) {
-            join(thread, "the thread that watches the interface");
+            let sleeps = || self.sleeps.load(Ordering::Relaxed);
+            join_sleeper(thread, "the thread that watches the interface", sleeps);
         }
     }
 }
@@ -222,6 +229,7 @@ impl Drop for InterfaceWatching {
 struct Watcher {
     watch: InterfaceWatch,
     stop: Arc<EventFd>,
+    sleeps: Arc<AtomicBool>,
     reporter: InterfaceReporter,
     paths: Paths,
     /// When it has looked last.
@@ -337,7 +345,10 @@ impl Watcher {
         let timeout = self.recheck.map_or(PollTimeout::NONE, |recheck| {
             PollTimeout::try_from(recheck).unwrap_or(PollTimeout::MAX)
         });
-        let ready = match poll(&mut watched, timeout) {
+        self.sleeps.store(true, Ordering::Relaxed);
+        let polled = poll(&mut watched, timeout);
+        self.sleeps.store(false, Ordering::Relaxed);
+        let ready = match polled {
             Ok(ready) => ready,
             Err(Errno::EINTR) => return Woken::Late,
             Err(errno) => {

@@ -29,6 +29,7 @@ pub(crate) use hinted::Hinted;
 pub use process_end::process_end;
 pub use signal::{Signal, is_any_readable, sleep_on};
 use sleep_flag::SleepFlag;
+pub(crate) use threads::join_sleeper;
 pub use threads::{aside, join};
 pub use wait_set::WaitSet;
 

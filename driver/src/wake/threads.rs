@@ -1,7 +1,6 @@
 //! Threads of the library: work that a caller's thread is not fit for, and ends of threads, which
 //! are waited for within a limit.
 
-use std::fs;
 use std::io;
 use std::panic::resume_unwind;
 use std::thread::{Builder, JoinHandle, scope, sleep};
@@ -37,15 +36,20 @@ pub fn aside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> io::Result
     })
 }
 
-/// Waits until a thread that was asked to end has ended, and reports its panic. It waits no longer
-/// once the thread has slept for 2 s: if the program has closed the library's descriptors, a thread
-/// that sleeps on one is never woken. A thread that runs, or waits for a lock of the kernel's, takes
-/// as long as it needs: beside processes that change interfaces, the kernel's lock of interfaces
-/// takes seconds.
+/// Waits until a thread that was asked to end has ended, for 2 s at most, and reports its panic. If
+/// the program has closed the library's descriptors, a thread that sleeps on one is never woken.
 pub fn join(thread: JoinHandle<()>, whose: &str) {
+    join_sleeper(thread, whose, || true);
+}
+
+/// Like [`join`], but the 2 s are those for which `sleeps` says that the thread sleeps. A thread
+/// that works takes as long as it needs: the kernel's lock of interfaces takes seconds beside
+/// processes that change interfaces. Opens no descriptor, whose number might be one that the program
+/// has closed.
+pub(crate) fn join_sleeper(thread: JoinHandle<()>, whose: &str, sleeps: impl Fn() -> bool) {
     let (mut asleep, [mut pause, longest]) = (Instant::now(), PAUSES);
     while !thread.is_finished() {
-        if pause == longest && thread.thread().name().is_some_and(is_busy) {
+        if !sleeps() {
             asleep = Instant::now();
         } else if asleep.elapsed() > END_TIMEOUT {
             log::error!("{whose} does not end; the program has closed or replaced its descriptors");
@@ -57,21 +61,6 @@ pub fn join(thread: JoinHandle<()>, whose: &str) {
     if thread.join().is_err() {
         log::error!("{whose} has panicked");
     }
-}
-
-/// Whether a thread of this process with that name runs, or waits for a processor or in the kernel.
-fn is_busy(name: &str) -> bool {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
-    threads.flatten().any(|thread| {
-        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // Its number, its name in parentheses, of at most 15 bytes, and its state.
-        stat.rsplit_once(") ").is_some_and(|(front, rest)| {
-            let named = front
-                .split_once(" (")
-                .is_some_and(|(_, it)| name.starts_with(it));
-            named && rest.starts_with(['R', 'D'])
-        })
-    })
 }
 
 #[cfg(all(test, not(miri)))]
@@ -109,16 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_is_busy_is_waited_for() {
+    fn thread_that_works_is_waited_for() {
         const WORK: Duration = Duration::from_millis(2500);
-        let busy = Builder::new().name("test-busy".to_owned()).spawn(|| {
-            let began = Instant::now();
-            while began.elapsed() < WORK {
-                std::hint::spin_loop();
-            }
-        });
+        let working = std::thread::spawn(|| sleep(WORK));
         let began = Instant::now();
-        join(busy.unwrap(), "a thread");
+        join_sleeper(working, "a thread", || false);
         assert!(began.elapsed() >= WORK);
     }
 }

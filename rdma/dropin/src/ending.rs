@@ -7,26 +7,26 @@
 //! Destructors of the program that call the library later get ENODEV.
 
 use std::fs;
+use std::sync::mpsc;
 use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Pid, gettid};
+
 use crate::stack::take_only_faults;
 
-/// How long a thread that is to end may sleep. It has microseconds of work left.
+/// How long a thread may take to end. It has microseconds of work left.
 const LIMIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(2);
-/// The name of the thread that closes RNICs at the exit.
-const CLOSER: &str = "xwarp-exit";
-/// The name of a thread that watches an interface.
-const WATCH: &str = "xwarp-watch";
 
-/// Waits until a thread has ended. Returns false once it has slept for the limit.
+/// Waits until a thread has ended. Returns false once the limit is over.
 pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
-    let known = thread.thread().name().map(str::to_owned);
-    let busy = |state: &Thread| known.as_ref().is_some_and(|known| state.has_name(known));
-    if !wait(&thread, busy) {
-        return false;
+    let began = Instant::now();
+    while !thread.is_finished() {
+        if began.elapsed() > LIMIT {
+            return false;
+        }
+        thread::sleep(PAUSE);
     }
     if thread.join().is_err() {
         log::error!("{name} has panicked");
@@ -34,29 +34,14 @@ pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
     true
 }
 
-/// Waits until a thread has ended, while `counts` is true of a busy thread of this process. Returns
-/// false once none has been busy for the limit.
-fn wait(thread: &JoinHandle<()>, counts: impl Fn(&Thread) -> bool) -> bool {
-    let mut asleep = Instant::now();
-    let mut pause = PAUSE;
-    while !thread.is_finished() {
-        if pause == LONGEST_PAUSE && threads().any(|it| it.is_busy() && counts(&it)) {
-            asleep = Instant::now();
-        } else if asleep.elapsed() > LIMIT {
-            return false;
-        }
-        thread::sleep(pause);
-        pause = (2 * pause).min(LONGEST_PAUSE);
-    }
-    true
-}
-
 /// Has another thread close all RNICs. Returns false once that has slept for the limit, as it does
-/// at a lock, and no thread that watches an interface, whose end it waits for, was busy. If no
-/// thread can be made, the caller closes them.
+/// at a lock. If no thread can be made, the caller closes them.
 pub(crate) fn close_all_by(close: fn()) -> bool {
-    let new = Builder::new().name(CLOSER.to_owned());
+    let (sender, receiver) = mpsc::channel();
+    let new = Builder::new().name("xwarp-exit".to_owned());
     let thread = new.spawn(move || {
+        // The receiver lives until the thread has ended, or is no longer needed.
+        let _ = sender.send(gettid());
         take_only_faults();
         close();
     });
@@ -64,40 +49,34 @@ pub(crate) fn close_all_by(close: fn()) -> bool {
         close();
         return true;
     };
-    wait(&thread, |it| it.has_name(CLOSER) || it.has_name(WATCH))
-        && join(thread, "the thread that closes RNICs")
+    let id = receiver.recv();
+    let mut asleep = Instant::now();
+    while !thread.is_finished() {
+        thread::sleep(PAUSE);
+        if id.is_ok_and(is_busy) {
+            asleep = Instant::now();
+        } else if asleep.elapsed() > LIMIT {
+            return false;
+        }
+    }
+    join(thread, "the thread that closes RNICs")
 }
 
-/// A thread of this process, as the kernel shows it: its number, its name in parentheses, its state.
-struct Thread(String);
-
-impl Thread {
-    /// The kernel keeps 15 bytes of a name.
-    fn has_name(&self, name: &str) -> bool {
-        let shown = self.0.rsplit_once(") ").map_or("", |(front, _)| front);
-        (shown.split_once(" (")).is_some_and(|(_, shown)| name.starts_with(shown))
-    }
-
-    /// Whether it runs, or waits for a processor or in the kernel. The kernel's lock of interfaces
-    /// can take long, beside other processes that change theirs.
-    fn is_busy(&self) -> bool {
-        (self.0.rsplit_once(") ")).is_some_and(|(_, rest)| rest.starts_with(['R', 'D']))
-    }
-}
-
-fn threads() -> impl Iterator<Item = Thread> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
-    threads.flatten().filter_map(|thread| {
-        let stat = fs::read_to_string(thread.path().join("stat"));
-        stat.ok().map(Thread)
-    })
+/// Whether a thread runs, or waits for a processor or in the kernel. The kernel's lock of
+/// interfaces can take long, beside other processes that change theirs.
+fn is_busy(thread: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    let state = stat.ok().and_then(|stat| {
+        stat.rsplit_once(") ")
+            .map(|(_, rest)| rest.starts_with(['R', 'D']))
+    });
+    state.unwrap_or(false)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     use crate::entry::lock;
 
@@ -119,23 +98,5 @@ mod tests {
                 std::hint::spin_loop();
             }
         }));
-    }
-
-    #[test]
-    fn exit_waits_for_a_watching_thread_that_is_busy() {
-        static ENDED: AtomicBool = AtomicBool::new(false);
-        let watch = Builder::new().name(WATCH.to_owned()).spawn(|| {
-            let began = Instant::now();
-            while began.elapsed() < LIMIT + LIMIT / 4 {
-                std::hint::spin_loop();
-            }
-            ENDED.store(true, Ordering::Relaxed);
-        });
-        assert!(close_all_by(|| {
-            while !ENDED.load(Ordering::Relaxed) {
-                thread::sleep(PAUSE);
-            }
-        }));
-        watch.expect("a thread").join().expect("no panic");
     }
 }
