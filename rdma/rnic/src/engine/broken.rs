@@ -1,6 +1,6 @@
 //! Catastrophic errors (verbs draft §8.3.3, figures 24 and 25): the engine finds a state that only
-//! a defect of this library can have caused. It ends only what is known to be broken: a queue pair,
-//! a shared receive queue, or, after a panic, the RNIC (decision record rnic/0022).
+//! a defect of this library can have caused. It ends only the broken object: a queue pair, a shared
+//! receive queue, or, after a panic, the RNIC (decision record rnic/0022).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ use crate::qp::QpContext;
 
 impl Engine {
     /// RNIC Catastrophic Failure after a panic of the engine. Ends all connections, and sends their
-    /// Terminates if that still works.
+    /// Terminates if the engine still can.
     pub fn on_panic(&mut self) {
         let was = std::mem::replace(&mut self.state, EngineState::Ending);
         let reason = "the engine has panicked";
@@ -33,7 +33,7 @@ impl Engine {
         self.spread_failure();
     }
 
-    /// Another engine has failed: the RNIC has.
+    /// Ends this engine's connections after the failure of another engine of the RNIC.
     pub(super) fn follow_failure(&mut self) {
         let Some(reason) = self
             .failure()
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Ends all connections with the RNIC.
+    /// Ends all connections because the RNIC has failed.
     fn end_connections(&mut self) {
         for key in self.qps.slots() {
             self.with_qp(key, QpContext::end_with_rnic);
@@ -60,7 +60,7 @@ impl Engine {
 
 #[cfg(feature = "fault-injection")]
 impl Engine {
-    /// What the queue pair does next finds it broken.
+    /// Makes the next operation of the queue pair find it broken.
     pub fn inject_qp_fault(&mut self, qp: crate::model::QpId) {
         if let Some(qp) = self.qps.get_mut(qp.slot()).filter(|it| it.id() == qp) {
             qp.inject_fault();

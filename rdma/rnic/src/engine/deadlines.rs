@@ -1,4 +1,4 @@
-//! Deadlines of the engine: when it has to act although nothing happens. Queue pairs and
+//! Deadlines of the engine: when it has to act without a frame or a verb. Queue pairs and
 //! connections without a deadline cost nothing here.
 
 use std::cmp::Reverse;
@@ -11,14 +11,14 @@ use super::Engine;
 /// Deadlines of queue pairs.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    /// Queue pairs, by their slab's keys. A deadline that is moved back, as every FPDU does during
-    /// a close, keeps its entry. That finds at its time that it came too early. A deadline that is
-    /// called off leaves an entry that means nothing.
+    /// Queue pairs, by slot. A deadline that is postponed, as every FPDU does during a close, keeps
+    /// its entry: when that entry expires, the queue pair finds that it is too early. A cancelled
+    /// deadline leaves an obsolete entry.
     qps: BinaryHeap<Reverse<(Instant, usize)>>,
 }
 
 impl Deadlines {
-    /// A queue pair has something to do `at` this time.
+    /// Adds a deadline of a queue pair.
     pub(super) fn arm(&mut self, at: Instant, key: usize) {
         self.qps.push(Reverse((at, key)));
     }
@@ -37,13 +37,13 @@ impl Deadlines {
 }
 
 impl Engine {
-    /// True if there may be deadlines to act upon or to forget.
+    /// True if deadlines may have passed or may be obsolete.
     #[inline]
     pub(super) fn has_deadlines(&self) -> bool {
         !self.deadlines.is_empty() || self.connections.has_deadlines()
     }
 
-    /// Acts upon deadlines that have passed; how many.
+    /// Handles the deadlines that have passed, and returns their number.
     #[inline(never)]
     pub(super) fn expire(&mut self) -> usize {
         let now = self.device.now;
@@ -54,18 +54,17 @@ impl Engine {
         done + self.connections.expire(&mut self.device)
     }
 
-    /// Acts upon an entry of a queue pair's.
+    /// Handles the expired entry of a queue pair.
     fn expire_qp(&mut self, at: Instant, key: usize) -> usize {
         let done = self.with_qp(key, |qp, device| {
-            // Else it is superseded by an earlier entry.
+            // Otherwise an earlier entry has superseded it.
             let is_armed = qp.is_armed_at(at);
             is_armed.then(|| qp.handle_timeout(device))
         });
         done.flatten().unwrap_or(0)
     }
 
-    /// Forgets the earliest entries for as long as they mean nothing, so that an idle engine has no
-    /// deadline.
+    /// Removes obsolete entries from the front, so that an idle engine has no deadline.
     #[inline]
     pub(super) fn trim_deadlines(&mut self) {
         if !self.deadlines.is_empty() {
@@ -85,8 +84,8 @@ impl Engine {
         }
     }
 
-    /// When there will be something to do even if nothing happens. There may turn out to be
-    /// nothing.
+    /// The next time when the engine may have to act without a frame or a verb. It may then find
+    /// nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.is_over() {
             return None;

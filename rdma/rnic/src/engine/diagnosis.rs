@@ -1,4 +1,4 @@
-//! Diagnosis: the engine's state in lines of text, for a test that has waited in vain.
+//! Diagnosis: the engine's state in lines of text, for a test that has timed out.
 
 use std::fmt::Debug;
 

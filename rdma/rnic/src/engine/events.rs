@@ -13,8 +13,8 @@ impl Engine {
         *present = handler;
     }
 
-    /// Calls the handler for the events of a turn or verb, after all states are as they are to be
-    /// seen (verbs.md A31).
+    /// Calls the handler for the events of a step or verb, once all states are final (verbs.md
+    /// A31).
     #[inline]
     pub fn deliver_events(&mut self) {
         if self.device.events.has_unhandled() {
@@ -30,8 +30,7 @@ impl Engine {
         {
             let query = |qp| self.query_qp(qp);
             let context = EventContext::new(&query);
-            // What the handler has broken is its own: it is not called again, and the engine goes
-            // on.
+            // A panic affects only the handler: it is not called again, and the engine continues.
             let called = catch_unwind(AssertUnwindSafe(|| handler(&context, &event)));
             if called.is_err() {
                 log::error!("the handler of asynchronous events has panicked, and is cleared");

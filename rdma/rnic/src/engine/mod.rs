@@ -1,8 +1,8 @@
 //! The engine: everything of one NIC queue, run to completion by [`Engine::step`].
 //!
 //! It owns TCP, all queue pairs, the `STag` table and the engine's ends of the completion queues by
-//! value. A thread, the application's own polling or a simulator with virtual time calls `step`,
-//! which neither blocks nor asks for the time.
+//! value. A thread, the application's own polls or a simulator with virtual time call `step`, which
+//! neither blocks nor reads a clock.
 
 mod broken;
 mod connect;
@@ -44,31 +44,31 @@ enum EngineState {
     Running,
     /// The engine has panicked, and only ends connections.
     Ending,
-    /// The interface is lost: what is posted to a queue pair in Error is flushed, and nothing else
-    /// is done.
+    /// The interface is lost: the engine flushes work that is posted to queue pairs in Error, and
+    /// does nothing else.
     Lost,
-    /// Every turn does nothing.
+    /// Every step does nothing.
     Failed,
 }
 
-/// Frames taken from the NIC in one turn.
+/// Frames taken from the NIC in one step.
 const RX_BUDGET: usize = 64;
-/// The longest sleep while frames of ours are with the kernel.
+/// The longest sleep while the kernel holds TX frames of the engine.
 const BACKLOG_RECHECK: Duration = Duration::from_millis(1);
 
-/// See the module. One engine serves one NIC queue (decision record rnic/0001).
+/// One engine serves one NIC queue (decision record rnic/0001).
 pub struct Engine {
     device: RdmaDevice,
     qps: QpTable,
     connections: Connections,
     deadlines: Deadlines,
     doorbell: Arc<EngineDoorbell>,
-    /// Which engine of its RNIC it is.
+    /// Index of the engine in its RNIC.
     index: usize,
     shared_tables: Arc<SharedTables>,
-    /// Where queue pairs have gone that were here, by their slots.
+    /// Engines of queue pairs that have left this engine, by slot.
     moved: FxHashMap<usize, usize>,
-    /// Slots from the doorbell that are no queue pair's here. Empty between turns.
+    /// Slots from the doorbell without a queue pair on this engine. Empty between steps.
     strays: Vec<usize>,
     state: EngineState,
     interface: Interface,
@@ -100,19 +100,19 @@ impl Engine {
         }
     }
 
-    /// Has completions of what is received have the NIC's times from now on.
+    /// Records the NIC's receive timestamp in every later receive completion.
     pub fn stamp_completions(&mut self) {
         self.device.stack.keep_arrivals();
         self.device.cqs.begin_stamping();
     }
 
-    /// The time at which a verb is called.
+    /// Sets the time of a verb.
     pub fn wake_at(&mut self, now: Instant) {
         self.device.now = now;
     }
 
-    /// One turn: receives, acts upon what TCP reports, sends. Returns how much was done; 0 means
-    /// idle.
+    /// Runs one step: receives, handles TCP's events, sends. Returns how much work was done; 0
+    /// means idle.
     pub fn step(&mut self, now: Instant) -> usize {
         self.device.now = now;
         match self.state {
@@ -128,9 +128,8 @@ impl Engine {
         seen + done.unwrap_or_else(|error| self.on_refusal(&error))
     }
 
-    /// Sends what was posted, then does what the last turn left to do, and places what has arrived
-    /// last. So no bookkeeping lies between a message and the answer to it (decision record
-    /// rnic/0002).
+    /// Sends posted work first, then handles what is left from the last step, and places received
+    /// bytes last. So no bookkeeping delays the answer to a message (decision record rnic/0002).
     fn turn(&mut self) -> Result<usize, IoError> {
         let now = self.device.now;
         let mut done = self.send_all();
@@ -154,7 +153,7 @@ impl Engine {
         Ok(done)
     }
 
-    /// Acts upon what TCP reports; how much there was.
+    /// Handles TCP's events, and returns their number.
     fn act_on_events(&mut self) -> usize {
         let mut events = 0;
         while let Some(event) = self.device.stack.poll_event() {
@@ -164,7 +163,7 @@ impl Engine {
         events
     }
 
-    /// Finds the owner of a connection, once, and hands the event on.
+    /// Looks up the owner of a connection, once, and passes the event on.
     fn on_tcp_event(&mut self, event: Event) {
         let conn = event.conn();
         match self.connections.owner(conn) {
@@ -205,7 +204,7 @@ impl Engine {
         }
     }
 
-    /// Gives every queue pair that has something to send one turn.
+    /// Runs one turn of every queue pair that has something to send.
     #[inline]
     fn send_all(&mut self) -> usize {
         if self.doorbell.ready().is_empty() && self.device.turns() == 0 {
@@ -241,7 +240,7 @@ impl Engine {
         matches!(self.state, EngineState::Lost | EngineState::Failed)
     }
 
-    /// How long a sleep may last; `None`: until something happens.
+    /// The longest sleep; `None` without a time limit.
     pub fn sleep_timeout(&self, now: Instant) -> Option<Duration> {
         if self.is_over() {
             return None;
@@ -251,7 +250,7 @@ impl Engine {
         [deadline, backlog].into_iter().flatten().min()
     }
 
-    /// True if nothing was posted since the last turn and no further turn is due.
+    /// True if nothing was posted since the last step and no further step is due.
     pub fn is_idle(&self) -> bool {
         let has_work = !self.doorbell.ready().is_empty() || self.device.turns() > 0;
         match self.state {
@@ -263,16 +262,16 @@ impl Engine {
         }
     }
 
-    /// What becomes readable when a frame arrives.
+    /// Descriptor that is readable when a frame arrives.
     pub fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        // Frames that are not taken would keep it readable.
+        // Frames that the engine does not take would keep it readable.
         let receives = !self.is_over();
         receives
             .then(|| self.device.stack.io().readiness())
             .flatten()
     }
 
-    /// All counters of this engine; what the engines count together is with the first one's.
+    /// All counters of this engine. The first engine also has the counters of all engines together.
     pub fn counters(&self) -> RnicCounters {
         let lost = self.device.events.lost();
         RnicCounters {
@@ -285,12 +284,12 @@ impl Engine {
         }
     }
 
-    /// Which engine of its RNIC it is.
+    /// Index of the engine in its RNIC.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Counters and levels, as other processes are shown them.
+    /// Counters and levels for other processes.
     pub fn shown_state(&self) -> Vec<u64> {
         ShownState::words(&self.device.stack.io().levels(), &self.counters())
     }
@@ -305,12 +304,12 @@ impl Engine {
         self.shared_tables.srqs()
     }
 
-    /// The `STag`s and protection domains, lent for a change.
+    /// The `STag`s and protection domains, locked for a change.
     pub fn stags(&mut self) -> Change<'_, StagTable> {
         self.device.stags.change()
     }
 
-    /// Destroy CQ: not while a queue pair completes on it.
+    /// Destroy CQ. Refused while a queue pair completes on it.
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), DestroyError> {
         if self.device.cqs.is_used(id) {
             return Err(DestroyError::InUse);
@@ -321,7 +320,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Resets what is still connected, so that no peer waits for a host that has gone.
+    /// Resets all connections, so that no peer waits for a host that has gone.
     fn drop(&mut self) {
         self.end();
         for qp in self.qps.iter_mut() {

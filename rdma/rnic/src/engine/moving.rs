@@ -1,5 +1,5 @@
-//! Queue pairs that move from one engine of their RNIC to another, and notifications for those that
-//! have moved.
+//! Queue pairs that move from one engine of their RNIC to another, and notifications for moved
+//! queue pairs.
 
 use super::Engine;
 use crate::model::{CqId, QpId};
@@ -8,15 +8,15 @@ use crate::queues::CqPlace;
 
 /// A queue pair on its way from one engine to another.
 pub struct MovingQp {
-    /// `None` once it is there.
+    /// `None` once the queue pair has arrived.
     qp: Option<Box<QpContext>>,
-    /// How far its completion queues were filled where it comes from, if completions of its own may
-    /// be among that.
+    /// Fill level of its completion queues on the former engine, if they may hold completions of
+    /// the queue pair.
     left: Vec<(CqId, CqPlace)>,
 }
 
 impl Drop for MovingQp {
-    /// The engine is gone to which it was on its way.
+    /// Runs with a queue pair inside if its new engine no longer exists.
     fn drop(&mut self) {
         if let Some(qp) = &mut self.qp {
             qp.show_engine_gone();
@@ -25,8 +25,8 @@ impl Drop for MovingQp {
 }
 
 impl Engine {
-    /// Takes out a queue pair that is Idle and not connecting, to be entered on engine number `to`.
-    /// `None` if it is not that.
+    /// Removes a queue pair that is Idle and not connecting, to be moved to engine number `to`.
+    /// `None` in any other state.
     pub fn take_out(&mut self, id: QpId, to: usize) -> Option<MovingQp> {
         self.qp(id).filter(|qp| qp.is_unconnected())?;
         let mut qp = self.qps.remove(id.slot())?;
@@ -42,8 +42,8 @@ impl Engine {
         Some(MovingQp { qp, left })
     }
 
-    /// Enters a queue pair that was taken out of another engine. What was posted to it meanwhile is
-    /// seen.
+    /// Adds a queue pair that was removed from another engine. The engine finds work that was
+    /// posted in the meantime.
     pub fn enter(&mut self, mut moving: MovingQp) {
         let Some(qp) = moving.qp.take() else {
             return;
@@ -57,7 +57,7 @@ impl Engine {
         self.with_qp(slot, |qp, device| qp.handle_entered(index, device));
     }
 
-    /// Handles slots from the doorbell that are no queue pair's here.
+    /// Handles slots from the doorbell without a queue pair on this engine.
     #[cold]
     pub(super) fn take_strays(&mut self) {
         for stray in std::mem::take(&mut self.strays) {

@@ -1,16 +1,16 @@
-//! Table of an engine's queue pairs, by their slots. A slot is the RNIC's, so that a queue pair
-//! keeps it when it moves to another engine.
+//! Table of an engine's queue pairs, by slot. Slots are unique in the RNIC, so a queue pair keeps
+//! its slot when it moves to another engine.
 
 use crate::qp::QpContext;
 
-/// See the module.
+/// Queue pairs of an engine.
 #[derive(Default)]
 pub(super) struct QpTable {
     places: Vec<Option<Box<QpContext>>>,
 }
 
 impl QpTable {
-    /// Enters a queue pair.
+    /// Adds a queue pair.
     pub(super) fn insert(&mut self, qp: Box<QpContext>) {
         let slot = qp.id().slot();
         if self.places.len() <= slot {
@@ -31,12 +31,12 @@ impl QpTable {
         self.places.get_mut(slot)?.as_deref_mut()
     }
 
-    /// Takes a queue pair out.
+    /// Removes a queue pair.
     pub(super) fn remove(&mut self, slot: usize) -> Option<Box<QpContext>> {
         self.places.get_mut(slot)?.take()
     }
 
-    /// The slots that are taken.
+    /// The slots in use.
     pub(super) fn slots(&self) -> Vec<usize> {
         let slots = self.places.iter().enumerate();
         slots

@@ -1,4 +1,4 @@
-//! Queue pairs of an engine: the one way to act on them, and the verbs that concern one.
+//! Queue pairs of an engine: the only way to act on them, and the verbs on one of them.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::queues::{Inbox, NewRings};
 
 /// Events.
 impl Engine {
-    /// Has a queue pair act, and does what it then wants of the engine. `None` if there is none
-    /// with this key.
+    /// Calls a queue pair, and then does what it left in the device for the engine. `None` if there
+    /// is none with this key.
     pub(super) fn with_qp<R>(
         &mut self,
         key: usize,
@@ -36,7 +36,7 @@ impl Engine {
         Some(result)
     }
 
-    /// Notes what a queue pair has done with its connections.
+    /// Records the changes that a queue pair made to its connections.
     fn settle_connections(&mut self, key: usize) {
         let connections = &mut self.connections;
         for change in self.device.take_conn_changes() {
@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// TCP reports something of a queue pair's connection.
+    /// Handles an event of a queue pair's connection.
     pub(super) fn on_qp_event(&mut self, key: usize, event: Event) {
         match event {
             Event::Closed { conn, .. } => self.connections.disown(conn),
@@ -68,7 +68,7 @@ impl Engine {
             Event::Writable(_) => qp.activate(device),
             Event::Connected(_) => qp.handle_connected(device),
             Event::PeerClosed(_) => {
-                // What came before the FIN may not have been announced on its own.
+                // TCP may not have reported the bytes before the FIN by an event of their own.
                 qp.handle_readable(device);
                 qp.handle_peer_closed(device);
             }
@@ -80,7 +80,7 @@ impl Engine {
         });
     }
 
-    /// The queue pair, unless it has been destroyed.
+    /// The queue pair, unless it was destroyed.
     pub(super) fn qp(&self, id: QpId) -> Option<&QpContext> {
         self.qps.get(id.slot()).filter(|qp| qp.id() == id)
     }
@@ -109,8 +109,8 @@ impl Engine {
         Ok((id, user))
     }
 
-    /// A queue pair is created, which concerns its completion queues, and the shared receive queue
-    /// that it may take from.
+    /// Registers a new queue pair with its completion queues, and with its shared receive queue if
+    /// it has one.
     fn join(&mut self, new: &NewQp, receives: NewReceives) -> Result<Receives, CreateError> {
         let [send_cq, recv_cq] = [new.send_cq, new.recv_cq];
         let cqs = &mut self.device.cqs;
@@ -140,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Destroys a queue pair, whatever is bound to it. Its connection ends by a reset.
+    /// Destroys a queue pair, even with bound windows. Its connection ends by a reset.
     pub fn destroy_qp(&mut self, id: QpId) {
         if !self.has_qp(id) {
             return;
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Destroy QP as a verb: not while windows are bound to it (verbs draft §9.2.5.4).
+    /// Destroy QP as a verb. Refused while windows are bound to it (verbs draft §9.2.5.4).
     pub fn try_destroy_qp(&mut self, id: QpId) -> Result<(), DestroyError> {
         let user = self.qp(id).map(QpContext::user);
         if user.is_some_and(|user| self.device.stags.read().has_windows(user)) {
@@ -166,8 +166,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins to connect a queue pair as MPA initiator. If the next hop is searched for, TCP begins
-    /// when it is found.
+    /// Begins to connect a queue pair as MPA initiator. If the next hop is unknown, TCP connects
+    /// once the search has found it.
     pub fn connect(&mut self, order: StartConnect, next_hop: NextHop) {
         if let Err(error) = self.check_connect(order.qp) {
             order.refuse(error);
@@ -178,8 +178,7 @@ impl Engine {
         });
     }
 
-    /// The application gives up the connection attempt that has this outcome. One that has ended is
-    /// not concerned.
+    /// Cancels the connection attempt with this outcome. An attempt that has ended is unaffected.
     pub fn cancel_connect(&mut self, id: QpId, outcome: &Arc<Inbox<Outcome>>) {
         if self.has_qp(id) {
             self.with_qp(id.slot(), |qp, device| qp.give_up_start(outcome, device));
@@ -197,14 +196,14 @@ impl Engine {
         }
     }
 
-    /// To Error from any state: resets, flushes (verbs draft §6.2.2.4).
+    /// To Error from any state: resets the connection and flushes (verbs draft §6.2.2.4).
     pub fn abort_qp(&mut self, id: QpId) {
         if self.has_qp(id) {
             self.with_qp(id.slot(), QpContext::abort);
         }
     }
 
-    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending
+    /// Begins a graceful close: posted work is sent, then the FIN. The peer may continue to send
     /// until its own FIN (RFC 5041 §6.2.1). The application can post nothing more.
     pub fn disconnect(&mut self, id: QpId) {
         if self.has_qp(id) {
@@ -241,7 +240,7 @@ impl Engine {
         self.qp(id).map(QpContext::info)
     }
 
-    /// What the peer of a queue pair has its connection do; `None` while there is none.
+    /// Load that the peer has caused on the queue pair's connection; `None` without a connection.
     pub fn load_of(&self, id: QpId) -> Option<ConnLoad> {
         Some(self.device.stack.conn(self.qp(id)?.conn()?)?.load())
     }

@@ -19,7 +19,7 @@ impl Engine {
         Ok(created)
     }
 
-    /// Destroy S-RQ: not while queue pairs take from it. Buffers that are posted go with it.
+    /// Destroy S-RQ. Refused while queue pairs take from it. Posted buffers are dropped with it.
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), DestroyError> {
         if self.srqs().is_used(id) {
             return Err(DestroyError::InUse);
@@ -28,13 +28,13 @@ impl Engine {
         Ok(())
     }
 
-    /// The application has dropped one.
+    /// The application has dropped a shared receive queue.
     pub fn orphan_srq(&mut self, id: SrqId) {
         let gone = self.srqs().orphan(id);
         self.leave_domain(gone);
     }
 
-    /// A queue pair that took from it is gone.
+    /// A queue pair that took buffers from it is destroyed.
     pub(super) fn leave_srq(&mut self, id: SrqId) {
         let gone = self.srqs().leave(id);
         self.leave_domain(gone);

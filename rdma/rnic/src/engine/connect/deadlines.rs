@@ -1,5 +1,5 @@
-//! Deadlines of connections without a queue pair: for a Request that is due, and for the end of a
-//! connection that was closed and has no owner.
+//! Deadlines of connections without a queue pair: for the peer's Request, and for the end of a
+//! closed connection without an owner.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,28 +10,29 @@ use super::Connections;
 use crate::model::IncomingId;
 use crate::qp::RdmaDevice;
 
-/// How long a peer may take for its Request after TCP is established. Single bytes do not extend
-/// it (wire.md §3.5).
+/// Longest time from TCP's establishment to the peer's whole Request. Partial Requests do not
+/// extend it (wire.md §3.5).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the peer of a connection without an owner has for the last bytes that this side sent,
-/// and for its FIN.
+/// How long the peer of a connection without an owner may take to acknowledge the last bytes, and
+/// to send its FIN.
 const LAST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a connection sent last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Last {
-    /// A start-up frame or a Terminate. Its peer has as long as for a start-up frame.
+    /// A start-up frame or a Terminate. Its peer has the same time as for a start-up frame.
     Frame,
     /// Bytes of a stream: while some are unacknowledged, TCP's user timeout is the bound.
     Bytes,
 }
 
-/// See the module. Each queue has one timeout, so that its entries are in order.
+/// Deadlines of connections without a queue pair. Each queue has one timeout, so its entries are in
+/// order.
 #[derive(Debug, Default)]
 pub(super) struct ConnDeadlines {
-    /// Connections whose Request is due.
+    /// Connections whose Request has not arrived.
     requests: VecDeque<(Instant, IncomingId)>,
-    /// Connections without an owner, which must have ended by then.
+    /// Connections without an owner, with the time when they are reset.
     ends: VecDeque<(Instant, ConnId, Last)>,
 }
 
@@ -40,12 +41,12 @@ impl ConnDeadlines {
         self.requests.is_empty() && self.ends.is_empty()
     }
 
-    /// The Request of this connection is due.
+    /// Starts the time for the Request of this connection.
     pub(super) fn expect_request(&mut self, now: Instant, id: IncomingId) {
         self.requests.push_back((now + REQUEST_TIMEOUT, id));
     }
 
-    /// The end of this connection, which was closed, is due.
+    /// Starts the time for the end of this closed connection.
     pub(super) fn expect_end(&mut self, now: Instant, conn: ConnId, last: Last) {
         self.ends.push_back((now + LAST_TIMEOUT, conn, last));
     }
@@ -74,13 +75,13 @@ impl ConnDeadlines {
 }
 
 impl Connections {
-    /// True if there may be deadlines to act upon or to forget.
+    /// True if deadlines may have passed or may be obsolete.
     #[inline]
     pub(in crate::engine) fn has_deadlines(&self) -> bool {
         !self.deadlines.is_empty() || !self.lingering.is_empty()
     }
 
-    /// Acts upon deadlines that have passed. Returns how many connections ended.
+    /// Handles the deadlines that have passed. Returns the number of connections that ended.
     pub(in crate::engine) fn expire(&mut self, device: &mut RdmaDevice) -> usize {
         let now = device.now;
         self.lingering.expire(now);
@@ -105,8 +106,7 @@ impl Connections {
         done
     }
 
-    /// Forgets the earliest deadlines for as long as they mean nothing, so that an idle engine has
-    /// none.
+    /// Removes obsolete deadlines from the front, so that an idle engine has none.
     #[inline]
     pub(in crate::engine) fn trim_deadlines(&mut self, device: &RdmaDevice) {
         if !self.deadlines.is_empty() {
@@ -128,7 +128,7 @@ impl Connections {
         }
     }
 
-    /// When the next deadline passes.
+    /// Time of the next deadline.
     pub(in crate::engine) fn next_deadline(&self) -> Option<Instant> {
         let next = [self.deadlines.next(), self.lingering.next()];
         next.into_iter().flatten().min()

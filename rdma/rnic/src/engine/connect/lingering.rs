@@ -1,4 +1,4 @@
-//! Ports of connections that have ended: kept for as long as TCP may still have to answer on them.
+//! Ports of connections that have ended, kept as long as TCP may still have to answer on them.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -9,20 +9,21 @@ use xwarp_tcp::Instant;
 
 use crate::model::LocalPort;
 
-/// How long a port stays ours after its connection closed: TCP still answers a repeated FIN
+/// How long a port is kept after its connection closed, so that TCP answers a repeated FIN
 /// (TIME-WAIT).
 const LINGER: Duration = Duration::from_secs(10);
-/// Ports that the engines of an RNIC keep at most. Each is a descriptor of the process, which often
-/// has 1024. What is repeated, is so after milliseconds. A client needs 256 connections within
-/// these to lose an answer, and the kernel's RST is one as well.
+/// Largest number of ports that the engines of an RNIC keep. Each is a file descriptor of the
+/// process, whose limit is often 1024. A FIN is repeated within milliseconds. A client loses an
+/// answer only if 256 more connections end within that time, and then the kernel's RST answers the
+/// FIN.
 const MAX_PORTS: usize = 256;
 
-/// The oldest first.
+/// Ports with the times when they are freed, the oldest first.
 type Queue = VecDeque<(Instant, Arc<LocalPort>)>;
 
-/// See the module.
+/// Ports of connections that have ended.
 pub(in crate::engine) struct Lingering {
-    /// How many of our own are kept at most.
+    /// Largest length of `own`.
     most: usize,
     /// Ports that no listener shares.
     own: Queue,
@@ -40,7 +41,7 @@ impl Lingering {
         }
     }
 
-    /// Forgets all.
+    /// Frees all ports.
     pub(in crate::engine) fn clear(&mut self) {
         self.own.clear();
         self.shared.clear();
@@ -70,13 +71,13 @@ impl Lingering {
         }
     }
 
-    /// When the next one goes.
+    /// When the next port is freed.
     pub(in crate::engine) fn next(&self) -> Option<Instant> {
         let fronts = [self.own.front(), self.shared.front()];
         fronts.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
-    /// Nothing will be answered from this address.
+    /// Frees the ports of an address that the host has lost.
     pub(in crate::engine) fn withdraw(&mut self, address: IpAddr) {
         for queue in [&mut self.own, &mut self.shared] {
             queue.retain(|(_, port)| port.local().ip() != address);

@@ -1,7 +1,7 @@
 //! The responder's start-up (RFC 5044 §7.1.2): listeners, requests, the application's answer.
 //!
-//! TCP takes a Reply whole (`Stack::send_all`), even if the peer's window has no room for it: what
-//! has no room waits in memory, not in TX frames. The peer has 10 s to take it.
+//! TCP accepts a Reply as a whole (`Stack::send_all`), even if the peer's window has no room for
+//! it: the rest waits in memory, not in TX frames. The peer has 10 s to make room for it.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -28,12 +28,12 @@ pub(super) struct Incoming {
     remote: SocketAddr,
     port: Arc<LocalPort>,
     requests: Arc<Inbox<IncomingRequest>>,
-    /// The whole Request, while the application decides.
+    /// The whole Request, while the application decides about it.
     request: Option<Request>,
 }
 
 impl Incoming {
-    /// It comes to wait for something else, or ends.
+    /// Logs the next state of the connection.
     fn log_change(&self, to: impl Display) {
         let (local, remote) = (self.port.local(), self.remote);
         let waits_for = if self.request.is_some() {
@@ -84,7 +84,7 @@ impl Connections {
         self.listeners.unlisten(key, &mut device.stack);
     }
 
-    /// TCP has accepted a connection: waits for its Request.
+    /// TCP has accepted a connection, which now waits for its Request.
     pub(in crate::engine) fn on_incoming(
         &mut self,
         listener: ListenerId,
@@ -105,11 +105,11 @@ impl Connections {
             return;
         };
         self.deadlines.expect_request(device.now, id);
-        // The Request may be here already.
+        // The Request may have arrived already.
         self.on_request_bytes(id.key, device);
     }
 
-    /// Enters a connection that waits for its Request. `None` if the listener has ended.
+    /// Adds a connection that waits for its Request. `None` if the listener has ended.
     fn keep_incoming(
         &mut self,
         listener: ListenerId,
@@ -143,7 +143,7 @@ impl Connections {
         Some(id)
     }
 
-    /// TCP reports something of a connection that has no queue pair yet.
+    /// Handles an event of a connection that has no queue pair yet.
     pub(in crate::engine) fn on_incoming_event(
         &mut self,
         key: usize,
@@ -153,7 +153,7 @@ impl Connections {
         match event {
             Event::Readable(_) => self.on_request_bytes(key, device),
             Event::PeerClosed(_) => {
-                // What came before the FIN may not have been announced on its own.
+                // TCP may not have reported the bytes before the FIN by an event of their own.
                 self.on_request_bytes(key, device);
                 self.drop_incoming(key, device);
             }
@@ -170,7 +170,7 @@ impl Connections {
         }
     }
 
-    /// Bytes of a Request, or, after it, ones that must not be there (wire.md D11).
+    /// Handles bytes of a Request, or bytes after it, which are an error (wire.md D11).
     fn on_request_bytes(&mut self, key: usize, device: &mut RdmaDevice) {
         let Some(incoming) = self.incoming.get_mut(key) else {
             return;
@@ -208,7 +208,7 @@ impl Connections {
         self.drop_incoming(key, device);
     }
 
-    /// Hands a whole Request to the listener's client.
+    /// Passes a complete Request to the listener's client.
     fn offer(&mut self, key: usize, request: Request, device: &mut RdmaDevice) {
         let Some(place) = self.place_for(key, device) else {
             self.drop_incoming(key, device);
@@ -243,8 +243,8 @@ impl Connections {
         place
     }
 
-    /// Sends the Reply that accepts a Request (wire.md §3.2); `qp` is to get the connection. Unless
-    /// the peer has gone, the Request still waits for its answer after an error.
+    /// Sends the Reply that accepts a Request (wire.md §3.2), and gives the connection to `qp`.
+    /// After an error, the Request can still be answered, unless the peer has gone.
     pub(in crate::engine) fn accept(
         &mut self,
         id: IncomingId,
@@ -265,8 +265,8 @@ impl Connections {
         Ok((incoming.conn, incoming.port, negotiated))
     }
 
-    /// The application says no: a Reply that says so, and which `ord` would have been needed, then
-    /// a graceful close.
+    /// Rejects a Request by a Reply that carries the `ord` that this side would have needed, and
+    /// closes gracefully.
     pub(in crate::engine) fn reject(
         &mut self,
         id: IncomingId,
@@ -292,8 +292,8 @@ impl Connections {
         }
     }
 
-    /// Makes room for one more connection among those of a listener that have no queue pair. If
-    /// there is none, it resets the connection that has sent nothing for longest, so that silent
+    /// Makes room for one more connection without a queue pair at a listener. If the backlog is
+    /// full, it resets the connection that has sent nothing for the longest time, so that silent
     /// peers cannot keep out other peers. False if all of them have sent their Request.
     fn make_room(&mut self, listener: ListenerId, device: &mut RdmaDevice) -> bool {
         let incoming = &self.incoming;
@@ -314,13 +314,13 @@ impl Connections {
         true
     }
 
-    /// True if the Request of this connection is not wholly here.
+    /// True if the Request of this connection has not arrived completely.
     pub(super) fn awaits_request(&self, id: IncomingId) -> bool {
         let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
         incoming.is_some_and(|incoming| incoming.request.is_none())
     }
 
-    /// The Request that the application is to answer.
+    /// The Request that waits for the application's answer.
     fn asked(&self, id: IncomingId) -> Result<&Request, AcceptError> {
         let incoming = self.incoming.get(id.key).filter(|it| it.id == id);
         incoming
@@ -328,7 +328,7 @@ impl Connections {
             .ok_or(AcceptError::PeerGone)
     }
 
-    /// The connection whose Request is answered now.
+    /// Removes the connection whose Request is being answered.
     fn take_incoming(&mut self, id: IncomingId, answer: impl Display) -> Incoming {
         let incoming = self.incoming.remove(id.key);
         incoming.log_change(answer);
@@ -337,7 +337,7 @@ impl Connections {
         incoming
     }
 
-    /// Resets a connection that has not become a queue pair's.
+    /// Resets a connection that has no queue pair.
     pub(super) fn drop_incoming(&mut self, key: usize, device: &mut RdmaDevice) {
         if let Some(incoming) = self.incoming.try_remove(key) {
             incoming.log_change("reset");
@@ -347,7 +347,7 @@ impl Connections {
         }
     }
 
-    /// TCP has ended such a connection.
+    /// Removes a connection that TCP has ended.
     fn forget_incoming(&mut self, key: usize) {
         if let Some(incoming) = self.incoming.try_remove(key) {
             incoming.log_change("gone");

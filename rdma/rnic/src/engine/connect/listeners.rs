@@ -1,5 +1,5 @@
-//! Listeners: who wants to listen where, which ports are listened on, and how many connections wait
-//! at each.
+//! Listeners: the registered addresses, the ports that are listened on, and the number of
+//! connections that wait at each.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -11,50 +11,50 @@ use xwarp_tcp::{ListenerId, Stack};
 use crate::model::{IncomingId, ListenKey, LocalPort, StreamId};
 use crate::queues::Inbox;
 
-/// What the application learns of a peer that wants to connect.
+/// A connection request, as the application receives it.
 pub struct IncomingRequest {
-    /// Which.
+    /// Identity of the request.
     pub id: IncomingId,
-    /// Where it has come.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// The initiator.
+    /// Address and port of the initiator.
     pub remote: SocketAddr,
     /// Private data of the Request.
     pub private_data: Vec<u8>,
-    /// Its MPA revision.
+    /// MPA revision of the Request.
     pub revision: u8,
-    /// Its enhanced data, if it has any.
+    /// Enhanced data of the Request, if it has any.
     pub enhanced: Option<EnhancedData>,
-    /// Held until the application takes the Request, whether or not its peer is still there.
+    /// Held until the application takes the Request, even if the peer has disconnected.
     pub place: Place,
 }
 
-/// A place in the queue of Requests that the application has not taken.
+/// A place in a listener's queue of Requests that the application has not taken.
 #[derive(Clone)]
 pub struct Place(Arc<()>);
 
 impl Place {
-    /// The listener's own, of which its Requests have clones.
+    /// The listener's own reference; each queued Request has a clone.
     fn first() -> Self {
         Self(Arc::new(()))
     }
 
-    /// How many Requests have a place.
+    /// Number of Requests that hold a place.
     fn taken(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
 }
 
-/// What becomes of the connections that come to a listener.
+/// How a listener passes its connections to the application.
 #[derive(Clone)]
 pub enum Clients {
-    /// They speak MPA: their Requests go here.
+    /// The connections start with MPA. Their Requests are put into this inbox.
     Requests(Arc<Inbox<IncomingRequest>>),
-    /// They are streams of raw bytes; these wait here to be taken. Some may have ended.
+    /// The connections are streams of raw bytes, put into this inbox. Some may have ended.
     Streams(Arc<Inbox<StreamId>>),
 }
 
-/// Who wants to listen, and where.
+/// A listener of the application, with its address.
 struct Registration {
     key: ListenKey,
     /// One address, or all of a family.
@@ -65,7 +65,7 @@ struct Registration {
 }
 
 impl Registration {
-    /// The port that it wants of an address, if it wants any.
+    /// The port that it listens on at this address, if the address is one of its own.
     fn port_at(&self, address: IpAddr) -> Option<u16> {
         let any = self.address.is_unspecified() && self.address.is_ipv4() == address.is_ipv4();
         (any || self.address == address).then_some(self.port)
@@ -78,15 +78,15 @@ pub(in crate::engine) struct ListenerContext {
     id: ListenerId,
     port: Arc<LocalPort>,
     clients: Clients,
-    /// Connections that may wait for their Request, or for the application's answer to it; or to be
-    /// taken as streams.
+    /// Largest number of connections that wait for their Request, or for the application's answer,
+    /// or to be taken as streams.
     backlog: usize,
-    /// How many wait for their Request, or for the answer to it.
+    /// Number of connections that wait for their Request, or for the answer to it.
     waiting: usize,
-    /// What Requests hold that the application has not taken.
+    /// The listener's own reference to the places that Requests hold.
     place: Place,
-    /// Those that have begun to wait for their Request, the oldest first; some may have ended or
-    /// sent it.
+    /// Connections that were accepted without a Request, the oldest first. Some may have ended or
+    /// sent their Request since.
     silent: VecDeque<IncomingId>,
 }
 
@@ -99,15 +99,15 @@ impl ListenerContext {
         &self.clients
     }
 
-    /// True if `waiting` connections are as many as the backlog allows.
+    /// True if the backlog has no room for more than `waiting` connections.
     pub(in crate::engine) fn is_full(&self, waiting: usize) -> bool {
         waiting >= self.backlog
     }
 
     /// Takes a place in the queue of Requests for the application. `None` if the queue is full.
     ///
-    /// A Request keeps its place when its peer goes. So peers that ask and go cannot make the queue
-    /// grow.
+    /// A Request keeps its place when its peer disconnects. So peers that connect and disconnect
+    /// cannot make the queue grow.
     pub(in crate::engine) fn take_place(&self) -> Option<Place> {
         (!self.is_full(self.place.taken())).then(|| self.place.clone())
     }
@@ -116,22 +116,22 @@ impl ListenerContext {
 /// Whether a listener has room for one more connection that has no queue pair.
 pub(in crate::engine) enum Room {
     Free,
-    /// The one that has been silent for longest is to go for it; `None`: all have sent their
-    /// Request.
+    /// The connection that has been silent longest must be reset first. `None` if all have sent
+    /// their Request.
     Full(Option<IncomingId>),
 }
 
-/// See the module.
+/// Listeners of an engine.
 #[derive(Default)]
 pub(in crate::engine) struct Listeners {
     contexts: Vec<ListenerContext>,
-    /// Who wants to listen, whatever the interface's addresses are.
+    /// Listeners of the application, whatever addresses the interface has at the moment.
     registrations: Vec<Registration>,
     next_key: u64,
 }
 
 impl Listeners {
-    /// Notes who wants to listen at `address`, or at all addresses of its family if it is
+    /// Registers a listener at `address`, or at all addresses of its family if `address` is
     /// unspecified.
     pub(in crate::engine) fn register(
         &mut self,
@@ -203,7 +203,7 @@ impl Listeners {
         }
     }
 
-    /// Who would listen at this address and does not yet, and where.
+    /// Listeners that should listen at this address and do not yet, with the address and port.
     pub(in crate::engine) fn missing_at(
         &self,
         address: IpAddr,
@@ -226,7 +226,7 @@ impl Listeners {
         (self.contexts.iter_mut()).find(|context| context.id == listener)
     }
 
-    /// One connection more waits at a listener, for its Request.
+    /// Counts a connection that waits at a listener for its Request.
     pub(in crate::engine) fn note_come(&mut self, listener: ListenerId, id: IncomingId) {
         if let Some(context) = self.get_mut(listener) {
             context.waiting += 1;
@@ -234,14 +234,14 @@ impl Listeners {
         }
     }
 
-    /// One connection less waits at a listener.
+    /// Counts a connection that no longer waits at a listener.
     pub(in crate::engine) fn note_left(&mut self, listener: ListenerId) {
         if let Some(context) = self.get_mut(listener) {
             context.waiting -= 1;
         }
     }
 
-    /// Looks for room for one more connection, in constant time. `None` if the listener has ended.
+    /// Checks for room for one more connection, in constant time. `None` if the listener has ended.
     pub(in crate::engine) fn room(
         &mut self,
         listener: ListenerId,

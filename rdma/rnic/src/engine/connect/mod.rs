@@ -4,11 +4,11 @@
 //! [`Connections`] owns all of these. The engine lends it the [`RdmaDevice`] for each call, and
 //! acts on its queue pairs itself.
 //!
-//! Peers must not decide how much memory, or how many descriptors, a listener has left:
+//! Peers must not exhaust the memory or the descriptors of a listener:
 //!
 //! - A Request holds a place in the listener's backlog until the application takes it, even if its
-//!   peer has gone. If the backlog is full, the connection is reset that has sent nothing for
-//!   longest.
+//!   peer has disconnected. If the backlog is full, the connection that has sent nothing for the
+//!   longest time is reset.
 //! - A connection without an owner ends within 10 s.
 //! - At most 256 ports of ended connections linger. If no descriptor is left for a new port, they
 //!   are freed. A repeated FIN may then get the kernel's RST instead of an ACK.
@@ -42,7 +42,7 @@ pub use streams::StartStream;
 
 pub(super) use deadlines::Last;
 
-/// What a TCP connection belongs to.
+/// Owner of a TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     /// The queue pair in this slot.
@@ -53,9 +53,9 @@ pub(super) enum Owner {
     Streaming,
 }
 
-/// See the module.
+/// All connections of an engine.
 pub(super) struct Connections {
-    /// Which engine of its RNIC has them.
+    /// Index of the engine in its RNIC.
     engine: usize,
     mpa: MpaConfig,
     owners: FxHashMap<ConnId, Owner>,
@@ -69,7 +69,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// No connections, on engine number `engine` of `engines`.
+    /// No connections, for engine number `engine` of `engines`.
     pub(super) fn new(engine: usize, engines: usize, mpa: MpaConfig) -> Self {
         Self {
             engine,
@@ -84,7 +84,7 @@ impl Connections {
         }
     }
 
-    /// What a connection belongs to; `None` if it is new or abandoned.
+    /// Owner of a connection; `None` if it is new or abandoned.
     #[inline]
     pub(super) fn owner(&self, conn: ConnId) -> Option<Owner> {
         self.owners.get(&conn).copied()
@@ -98,12 +98,12 @@ impl Connections {
         }
     }
 
-    /// Makes a connection the one of the queue pair in this slot.
+    /// Gives a connection to the queue pair in this slot.
     pub(super) fn own(&mut self, conn: ConnId, slot: usize) {
         self.owners.insert(conn, Owner::Qp(slot));
     }
 
-    /// A connection has no owner from now on.
+    /// Removes a connection's owner.
     pub(super) fn disown(&mut self, conn: ConnId) {
         self.owners.remove(&conn);
     }
@@ -113,33 +113,33 @@ impl Connections {
         self.owners.keys().copied().collect()
     }
 
-    /// Closes a connection that has no owner. Its peer has a limited time to take the last bytes
-    /// and to close its side.
+    /// Closes a connection that has no owner. Its peer has a limited time to acknowledge the last
+    /// bytes and to close its side.
     pub(super) fn abandon(&mut self, conn: ConnId, last: Last, device: &mut RdmaDevice) {
         device.stack.close(conn, device.now);
         self.deadlines.expect_end(device.now, conn, last);
     }
 
-    /// Keeps a port for as long as TCP may still have to answer on it.
+    /// Keeps a port as long as TCP may still have to answer on it.
     pub(super) fn linger(&mut self, port: Arc<LocalPort>, interface: &Interface, now: Instant) {
         if !interface.has_lost(port.local().ip()) {
             self.lingering.keep(port, now);
         }
     }
 
-    /// Frees the ports of connections that have ended. The kernel answers a FIN that is repeated
-    /// there by a RST.
+    /// Frees the ports of connections that have ended. The kernel answers a repeated FIN to such a
+    /// port by a RST.
     pub(super) fn release_ports(&mut self) {
         self.lingering.clear();
     }
 
-    /// The host has lost an address: its listeners end until it is back.
+    /// The host has lost an address: its listeners stop until the host has it again.
     pub(super) fn withdraw(&mut self, address: IpAddr, device: &mut RdmaDevice) {
         self.lingering.withdraw(address);
         self.listeners.withdraw(address, &mut device.stack);
     }
 
-    /// Listeners that want to listen at an address and do not yet, and the port that they want.
+    /// Listeners that should listen at an address and do not yet, with their ports.
     pub(super) fn missing_listeners(
         &self,
         address: IpAddr,

@@ -1,9 +1,9 @@
 //! Connections in streaming mode: raw bytes, until Modify QP hands them over to a queue pair.
 //!
 //! The verbs draft hands over a TCP connection of another interface (§6.2.1.2). Here it is one of
-//! the RNIC's own TCP, so that nothing is lost: unread bytes are the first FPDUs, and the last
-//! streaming message goes ahead of all FPDUs. A kernel socket would have to give away its sequence
-//! numbers and unread bytes while the kernel still receives on it.
+//! the RNIC's own TCP, so that no byte is lost: unread bytes are the first FPDUs, and the last
+//! streaming message is sent ahead of all FPDUs. A kernel socket would have to hand over its
+//! sequence numbers and unread bytes while the kernel still receives on it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::queues::Inbox;
 use crate::tables::{SearchId, Searcher};
 
 impl Connections {
-    /// Connects a stream. If the next hop is searched for, TCP begins when it is found.
+    /// Connects a stream. If the next hop is unknown, TCP connects once the search has found it.
     pub(in crate::engine) fn connect_stream(
         &mut self,
         order: StartStream,
@@ -42,7 +42,7 @@ impl Connections {
         }
     }
 
-    /// What the search for a stream's next hop has found.
+    /// Handles the result of the search for a stream's next hop.
     pub(in crate::engine) fn on_next_hop_of_stream(
         &mut self,
         id: SearchId,
@@ -57,7 +57,7 @@ impl Connections {
         }
     }
 
-    /// TCP begins to connect.
+    /// Starts TCP's connection.
     fn begin_stream(&mut self, order: StartStream, next_hop: [u8; 6], device: &mut RdmaDevice) {
         let path = Path {
             local: order.port.local(),
@@ -72,15 +72,14 @@ impl Connections {
                 port.begun(conn, device);
                 let id = self.add_stream(conn, port, order.remote, StreamState::Connecting);
                 self.streams.watch(id, order.watcher);
-                // If the application has cancelled the attempt, its verb takes the stream out
-                // again.
+                // If the application has cancelled the attempt, its verb removes the stream again.
                 let _ = order.outcome.put(Ok(id));
             }
         }
     }
 
-    /// The application gives up the order that has this outcome. A stream that it has taken is not
-    /// concerned.
+    /// Cancels the attempt with this outcome. A stream that the application has taken already is
+    /// unaffected.
     pub(in crate::engine) fn cancel_stream(
         &mut self,
         outcome: &Arc<Inbox<Outcome>>,
@@ -116,12 +115,12 @@ impl Connections {
         StreamId { engine, conn }
     }
 
-    /// Has whatever happens to a stream raise `signal`.
+    /// Raises `signal` at every later event of the stream.
     pub(in crate::engine) fn watch_stream(&mut self, id: StreamId, signal: Arc<Signal>) {
         self.streams.watch(id, signal);
     }
 
-    /// TCP has accepted a connection for a listener of streams; false if it is of another kind.
+    /// TCP has accepted a connection for a listener of streams. False for any other listener.
     pub(super) fn on_incoming_stream(
         &mut self,
         listener: ListenerId,
@@ -156,7 +155,7 @@ impl Connections {
         self.streams.state(id)
     }
 
-    /// Whether a read returns bytes, or says that the stream has ended.
+    /// Whether a read returns bytes, or the end of the stream.
     pub(in crate::engine) fn stream_is_readable(&self, id: StreamId, device: &RdmaDevice) -> bool {
         let StreamId { conn, .. } = id;
         match self.stream_state(id) {
@@ -166,7 +165,7 @@ impl Connections {
         }
     }
 
-    /// Up to `len` bytes that have come.
+    /// Reads up to `len` bytes that have arrived.
     pub(in crate::engine) fn read_stream(
         &self,
         id: StreamId,
@@ -189,7 +188,7 @@ impl Connections {
         Ok(bytes)
     }
 
-    /// Sends as much as TCP takes now.
+    /// Sends as many bytes as TCP accepts now.
     pub(in crate::engine) fn write_stream(
         &self,
         id: StreamId,
@@ -208,7 +207,7 @@ impl Connections {
         }
     }
 
-    /// The application is done with a stream; one that a queue pair has is not concerned.
+    /// Closes a stream that the application has dropped, unless a queue pair has it.
     pub(in crate::engine) fn drop_stream(
         &mut self,
         id: StreamId,
@@ -223,8 +222,8 @@ impl Connections {
         }
     }
 
-    /// TCP reports something of a stream. Its bytes wait until the application reads them, or hands
-    /// the stream over.
+    /// Handles an event of a stream. Its bytes wait until the application reads them, or hands the
+    /// stream over.
     pub(in crate::engine) fn on_stream_event(
         &mut self,
         event: Event,
@@ -248,7 +247,7 @@ impl Connections {
         }
     }
 
-    /// Takes a stream that `qp` is to get. Returns its port; `None` if there is no such stream.
+    /// Removes a stream that `qp` takes over. Returns its port; `None` if there is no such stream.
     pub(in crate::engine) fn hand_over_stream(
         &mut self,
         id: StreamId,
@@ -260,7 +259,7 @@ impl Connections {
         Some(port)
     }
 
-    /// Connects a stream from another port, as the answer to its SYN had come to another engine.
+    /// Connects a stream from another port, as the answer to its SYN arrived at another engine.
     pub(in crate::engine) fn begin_stream_anew(
         &mut self,
         conn: ConnId,

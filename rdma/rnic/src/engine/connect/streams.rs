@@ -1,4 +1,5 @@
-//! Streams: the state of connections in streaming mode, and of orders that wait for their next hop.
+//! Streams: the state of connections in streaming mode, and of attempts that wait for their next
+//! hop.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -13,25 +14,25 @@ use crate::qp::{RdmaDevice, SourcePort};
 use crate::queues::Inbox;
 use crate::tables::SearchId;
 
-/// What becomes of an order: a stream that TCP is connecting, or an error.
+/// Outcome of an attempt: a stream that TCP is connecting, or an error.
 pub(in crate::engine) type Outcome = Result<StreamId, ConnectError>;
 
-/// A verb: connect a stream.
+/// Request of a verb to connect a stream.
 pub struct StartStream {
     /// The local port.
     pub port: LocalPort,
-    /// The listener.
+    /// Address and port of the listener.
     pub remote: SocketAddr,
-    /// Metrics of the route there.
+    /// Metrics of the route to the listener.
     pub metrics: RouteMetrics,
-    /// What to raise whenever something happens to the stream.
+    /// Signal to raise at every event of the stream.
     pub watcher: Arc<Signal>,
-    /// Where the stream goes.
+    /// Inbox of the stream.
     pub outcome: Arc<Inbox<Outcome>>,
 }
 
 impl StartStream {
-    /// There is no stream.
+    /// Reports the failure of the attempt.
     pub(in crate::engine) fn refuse(&self, error: ConnectError) {
         // The application may have cancelled the attempt.
         let _ = self.outcome.put(Err(error));
@@ -47,15 +48,15 @@ struct Streaming {
 }
 
 impl Streaming {
-    /// It comes into another state, or ends.
+    /// Logs the next state of the stream.
     fn log_change(&self, to: impl Display) {
         let (local, state) = (self.port.local(), self.state);
         log::debug!("stream from {local} to {}: {state:?} to {to}", self.remote);
     }
 }
 
-/// Raised when there may be more to read, more room to write, or another state. Raised, too, when
-/// the stream has ended or a queue pair has it.
+/// Raised when there may be more to read, more room to write, or another state, and when the stream
+/// has ended or moved to a queue pair.
 #[derive(Default)]
 struct Watcher(Option<Arc<Signal>>);
 
@@ -73,17 +74,17 @@ impl Drop for Watcher {
     }
 }
 
-/// See the module.
+/// Streams of an engine.
 #[derive(Default)]
 pub(in crate::engine) struct Streams {
     open: FxHashMap<ConnId, Streaming>,
-    /// Orders whose next hop is searched for.
+    /// Attempts that wait for the search for their next hop.
     orders: FxHashMap<SearchId, StartStream>,
 }
 
 /// Connections.
 impl Streams {
-    /// A connection is in streaming mode from now on.
+    /// Adds a connection in streaming mode.
     pub(in crate::engine) fn add(
         &mut self,
         conn: ConnId,
@@ -107,7 +108,7 @@ impl Streams {
         streaming.map_or(StreamState::Gone, |streaming| streaming.state)
     }
 
-    /// The connection of a stream is made.
+    /// Records that TCP has established the connection of a stream.
     pub(in crate::engine) fn establish(&mut self, conn: ConnId) {
         if let Some(streaming) = self.open.get_mut(&conn) {
             streaming.port.settle();
@@ -115,8 +116,8 @@ impl Streams {
         self.set_state(conn, StreamState::Established);
     }
 
-    /// The answer to the SYN of a stream had come to another engine: what the host gives for
-    /// another port.
+    /// Connects a stream from the port that the host returned, as the answer to its SYN arrived at
+    /// another engine.
     pub(in crate::engine) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -128,7 +129,7 @@ impl Streams {
         }
     }
 
-    /// A stream comes into another state.
+    /// Changes the state of a stream.
     pub(in crate::engine) fn set_state(&mut self, conn: ConnId, state: StreamState) {
         if let Some(streaming) = self.open.get_mut(&conn) {
             streaming.log_change(format_args!("{state:?}"));
@@ -137,7 +138,7 @@ impl Streams {
         }
     }
 
-    /// Has whatever happens to a stream raise `signal`.
+    /// Raises `signal` at every later event of the stream.
     pub(in crate::engine) fn watch(
         &mut self,
         StreamId { conn, .. }: StreamId,
@@ -148,14 +149,15 @@ impl Streams {
         }
     }
 
-    /// There may be more to read, or more room to write.
+    /// Wakes the stream's reader or writer, as there may be more bytes or more room.
     pub(in crate::engine) fn wake(&self, conn: ConnId) {
         if let Some(streaming) = self.open.get(&conn) {
             streaming.watcher.wake();
         }
     }
 
-    /// Removes a stream; `to` says for the log what becomes of the connection. Returns its port.
+    /// Removes a stream, and returns its port. `to` is the next state of the connection for the
+    /// log.
     pub(in crate::engine) fn remove(
         &mut self,
         conn: ConnId,
@@ -172,26 +174,26 @@ impl Streams {
     }
 }
 
-/// Orders that wait for their next hop.
+/// Attempts that wait for their next hop.
 impl Streams {
-    /// An order waits for what a search finds.
+    /// Adds an attempt that waits for the result of a search.
     pub(in crate::engine) fn await_next_hop(&mut self, search: SearchId, order: StartStream) {
         self.orders.insert(search, order);
     }
 
-    /// The order that waits for this search.
+    /// Removes the attempt that waits for this search.
     pub(in crate::engine) fn take_order(&mut self, search: SearchId) -> Option<StartStream> {
         self.orders.remove(&search)
     }
 
-    /// Gives the order up that has this outcome, if it waits; its search.
+    /// Removes the attempt with this outcome, if it waits. Returns its search.
     pub(in crate::engine) fn cancel(&mut self, outcome: &Arc<Inbox<Outcome>>) -> Option<SearchId> {
         let is_this = |_: &SearchId, order: &mut StartStream| Arc::ptr_eq(&order.outcome, outcome);
         let cancelled = self.orders.extract_if(is_this).next();
         cancelled.map(|(search, _)| search)
     }
 
-    /// Takes all orders, with their searches.
+    /// Removes all attempts, and returns them with their searches.
     pub(in crate::engine) fn take_orders(
         &mut self,
     ) -> impl Iterator<Item = (SearchId, StartStream)> + use<> {

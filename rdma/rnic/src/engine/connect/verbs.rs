@@ -40,9 +40,9 @@ impl Engine {
         self.connections.unlisten(key, &mut self.device);
     }
 
-    /// Accepts a Request: the queue pair gets the connection and receives, and the Reply goes out
-    /// (wire.md §3.2). Unless the peer has gone, the Request still waits for its answer after an
-    /// error.
+    /// Accepts a Request: the queue pair takes the connection and receives on it, and the Reply is
+    /// sent (wire.md §3.2). After an error, the Request can still be answered, unless the peer has
+    /// gone.
     pub fn accept(
         &mut self,
         id: IncomingId,
@@ -66,8 +66,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Rejects a Request by a Reply that says so, and which `ord` would have been needed. A
-    /// graceful close follows.
+    /// Rejects a Request by a Reply that carries the `ord` that this side would have needed, and
+    /// closes gracefully.
     pub fn reject(
         &mut self,
         id: IncomingId,
@@ -78,7 +78,7 @@ impl Engine {
             .reject(id, ord, private_data, &self.interface, &mut self.device)
     }
 
-    /// TCP reports an event of a connection that has no queue pair yet.
+    /// Handles an event of a connection that has no queue pair yet.
     pub(in crate::engine) fn on_incoming_event(&mut self, key: usize, event: Event) {
         match event {
             Event::Doubtful(conn) => self.doubt_path(conn),
@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// Frees the ports of connections that have ended. The kernel answers a FIN that is repeated
-    /// there by a RST.
+    /// Frees the ports of connections that have ended. The kernel answers a repeated FIN to such a
+    /// port by a RST.
     pub fn release_ports(&mut self) {
         self.connections.release_ports();
     }
@@ -97,7 +97,7 @@ impl Engine {
 
 /// Streams.
 impl Engine {
-    /// Connects a stream. If the next hop is searched for, TCP begins when it is found.
+    /// Connects a stream. If the next hop is unknown, TCP connects once the search has found it.
     pub fn connect_stream(&mut self, order: StartStream, next_hop: NextHop) {
         match self.failure() {
             Some(reason) => order.refuse(ConnectError::Failed(reason)),
@@ -107,14 +107,14 @@ impl Engine {
         }
     }
 
-    /// Cancels the attempt that has this outcome. A stream that the application has taken already
-    /// is left alone.
+    /// Cancels the attempt with this outcome. A stream that the application has taken already is
+    /// unaffected.
     pub fn cancel_stream(&mut self, outcome: &Arc<Inbox<Outcome>>) {
         self.connections
             .cancel_stream(outcome, &self.interface, &mut self.device);
     }
 
-    /// Raises `signal` at every event of a stream from now on.
+    /// Raises `signal` at every later event of the stream.
     pub fn watch_stream(&mut self, id: StreamId, signal: Arc<Signal>) {
         self.connections.watch_stream(id, signal);
     }
@@ -134,7 +134,7 @@ impl Engine {
         self.connections.read_stream(id, len, &mut self.device)
     }
 
-    /// Sends as much as TCP takes now. Returns how many bytes that were.
+    /// Sends as many bytes as TCP accepts now, and returns their number.
     pub fn write_stream(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
         self.connections.write_stream(id, bytes, &mut self.device)
     }
@@ -145,7 +145,7 @@ impl Engine {
             .drop_stream(id, &self.interface, &mut self.device);
     }
 
-    /// TCP reports an event of a stream.
+    /// Handles an event of a stream.
     pub(in crate::engine) fn on_stream_event(&mut self, event: Event) {
         match event {
             Event::Doubtful(conn) => self.doubt_path(conn),
@@ -166,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// Idle to RTS: the queue pair gets the stream and sends the last streaming message. It
-    /// receives what the peer has sent already.
+    /// Idle to RTS: the queue pair takes the stream over and sends the last streaming message. It
+    /// receives the peer's unread bytes.
     pub(in crate::engine) fn hand_over(&mut self, qp: QpId, handover: Handover) {
         let StreamId { conn, .. } = handover.stream;
         let Some(port) = self.connections.hand_over_stream(handover.stream, qp) else {

@@ -1,8 +1,8 @@
-//! The interface under the engine: what becomes of it, and what cannot live on then.
+//! The interface under the engine: its changes, and which connections end with them.
 //!
-//! An interface that is down costs time only: frames wait, and connections live until their user
-//! timeout. Connections end with their local address, and the RNIC with the interface or with its
-//! XDP program.
+//! An interface that is down only delays frames: they wait, and connections live until their user
+//! timeout. Connections end with their local address, and the RNIC ends with the interface or with
+//! its XDP program.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use crate::engine::{Engine, EngineState};
 use crate::model::{AsyncEventKind, ConnectError, EventResource, Host, HostError, LocalPort};
 use crate::queues::Ending;
 
-/// How long an address may take to come back after the link. The kernel takes IPv6 addresses away
-/// from an interface that is set down. Later it checks for a second or two that they are unique
-/// (RFC 4862 §5.4). A DHCP client may take as long.
+/// How long an address may take to return after the link. The kernel removes IPv6 addresses from an
+/// interface that is set down. When the link is up again, it checks for a second or two that they
+/// are unique (RFC 4862 §5.4). A DHCP client may take as long.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the interface's monitor may take to report why the kernel refuses to transmit.
+/// How long the interface's monitor may take to report why the kernel refuses a transmission.
 const DOUBT: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The interface of an engine.
 #[derive(Default)]
 pub(in crate::engine) struct Interface {
     host: Option<Arc<dyn Host>>,
     monitor: Option<InterfaceMonitor>,
-    /// Pass the reports on to other engines.
+    /// Relays of the reports to the other engines.
     relays: Vec<InterfaceReporter>,
     /// The last reported state.
     state: Option<InterfaceState>,
-    /// The host's addresses, those that are awaited included.
+    /// The host's addresses, including those in `awaited`.
     addresses: Vec<IpAddr>,
-    /// Addresses that went while the link was down, and may come back with it.
+    /// Addresses that were removed while the link was down, and may return with it.
     awaited: Vec<IpAddr>,
-    /// When they are given up.
+    /// When the awaited addresses count as lost.
     timeout: Option<Instant>,
-    /// Ports that listeners want at addresses which the host has got, and next hops that are in
+    /// Questions for the host: ports for listeners at new addresses, and next hops that are in
     /// doubt.
     pub(in crate::engine) questions: Questions,
-    /// What the kernel has refused, and when that is taken for the interface's end.
+    /// The kernel's refusal of a transmission, and the time when it counts as the interface's end.
     doubt: Option<(Instant, String)>,
-    /// Where the engine says why it has ended.
+    /// Where the engine reports why it has ended.
     ending: Arc<Ending>,
 }
 
@@ -53,14 +53,14 @@ impl Interface {
         self.host.as_ref().map_or("the interface", |it| it.name())
     }
 
-    /// Whether there is something to look at.
+    /// Whether a report waits.
     pub(in crate::engine) fn has_news(&self) -> bool {
         self.monitor
             .as_ref()
             .is_some_and(InterfaceMonitor::has_news)
     }
 
-    /// The latest report, once. Passes it on to the other engines.
+    /// Takes the latest report, and relays it to the other engines.
     fn take_news(&self) -> Option<InterfaceNews> {
         let news = self.monitor.as_ref()?.take()?;
         for relay in &self.relays {
@@ -69,25 +69,25 @@ impl Interface {
         Some(news)
     }
 
-    /// True if it is time to look.
+    /// Whether a timeout has expired.
     fn is_due(&self, now: Instant) -> bool {
         self.timeout.is_some_and(|until| until <= now)
             || self.doubt.as_ref().is_some_and(|(until, _)| *until <= now)
     }
 
-    /// True if there is something to ask the host.
+    /// Whether questions wait for the host.
     pub(in crate::engine) fn has_questions(&self) -> bool {
         !self.questions.is_empty()
     }
 
-    /// Has the host be asked, if there is one.
+    /// Adds a question for the host, if there is one.
     pub(in crate::engine) fn ask(&mut self, question: HostQuestion) {
         if self.host.is_some() {
             self.questions.put(question);
         }
     }
 
-    /// When to look at the latest.
+    /// Time of the next timeout.
     pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
         let doubt = self.doubt.as_ref().map(|(until, _)| *until);
         let asks = self.questions.due();
@@ -99,7 +99,7 @@ impl Interface {
         self.state.is_some() && !self.addresses.contains(&address)
     }
 
-    /// Takes the present addresses; those that are gone for good, and those that are new.
+    /// Sets the current addresses. Returns the lost ones and the new ones.
     fn renew(&mut self, state: &InterfaceState, was_up: bool, now: Instant) -> [Vec<IpAddr>; 2] {
         let has: Vec<IpAddr> = state.addresses().collect();
         let known = std::mem::take(&mut self.addresses);
@@ -121,8 +121,8 @@ impl Interface {
 }
 
 impl Engine {
-    /// Has the engine ask `host` for ports, and report to `ending` why it ends. `monitor` reports
-    /// changes of the interface, and `relays` pass them on to the other engines.
+    /// Sets the `host` that the engine asks for ports, and the `ending` that it reports its end to.
+    /// `monitor` reports changes of the interface, and `relays` pass them on to the other engines.
     pub fn attend(
         &mut self,
         host: Arc<dyn Host>,
@@ -143,7 +143,7 @@ impl Engine {
         self.interface.host.clone()
     }
 
-    /// Acts upon what has become of the interface; how much there was to do.
+    /// Handles changes of the interface. Returns the number of changes.
     pub(in crate::engine) fn see_interface(&mut self) -> usize {
         if self.interface.has_news() || self.interface.is_due(self.device.now) {
             self.look_at_interface();
@@ -195,13 +195,13 @@ impl Engine {
         }
     }
 
-    /// Whether it is this engine that says what all engines learn.
+    /// Whether this engine logs what all engines receive.
     fn speaks(&self) -> bool {
         self.index == 0
     }
 
-    /// The host has lost addresses: connections from there end, and listeners wait until they are
-    /// back.
+    /// The host has lost addresses: their connections end, and listeners wait until the host has
+    /// them again.
     fn withdraw(&mut self, lost: &[IpAddr]) {
         for &address in lost {
             if self.speaks() {
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Wants ports for those that would listen at an address and do not yet.
+    /// Asks for the ports of listeners that do not listen at this address yet.
     fn listen_at(&mut self, address: IpAddr) {
         let missing = self.connections.missing_listeners(address);
         let wanted = missing.map(|(key, local)| WantedPort { key, local });
@@ -222,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// What the engine wants to know of its host. The thread that turns the engine asks the host,
-    /// and then calls [`give_port`](Self::give_port), [`give_path`](Self::give_path) or
+    /// The next question for the host. The thread that runs the engine asks the host, and then
+    /// calls [`give_port`](Self::give_port), [`give_path`](Self::give_path) or
     /// [`give_metrics`](Self::give_metrics).
     pub fn take_question(&mut self) -> Option<HostQuestion> {
         let question = self.interface.questions.take(self.device.now);
@@ -233,7 +233,7 @@ impl Engine {
         question
     }
 
-    /// The host's answer for a port that was wanted.
+    /// Handles the host's answer for a port.
     pub fn give_port(&mut self, wanted: WantedPort, answer: Result<LocalPort, HostError>) {
         let WantedPort { key, local } = wanted;
         match answer {
@@ -243,8 +243,8 @@ impl Engine {
         }
     }
 
-    /// The kernel has refused a transmission. If the interface is watched, its watcher knows a
-    /// moment later what has happened.
+    /// The kernel has refused a transmission. If the interface has a monitor, the monitor reports
+    /// the cause a moment later.
     pub(in crate::engine) fn on_refusal(&mut self, error: &IoError) -> usize {
         let refusal = error.to_string();
         let until = self.device.now + DOUBT;
@@ -263,7 +263,7 @@ impl Engine {
         if self.is_over() {
             return;
         }
-        // Comes first, so that the reason is there for every thread that sees a consequence.
+        // The reason is stored before any thread can see a consequence of the failure.
         if self.interface.ending.begin_failure() {
             log::error!("the RNIC has failed: {reason}");
             let failed = AsyncEventKind::Failed {
@@ -275,7 +275,7 @@ impl Engine {
         self.spread_failure();
     }
 
-    /// Every connection ends with the NIC.
+    /// Ends every connection because the NIC is lost.
     pub(in crate::engine) fn lose_interface(&mut self, reason: &str) {
         for key in self.qps.slots() {
             self.with_qp(key, |qp, device| {
@@ -284,7 +284,7 @@ impl Engine {
             });
         }
         self.cease(reason);
-        // If the interface still sends, its peers get a RST.
+        // If the interface still sends, its peers receive a RST.
         if let Err(error) = self.device.stack.transmit(self.device.now) {
             log::debug!("no RST was sent to peers: {error}");
         }
@@ -297,17 +297,17 @@ impl Engine {
         self.connections.cease(reason, &mut self.device);
     }
 
-    /// Where the engine says why it has ended.
+    /// Where the engine reports why it has ended.
     pub(in crate::engine) fn ending(&self) -> &Ending {
         &self.interface.ending
     }
 
-    /// Wakes all threads that wait, as nothing more will happen.
+    /// Wakes all waiting threads at the end of the engine.
     pub(in crate::engine) fn end(&self) {
         self.interface.ending.end();
     }
 
-    /// Why nothing can be begun, if the RNIC has failed.
+    /// Why no operation can begin, if the RNIC has failed.
     pub(in crate::engine) fn failure(&self) -> Option<String> {
         self.interface.ending.failure().map(str::to_owned)
     }

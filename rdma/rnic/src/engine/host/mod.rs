@@ -1,4 +1,4 @@
-//! The host under an engine: its interface, next hops and ports, and what the engine asks of it.
+//! The host under an engine: its interface, next hops and ports, and the engine's questions to it.
 
 mod interface;
 mod next_hops;

@@ -11,12 +11,12 @@ use crate::tables::{SearchId, Searcher};
 
 /// Paths in doubt.
 impl Engine {
-    /// The peer of a connection is silent.
+    /// Doubts the path of a connection whose peer is silent.
     pub(in crate::engine) fn doubt_path(&mut self, conn: ConnId) {
         self.ask_for_path(conn, true);
     }
 
-    /// Routes or neighbours of the host have changed.
+    /// Doubts all paths, as routes or neighbours of the host have changed.
     pub(in crate::engine) fn doubt_all_paths(&mut self) {
         if !self.interface.questions.begin_round() {
             return;
@@ -36,14 +36,14 @@ impl Engine {
             remote: found.peer_addr(),
             silent,
         };
-        // To itself, the host has no next hop.
+        // The host has no next hop to its own address.
         if path.local.ip() != path.remote.ip() {
             self.interface.ask(HostQuestion::Path(path));
         }
     }
 
-    /// The host's answer for a path that was in doubt. Where the host knows none at the moment, the
-    /// connection keeps its own.
+    /// Handles the host's answer for a path that was in doubt. If the host does not know a next hop
+    /// at the moment, the connection keeps its next hop.
     pub fn give_path(&mut self, path: &DoubtfulPath, answer: Result<PresentWay, HostError>) {
         let (now, remote) = (self.device.now, path.remote);
         let way = match answer {
@@ -59,9 +59,9 @@ impl Engine {
     }
 }
 
-/// Routes to peers whose SYN has come.
+/// Routes to peers that have sent a SYN.
 impl Engine {
-    /// Asks the host for the metrics of a connection's route, as the answer to a SYN offers an MSS.
+    /// Asks the host for the metrics of a connection's route, as the SYN-ACK offers an MSS.
     pub(in crate::engine) fn ask_for_metrics(&mut self, conn: ConnId) {
         let Some(found) = self.device.stack.conn(conn) else {
             return;
@@ -72,7 +72,7 @@ impl Engine {
             local,
             remote,
         };
-        // To itself, the host has no route over the interface.
+        // The host has no route over the interface to its own address.
         if local.ip() == remote.ip() {
             self.give_metrics(&path, Ok(RouteMetrics::default()));
         } else {
@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// The host's answer for a peer whose SYN has come. Where the host knows no route, the
-    /// interface's MTU holds.
+    /// Handles the host's answer for a peer that has sent a SYN. If the host knows no route, the
+    /// interface's MTU is used.
     pub fn give_metrics(&mut self, path: &IncomingPath, answer: Result<RouteMetrics, HostError>) {
         let metrics = answer.unwrap_or_else(|error| {
             log::debug!(
@@ -110,18 +110,18 @@ impl Engine {
         !self.device.searches.is_empty()
     }
 
-    /// A search that has begun since this was asked last.
+    /// A search that has begun since the last call.
     pub fn take_begun_search(&mut self) -> Option<SearchId> {
         self.device.searches.take_begun()
     }
 
     /// A search, to be polled by the thread that runs the engine. `None` if no connection waits for
-    /// it.
+    /// it any longer.
     pub fn search(&mut self, id: SearchId) -> Option<&mut dyn NextHopSearch> {
         self.device.searches.get_mut(id)
     }
 
-    /// What a search has found, which ends it.
+    /// Ends a search with its result.
     pub fn give_next_hop(&mut self, id: SearchId, answer: Result<[u8; 6], ConnectError>) {
         match self.device.searches.end(id) {
             Some(Searcher::Qp(key)) => {

@@ -1,4 +1,5 @@
-//! Questions to the host. The thread that runs the engine asks them and hands in the answers.
+//! Questions to the host. The thread that runs the engine asks them and passes the answers to the
+//! engine.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,11 +9,11 @@ use xwarp_tcp::{ConnId, Instant};
 
 use crate::model::ListenKey;
 
-/// The pause between two questions for next hops. The kernel takes a tenth of that for each, and
-/// routers may have news without end.
+/// Pause between two questions for next hops. The kernel needs a tenth of that for each, and
+/// routers may announce changes without end.
 const PATH_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A port that a listener wants.
+/// A port that a listener needs.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedPort {
     pub(in crate::engine) key: ListenKey,
@@ -20,13 +21,13 @@ pub struct WantedPort {
 }
 
 impl WantedPort {
-    /// Address and port.
+    /// Address and port, where the port may be 0.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 }
 
-/// Another port for a connection whose answer has come to another engine.
+/// Another port for a connection whose SYN-ACK arrived at another engine.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherPort {
     pub(in crate::engine) conn: ConnId,
@@ -35,12 +36,12 @@ pub struct OtherPort {
 }
 
 impl OtherPort {
-    /// Where the connection comes from so far: another port of that address is wanted.
+    /// Current local address and port. Another port of that address is needed.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// To where it leads.
+    /// Address and port of the peer.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -51,15 +52,15 @@ impl OtherPort {
 pub enum HostQuestion {
     /// A port.
     Port(WantedPort),
-    /// A port to connect from.
+    /// Another port to connect from.
     OtherPort(OtherPort),
-    /// The way of a connection that exists already.
+    /// The path of an existing connection.
     Path(DoubtfulPath),
-    /// Metrics of the route to a peer whose SYN has come.
+    /// Metrics of the route to a peer that has sent a SYN.
     Metrics(IncomingPath),
 }
 
-/// The way to a peer whose SYN has come.
+/// The path to a peer that has sent a SYN.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingPath {
     pub(in crate::engine) conn: ConnId,
@@ -68,18 +69,18 @@ pub struct IncomingPath {
 }
 
 impl IncomingPath {
-    /// From where it leads.
+    /// Local address and port.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// To where it leads.
+    /// Address and port of the peer.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 }
 
-/// The way of a connection whose next hop may be another one by now.
+/// The path of a connection whose next hop may have changed.
 #[derive(Clone, Copy, Debug)]
 pub struct DoubtfulPath {
     pub(in crate::engine) conn: ConnId,
@@ -89,32 +90,33 @@ pub struct DoubtfulPath {
 }
 
 impl DoubtfulPath {
-    /// From where it leads.
+    /// Local address and port.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// To where it leads.
+    /// Address and port of the peer.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
-    /// Whether the peer's silence puts it in doubt. Otherwise routes or neighbours have changed.
+    /// Whether the path is in doubt because the peer is silent. Otherwise routes or neighbours have
+    /// changed.
     pub fn is_silent(&self) -> bool {
         self.silent
     }
 }
 
-/// Questions that wait.
+/// Questions that wait for an answer.
 #[derive(Default)]
 pub(in crate::engine) struct Questions {
     /// Questions for ports and metrics are in front of those for next hops.
     waiting: VecDeque<HostQuestion>,
-    /// How many are for next hops.
+    /// Number of questions for next hops.
     paths: usize,
-    /// Paths have changed since the questions for all of them were put.
+    /// Whether paths have changed since the last questions for all of them were added.
     again: bool,
-    /// The next one for a next hop is asked then or later.
+    /// Earliest time of the next question for a next hop.
     path_due: Instant,
 }
 
@@ -135,7 +137,7 @@ impl Questions {
         }
     }
 
-    /// When the next one is to be asked.
+    /// When the next question may be asked.
     pub(in crate::engine) fn due(&self) -> Option<Instant> {
         Some(match self.waiting.front()? {
             HostQuestion::Port(_) | HostQuestion::OtherPort(_) | HostQuestion::Metrics(_) => {
@@ -145,7 +147,7 @@ impl Questions {
         })
     }
 
-    /// The next one, if it is time to ask it.
+    /// Takes the next question, if it may be asked now.
     pub(in crate::engine) fn take(&mut self, now: Instant) -> Option<HostQuestion> {
         self.due().filter(|due| *due <= now)?;
         let question = self.waiting.pop_front()?;
@@ -156,14 +158,14 @@ impl Questions {
         Some(question)
     }
 
-    /// All paths are in doubt. True if it is time to put a question for each. While some wait, that
-    /// comes later, so that all have their turn.
+    /// All paths are in doubt. Returns true if a question for each shall be added now. If earlier
+    /// questions for next hops wait, that happens later, so that every path is asked for.
     pub(in crate::engine) fn begin_round(&mut self) -> bool {
         self.again = self.paths > 0;
         !self.again
     }
 
-    /// True once if all paths were in doubt again and no question about any of them is left.
+    /// True if all paths have become doubtful again and no question about any of them is left.
     pub(in crate::engine) fn owe_round(&self) -> bool {
         self.again && self.paths == 0
     }
