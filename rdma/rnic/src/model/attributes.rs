@@ -12,12 +12,12 @@ use super::work::MAX_INLINE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DequeuingModel {
-    /// As they arrive, each one buffer.
+    /// In the order of arrival, one buffer for each message.
     Arrival,
 }
 
-/// What an RNIC can do and have. A maximum holds for one kind of
-/// object alone: memory, file descriptors and ports may be used up before.
+/// Attributes and limits of an RNIC. Each maximum assumes objects of that kind only: memory, file
+/// descriptors and ports may be exhausted before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -25,7 +25,7 @@ pub enum DequeuingModel {
 )]
 #[non_exhaustive]
 pub struct RnicAttributes {
-    /// Who made it, and its version.
+    /// Vendor and version.
     pub vendor: String,
     /// Queue pairs that the RNIC can have.
     pub max_qps: usize,
@@ -45,7 +45,7 @@ pub struct RnicAttributes {
     pub max_cq_entries: usize,
     /// Completion event handlers that can be set.
     pub max_completion_handlers: usize,
-    /// Asynchronous events that may wait to be polled, as it was opened.
+    /// Asynchronous events that may wait to be polled, as configured when the RNIC was opened.
     pub max_events: usize,
     /// Memory regions, together with windows.
     pub max_regions: usize,
@@ -57,9 +57,9 @@ pub struct RnicAttributes {
     pub max_windows: usize,
     /// Shared receive queues that the RNIC can have.
     pub max_srqs: usize,
-    /// Inbound Reads of all queue pairs together; 0, as each has its own.
+    /// Inbound Reads of all queue pairs together; 0, as each queue pair has its own.
     pub max_inbound_reads_shared: usize,
-    /// Outbound Reads of all queue pairs together; 0, as each has its own.
+    /// Outbound Reads of all queue pairs together; 0, as each queue pair has its own.
     pub max_outbound_reads_shared: usize,
     /// Inbound Reads of one queue pair (IRD).
     pub max_ird: usize,
@@ -71,15 +71,15 @@ pub struct RnicAttributes {
     pub can_increase_ord: bool,
     /// A queue pair's send queue and receive queue can be resized after it was created.
     pub can_modify_depths: bool,
-    /// What physical buffer lists are made of, as it was opened.
+    /// Kind of physical buffer lists, as configured when the RNIC was opened.
     pub pbl_mode: PblMode,
-    /// How large pages or blocks may be, in bytes.
+    /// Allowed sizes of pages or blocks, in bytes.
     pub entry_sizes: EntrySizes,
     /// Shared receive queues are supported.
     pub shared_receive_queues: bool,
-    /// And their buffers are taken like this.
+    /// In which order shared receive queues hand out their buffers.
     pub srq_dequeuing: DequeuingModel,
-    /// A completion queue that is full is noticed.
+    /// Whether the overflow of a completion queue is detected.
     pub detects_cq_overflow: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Work completions (verbs draft §8.1.3, §9.5.2).
 //!
-//! With `NicConfig::timestamps` a receive or Read completes with the NIC's time of arrival of the
-//! frame that had the last of its bytes. There is none for bytes that were copied while they waited
-//! for others, for frames of several chunks, and for frames of another engine: no time is made up.
-//! The time shares its place with the original value of an Atomic Operation, so that a completion
-//! and its slot fit a cache line.
+//! With `NicConfig::timestamps`, the completion of a receive or Read has the NIC's arrival time of
+//! the frame with the last byte. There is none for bytes that were copied while they waited for
+//! earlier ones, for frames of several chunks, and for frames from another engine: no time is
+//! estimated. The time shares its place with the original value of an Atomic Operation, so that a
+//! completion and its slot fit a cache line.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use xwarp_iwarp::{AccessError, Stag};
 use super::ids::{QpId, WrId};
 use super::memory::{PblMode, SpecError};
 
-/// Which kind of work request has completed (verbs draft §9.3.2.1).
+/// Kind of a completed work request (verbs draft §9.3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Opcode {
@@ -60,44 +60,46 @@ impl Opcode {
     }
 }
 
-/// How a work request ended (verbs draft §9.5.2).
+/// Result of a work request (verbs draft §9.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompletionStatus {
-    /// The work request is done.
+    /// The work request succeeded.
     Success,
-    /// Not done, because the connection ended before. `QueuePair::why_ended` says why it did.
+    /// The connection ended before the work request was done. `QueuePair::why_ended` returns the
+    /// cause.
     Flushed,
-    /// This side has lost track of what it did, by a defect of this library. The queue pair should
+    /// The state of this side is inconsistent, by a defect of this library. The queue pair should
     /// be destroyed.
     LocalCatastrophic,
     /// The peer has ended the connection with a Terminate that returns a header of this work
-    /// request's message; `QueuePair::query` has it.
+    /// request's message. `QueuePair::query` returns the Terminate.
     RemoteTermination,
-    /// A local `STag` names nothing that may be used for this. It names no region, one that is
-    /// Invalid, or a window in a scatter/gather list. Or a region to invalidate is shared or has
-    /// windows. Or the peer asked to invalidate one that does not exist.
+    /// A local `STag` is not usable for this operation. It names no region, an Invalid one, or, in
+    /// a scatter/gather list, a window. Or a region to invalidate is shared or has windows. Or the
+    /// peer asked to invalidate an `STag` that does not exist.
     InvalidStag,
     /// A local buffer or a window to bind leaves its region, or a receive buffer was too short.
     BaseBounds,
-    /// A local region lacks the right, for windows to be bound to it or for those that a window
-    /// shall have. Or the queue pair may not bind any.
+    /// A local region lacks a right: for the operation, for windows to be bound to it, or for the
+    /// rights of a window. Or the queue pair may not bind windows.
     AccessViolation,
-    /// A local region or window belongs to another protection domain, or to another queue pair
-    /// alone.
+    /// A local region or window belongs to another protection domain, or exclusively to another
+    /// queue pair.
     InvalidPd,
-    /// A local Tagged Offset plus length passes 2^64, also of a Read's sink, a window to bind or a
-    /// region to register.
+    /// A local Tagged Offset plus length exceeds 2^64. This includes a Read's sink, a window to
+    /// bind and a region to register.
     Wrap,
-    /// A Read or an Atomic Operation was posted on a queue pair that may have none outstanding (ORD
+    /// A Read or an Atomic Operation was posted to a queue pair that may have none outstanding (ORD
     /// 0).
     ZeroReadResources,
-    /// The peer asked to invalidate an `STag` that it may not: of another stream or domain, without
-    /// remote rights, with bound windows, of shared memory, or usable by several queue pairs.
+    /// The peer asked to invalidate an `STag` that it may not invalidate: of another stream or
+    /// domain, without remote rights, with bound windows, of shared memory, or usable by several
+    /// queue pairs.
     InvalidateRefused,
-    /// A Fast-Register on a queue pair that is not privileged.
+    /// A Fast-Register was posted to a queue pair that is not privileged.
     NotPrivileged,
-    /// The window to bind is bound, or the `STag` for a Fast-Register is Valid.
+    /// The window to bind is bound already, or the `STag` for a Fast-Register is Valid.
     StagNotInvalid,
     /// A Bind names no window.
     InvalidWindow,
@@ -107,25 +109,25 @@ pub enum CompletionStatus {
     InvalidPageSize,
     /// A Fast-Register's blocks have a size that is not supported.
     InvalidBufferSize,
-    /// A Fast-Register's list has an entry where none may begin.
+    /// A Fast-Register's list has an entry at an address where no entry may begin.
     InvalidListEntry,
-    /// A Fast-Register's list is longer than its `STag` was made for.
+    /// A Fast-Register's list has more entries than its `STag` was allocated for.
     ListTooLong,
     /// A Fast-Register's first byte offset lies outside the first entry.
     InvalidFirstByteOffset,
     /// A Fast-Register's region is longer than its list.
     InvalidLength,
-    /// A Fast-Register's rights do not go together, or with its `STag`'s Remote Access Flag.
+    /// A Fast-Register's rights are no valid set, or conflict with its `STag`'s Remote Access Flag.
     InvalidRights,
     /// A Fast-Register's Tagged Offsets do not fit its list.
     InvalidVirtualAddress,
-    /// Immediate Data or an Atomic Operation towards a peer of the RDMA Consortium, whose version 0
-    /// has neither.
+    /// Immediate Data or an Atomic Operation for a peer of the RDMA Consortium, whose protocol
+    /// version 0 has neither.
     NotInVersion,
 }
 
 impl CompletionStatus {
-    /// Of a local access that was refused.
+    /// The status of a refused local access.
     pub(crate) fn of_access(error: AccessError) -> Self {
         match error {
             AccessError::InvalidStag => Self::InvalidStag,
@@ -136,7 +138,7 @@ impl CompletionStatus {
         }
     }
 
-    /// Of a Fast-Register that asks for what is not possible (verbs.md A27).
+    /// The status of a refused Fast-Register (verbs.md A27).
     pub(crate) fn of_spec(error: SpecError) -> Self {
         match error {
             SpecError::Rights(_) | SpecError::ReadOnlyMemory(_) => Self::InvalidRights,
@@ -187,27 +189,27 @@ impl fmt::Display for CompletionStatus {
     }
 }
 
-/// The end of one work request (verbs draft §9.3.2.1). Of an unsuccessful one only `wr_id`, `qp`,
-/// `opcode` and `status` mean something.
+/// Completion of one work request (verbs draft §9.3.2.1). If it was unsuccessful, only `wr_id`,
+/// `qp`, `opcode` and `status` are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkCompletion {
-    /// The work request's name.
+    /// The application's ID of the work request.
     pub wr_id: WrId,
     /// The queue pair that the work was posted to, or that took the buffer.
     pub qp: QpId,
     /// The kind of the work request.
     pub opcode: Opcode,
-    /// Whether it succeeded, and if not, why (verbs draft §9.5.2).
+    /// Success, or the cause of the failure (verbs draft §9.5.2).
     pub status: CompletionStatus,
-    /// Bytes of the message: what was sent, read, or placed into the receive buffer. Immediate Data
-    /// does not count.
+    /// Bytes of the message: sent, read, or placed into the receive buffer. Immediate Data does not
+    /// count.
     pub byte_len: u32,
-    /// A region that the received Send invalidated here.
+    /// `STag` of a region that the received Send invalidated on this side.
     pub invalidated: Option<Stag>,
-    /// The received message asked for an event.
+    /// Whether the received message requested a Solicited Event.
     pub solicited: bool,
-    /// Immediate Data was received: it is here, and the buffer is as it was.
+    /// The received Immediate Data. The receive buffer is unchanged then.
     pub immediate: Option<[u8; 8]>,
     pub(crate) detail: Detail,
 }
@@ -217,14 +219,14 @@ pub struct WorkCompletion {
 pub(crate) enum Detail {
     #[default]
     Nothing,
-    /// What was in the peer's memory before the Atomic Operation.
+    /// The value in the peer's memory before the Atomic Operation.
     Original(u64),
-    /// When the NIC received what has raised the completion.
+    /// When the NIC received the frame that completed the work request.
     Arrival(Duration),
 }
 
 impl Detail {
-    /// That of an arrival whose time is known, or none.
+    /// An arrival, if its time is known.
     pub(crate) fn of_arrival(time: Option<Duration>) -> Self {
         time.map_or(Self::Nothing, Self::Arrival)
     }
@@ -252,14 +254,14 @@ impl WorkCompletion {
         }
     }
 
-    /// A place for a completion in an array that is polled into. It is of no work request, and no
-    /// success.
+    /// A placeholder for an array that completions are polled into. It belongs to no work request,
+    /// and is no success.
     pub fn empty() -> Self {
         let (opcode, status) = (Opcode::Send, CompletionStatus::Flushed);
         Self::new(WrId(0), QpId::new(0, 0), opcode, status, 0)
     }
 
-    /// What was in the peer's memory before the Atomic Operation, as a number.
+    /// The value in the peer's memory before the Atomic Operation, as a number.
     pub fn original(&self) -> Option<u64> {
         match self.detail {
             Detail::Original(original) => Some(original),
@@ -268,11 +270,11 @@ impl WorkCompletion {
     }
 
     /// When the NIC received the end of the message that completed this receive, or of the response
-    /// that completed this Read, by its own clock. It need not be the host's clock.
+    /// that completed this Read, by the NIC's clock, which may differ from the host's.
     ///
-    /// `None` unless times were asked for when the RNIC was opened (`NicConfig::timestamps`). Other
-    /// work requests have none. Nor has a message without a time from the NIC, or one that was
-    /// copied while it waited for earlier bytes.
+    /// `None` unless timestamps were enabled when the RNIC was opened (`NicConfig::timestamps`),
+    /// and for other work requests. Also `None` if the NIC provided no time, or if bytes were
+    /// copied while they waited for earlier ones.
     pub fn timestamp(&self) -> Option<Duration> {
         match self.detail {
             Detail::Arrival(time) => Some(time),
@@ -280,7 +282,7 @@ impl WorkCompletion {
         }
     }
 
-    /// True if the work was done.
+    /// True if the work request succeeded.
     pub fn is_success(&self) -> bool {
         self.status == CompletionStatus::Success
     }

@@ -9,14 +9,14 @@ use xwarp_tcp::StackCounters;
 pub struct RnicCounters {
     /// Counters of the interface's queue: frames and bytes.
     pub io: IoCounters,
-    /// Counters of TCP: segments, and what was dropped.
+    /// Counters of TCP: segments, and drops by cause.
     pub tcp: StackCounters,
-    /// Counters of MPA, DDP and RDMAP: FPDUs, messages, and what was refused.
+    /// Counters of MPA, DDP and RDMAP: FPDUs, messages, and refused segments.
     pub rdma: EngineCounters,
 }
 
 impl RnicCounters {
-    /// What several engines have counted together.
+    /// Sum of the counters of several engines.
     #[doc(hidden)]
     pub fn total(engines: &[Self]) -> Self {
         Self {
@@ -27,26 +27,26 @@ impl RnicCounters {
     }
 }
 
-/// What the RDMA layers have counted.
+/// Counters of the RDMA layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineCounters {
-    /// FPDUs received whole and with the right CRC.
+    /// FPDUs that were received completely with a valid CRC.
     pub fpdus_in: u64,
     /// FPDUs handed to TCP.
     pub fpdus_out: u64,
-    /// Of these, RDMA Writes of no bytes to wake a silent peer.
+    /// FPDUs among these that are RDMA Writes of no bytes, to wake a silent peer.
     pub first_fpdu_retries: u64,
     /// Payload bytes placed into regions.
     pub placed_bytes: u64,
-    /// Connections refused because their start-up was not MPA's.
+    /// Connections refused because their start-up was not valid MPA.
     pub drop_startup: u64,
     /// Connections dropped because their start-up took too long.
     pub drop_startup_timeout: u64,
-    /// Connections dropped because too many waited at their listener: those without a Request
+    /// Connections dropped because the backlog of their listener was full: those without a Request
     /// first.
     pub drop_startup_backlog: u64,
-    /// FPDUs whose framing or CRC was wrong.
+    /// FPDUs whose framing or CRC was invalid.
     pub drop_bad_fpdu: u64,
     /// Segments refused by the checks of DDP and RDMAP.
     pub drop_refused_segment: u64,
@@ -54,7 +54,7 @@ pub struct EngineCounters {
     pub drop_after_failure: u64,
     /// Completions lost because their queue was full.
     pub drop_cq_overflow: u64,
-    /// Asynchronous events lost because earlier ones were not taken.
+    /// Asynchronous events lost because earlier events were not taken.
     pub drop_events: u64,
     /// Terminate messages sent.
     pub terminates_out: u64,

@@ -1,21 +1,21 @@
-//! End of a queue pair's connection: what brought it about.
+//! End of a queue pair's connection: its cause.
 
 use std::fmt;
 
 use super::completion::CompletionStatus;
 use super::event::AsyncEventKind;
 
-/// Why the connection of a queue pair has ended. Work that was outstanding then completes as
+/// Why the connection of a queue pair has ended. Outstanding work then completes as
 /// [`CompletionStatus::Flushed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionEnd {
-    /// An asynchronous event of the queue pair reports it, too. [`AsyncEventKind::Closed`] is the
+    /// Also reported by an asynchronous event of the queue pair. [`AsyncEventKind::Closed`] is the
     /// end of a graceful close.
     Event(AsyncEventKind),
     /// A work request of this side has failed. Its completion has this status.
     WorkFailed(CompletionStatus),
-    /// The application has asked for it: by Modify QP to Terminate or Error, or `QueuePair::abort`.
+    /// The application has ended it: by Modify QP to Terminate or Error, or `QueuePair::abort`.
     Application,
     /// The RNIC has failed as a whole, as [`AsyncEventKind::Failed`] reports.
     Rnic,
@@ -32,7 +32,7 @@ impl fmt::Display for ConnectionEnd {
     }
 }
 
-/// What an event says of a connection.
+/// Describes the connection's end in an event.
 fn describe(event: &AsyncEventKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     use AsyncEventKind as Kind;
     match event {
@@ -56,7 +56,7 @@ fn describe(event: &AsyncEventKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "this side has lost track of the queue pair: {reason}")
         }
         Kind::Failed { reason } => write!(f, "the RNIC has failed: {reason}"),
-        // These end no connection.
+        // These events end no connection.
         Kind::CqFailed
         | Kind::SrqFailed
         | Kind::CqOverflow

@@ -1,4 +1,4 @@
-//! Addresses, next hops and ports that an RNIC has from its host.
+//! Addresses, next hops and ports that an RNIC gets from its host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -9,8 +9,8 @@ use xwarp_driver::net::{InterfaceError, InterfaceMonitor, NeighbourError, PortEr
 use xwarp_driver::{StateBoard, SteeringError};
 use xwarp_tcp::RouteMetrics;
 
-/// The host, as far as an RNIC asks it. The kernel is the host of a real one; a test has one of
-/// fixed answers.
+/// The host of an RNIC. The kernel is the host of a real RNIC; a test has a host with fixed
+/// answers.
 pub trait Host: Send + Sync {
     /// The interface's name, for messages.
     fn name(&self) -> &str;
@@ -22,27 +22,27 @@ pub trait Host: Send + Sync {
     /// [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError>;
 
-    /// The local address that packets to `remote` have as their source. To an address of the
-    /// interface's own it is that address.
+    /// The local source address of packets to `remote`. For an address of the interface itself it
+    /// is that address.
     ///
     /// # Errors
     ///
-    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over
-    ///   another interface.
+    /// - [`HostError::Route`], [`HostError::OtherInterface`]: there is no route to the peer, or it
+    ///   leads over another interface.
     /// - [`HostError::Interface`]: the interface is gone, or the kernel could not be asked.
-    /// - [`HostError::Unknown`]: a host of fixed answers has none.
+    /// - [`HostError::Unknown`]: a host with fixed answers has none.
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError>;
 
-    /// Which Ethernet address leads from `local` to `remote`, and the metrics of the route there.
-    /// Does not wait for the network: what is not known is searched for up to `timeout`. Where
-    /// several next hops lead there, the ports may decide.
+    /// The next hop's Ethernet address on the path from `local` to `remote`, and the metrics of the
+    /// route. Does not wait for the network: an unknown address is searched for up to `timeout`. If
+    /// there are several next hops, the ports may select one.
     ///
     /// # Errors
     ///
-    /// - [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over
-    ///   another interface.
-    /// - [`HostError::Neighbour`]: the next hop cannot be asked for, or was in vain already.
-    /// - [`HostError::Unknown`]: a host of fixed answers has none.
+    /// - [`HostError::Route`], [`HostError::OtherInterface`]: there is no route to the peer, or it
+    ///   leads over another interface.
+    /// - [`HostError::Neighbour`]: the next hop cannot be asked for, or did not answer before.
+    /// - [`HostError::Unknown`]: a host with fixed answers has none.
     fn next_hop(
         &self,
         local: SocketAddr,
@@ -50,11 +50,10 @@ pub trait Host: Send + Sync {
         timeout: Duration,
     ) -> Result<Way, HostError>;
 
-    /// Which way leads from `local` to `remote` now, for a connection that there is already. Where
-    /// the host does not know the next hop, it asks the neighbour meanwhile, and
-    /// [notifies](Self::monitor) when it knows. `silent`: the peer does not answer, so that the
-    /// host is to ask the neighbour whose address it believes to know, too. By default, paths stay
-    /// as they were.
+    /// The current path from `local` to `remote`, for an existing connection. If the host does not
+    /// know the next hop, it solicits the neighbour in the meantime, and [notifies](Self::monitor)
+    /// the RNIC once it knows. `silent`: the peer does not answer, so the host also solicits a
+    /// neighbour whose address it has. By default, paths do not change.
     ///
     /// # Errors
     ///
@@ -69,13 +68,13 @@ pub trait Host: Send + Sync {
         Ok(PresentWay::default())
     }
 
-    /// The metrics of the route from `local` to `remote`, of which the first SYN has come. By
-    /// default, routes have none.
+    /// The metrics of the route from `local` to `remote`, for a connection whose SYN has arrived.
+    /// By default, routes have none.
     ///
     /// # Errors
     ///
-    /// [`HostError::Route`], [`HostError::OtherInterface`]: no way leads there, or one over another
-    /// interface.
+    /// [`HostError::Route`], [`HostError::OtherInterface`]: there is no route to the peer, or it
+    /// leads over another interface.
     fn metrics(&self, local: SocketAddr, remote: SocketAddr) -> Result<RouteMetrics, HostError> {
         let _ = (local, remote);
         Ok(RouteMetrics::default())
@@ -86,11 +85,11 @@ pub trait Host: Send + Sync {
     /// # Errors
     ///
     /// - [`HostError::Port`]: the port is in use or privileged, or the address is not this host's.
-    /// - [`HostError::Steering`]: the XDP program takes no more ports.
+    /// - [`HostError::Steering`]: the XDP program cannot steer any further port.
     fn open_port(&self, address: IpAddr, port: u16) -> Result<LocalPort, HostError>;
 
-    /// Reserves a free port to connect from. As far as the host knows, frames from `remote` to that
-    /// port arrive at this engine.
+    /// Reserves a free port to connect from, so that frames from `remote` to that port arrive at
+    /// this engine, as far as the host can predict.
     ///
     /// # Errors
     ///
@@ -102,19 +101,20 @@ pub trait Host: Send + Sync {
         engine: usize,
     ) -> Result<LocalPort, HostError>;
 
-    /// Reports the interface's present state, then its changes. `None`, the default: it never
-    /// changes.
+    /// Reports the interface's current state, then its changes. `None`, the default: the interface
+    /// never changes.
     fn monitor(&self) -> Option<InterfaceMonitor> {
         None
     }
 
-    /// Where engines show their state to other processes. `None`, the default: nowhere.
+    /// Board where engines publish their state to other processes. `None`, the default: there is
+    /// none.
     fn board(&self) -> Option<Arc<StateBoard>> {
         None
     }
 }
 
-/// The way from the host to a peer.
+/// The path from the host to a peer.
 pub struct Way {
     /// Host or router that frames are sent to.
     pub next_hop: NextHop,
@@ -123,7 +123,7 @@ pub struct Way {
 }
 
 impl From<NextHop> for Way {
-    /// A way whose route has no metrics.
+    /// A path whose route has no metrics.
     fn from(next_hop: NextHop) -> Self {
         Self {
             next_hop,
@@ -132,7 +132,7 @@ impl From<NextHop> for Way {
     }
 }
 
-/// The way of a connection that exists already.
+/// The path of an existing connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PresentWay {
     /// Ethernet address of the next hop. `None` if the host does not know it at the moment.
@@ -141,25 +141,24 @@ pub struct PresentWay {
     pub metrics: RouteMetrics,
 }
 
-/// What a host knows of a next hop's Ethernet address.
+/// A next hop's Ethernet address, as far as the host knows it.
 pub enum NextHop {
     /// The host knows the address.
     Known([u8; 6]),
     /// The peer has an address of the interface's own: the RNIC connects to itself.
     ThisHost,
-    /// The host has begun to search.
+    /// The host has started a search.
     Searching(Box<dyn NextHopSearch>),
 }
 
-/// A search for a next hop. Its descriptor, which no other search has, is readable when
-/// [`poll`](Self::poll) may have something new to say. Dropping it gives the search up, and closes
-/// the descriptor.
+/// A search for a next hop. Its own descriptor is readable when [`poll`](Self::poll) may have a new
+/// result. Dropping it cancels the search, and closes the descriptor.
 pub trait NextHopSearch: AsFd + Send + Sync {
     /// The Ethernet address, once it is known. Never waits.
     ///
     /// # Errors
     ///
-    /// [`HostError::Neighbour`]: the next hop has not answered in time, or can no longer be asked.
+    /// [`HostError::Neighbour`]: the next hop did not answer in time, or can no longer be asked.
     fn poll(&mut self) -> Result<Option<[u8; 6]>, HostError>;
 }
 
@@ -170,25 +169,25 @@ pub struct LocalPort {
 }
 
 impl LocalPort {
-    /// A port that `hold` keeps.
+    /// A port that is released by dropping `hold`.
     pub fn new(local: SocketAddr, hold: Box<dyn Send + Sync>) -> Self {
         Self { local, _hold: hold }
     }
 
-    /// The address and port that are held.
+    /// Address and port.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 }
 
-/// Why the host could not help.
+/// Why the host could not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// No route leads there.
+    /// There is no route to the peer.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// The way leads over another interface.
+    /// The route leads over another interface.
     #[error(
         "{remote} is not reached over {interface}; open the RNIC on the interface that leads there"
     )]
@@ -204,13 +203,13 @@ pub enum HostError {
     /// The next hop does not answer.
     #[error(transparent)]
     Neighbour(#[from] NeighbourError),
-    /// The port could not be had.
+    /// The port could not be reserved.
     #[error(transparent)]
     Port(#[from] PortError),
     /// The XDP program could not be configured to steer the port.
     #[error(transparent)]
     Steering(#[from] SteeringError),
-    /// A `FixedHost` without an answer for this address.
+    /// A `FixedHost` has no answer for this address.
     #[error("nothing is known of {0}")]
     Unknown(IpAddr),
     /// The RNIC was closed.

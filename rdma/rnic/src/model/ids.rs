@@ -1,15 +1,15 @@
 //! Identifiers of an RNIC's objects.
 //!
 //! A `QpId` has a serial number that no later queue pair has. [`QpId::number`] is 24 bits of it, as
-//! libibverbs needs, and never 0 or 1, which InfiniBand reserves. A number is used again only after
-//! all others, and never while another queue pair has it.
+//! libibverbs needs, and never 0 or 1, which InfiniBand reserves. A number is reused only after all
+//! other numbers, and never while another queue pair has it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xwarp_tcp::ConnId;
 
-/// An application's name for a work request; comes back in its completion.
+/// An application's ID of a work request, which its completion returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WrId(pub u64);
 
@@ -38,8 +38,8 @@ pub struct HandlerId {
     pub(crate) serial: u64,
 }
 
-/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. No other connection of
-/// the RNIC ever has it.
+/// A TCP connection of an RNIC: the draft's LLP Stream Handle as a value. Never used twice in the
+/// RNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId {
     pub(crate) engine: usize,
@@ -47,7 +47,7 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// The engine that has it.
+    /// Index of the connection's engine.
     #[doc(hidden)]
     pub fn engine(self) -> usize {
         self.engine
@@ -59,10 +59,10 @@ impl StreamId {
 pub struct RnicId(u64);
 
 impl RnicId {
-    /// The next one.
+    /// Allocates the next identity.
     pub fn next() -> Self {
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        Self(OPENED.fetch_add(1, Ordering::Relaxed)) // 2^64 will not be opened
+        Self(OPENED.fetch_add(1, Ordering::Relaxed)) // 2^64 RNICs are never opened
     }
 }
 
@@ -75,7 +75,7 @@ pub struct IncomingId {
 }
 
 impl IncomingId {
-    /// The engine where it has come.
+    /// Index of the engine that has the request.
     #[doc(hidden)]
     pub fn engine(self) -> usize {
         self.engine
@@ -90,37 +90,37 @@ impl IncomingId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenKey(pub(crate) u64);
 
-/// A queue pair's identity within its RNIC. No later queue pair of the RNIC has it, so that a
-/// completion which is read late cannot name another one (verbs draft §6.1.4, verbs.md A38).
+/// A queue pair's identity within its RNIC. No later queue pair of the RNIC has it, so a completion
+/// that is polled late cannot name another queue pair (verbs draft §6.1.4, verbs.md A38).
 /// Identities are in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QpId(u64);
 
 impl QpId {
     const SLOT_BITS: u32 = u16::BITS;
-    /// Queue pairs that there may be at once.
+    /// Largest number of simultaneous queue pairs.
     pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
 
-    /// The `serial`-th queue pair of the RNIC, which is in this slot of its engine. 2^48 will not
-    /// be created.
+    /// The `serial`-th queue pair of the RNIC, in this slot of its engine. 2^48 queue pairs are
+    /// never created.
     pub(crate) fn new(serial: u64, slot: usize) -> Self {
         debug_assert!(slot < Self::SLOTS);
         Self(serial << Self::SLOT_BITS | slot as u64)
     }
 
-    /// The queue pair's number of 24 bits, as `qp_num` of libibverbs has it: never 0 or 1, which
-    /// InfiniBand reserves. No other queue pair of the RNIC has it at the same time, and none gets
-    /// it again before all other numbers were given out.
+    /// The queue pair's number of 24 bits, as in `qp_num` of libibverbs: never 0 or 1, which
+    /// InfiniBand reserves. No other queue pair of the RNIC has it at the same time. It is reused
+    /// only after all other numbers.
     pub fn number(self) -> u32 {
         number_of(self.serial())
     }
 
-    /// How many queue pairs the RNIC has had before it.
+    /// Number of queue pairs that the RNIC had before.
     pub(crate) fn serial(self) -> u64 {
         self.0 >> Self::SLOT_BITS
     }
 
-    /// Its slot in the engine, where another queue pair may be by now.
+    /// The queue pair's slot in the engine. Another queue pair may have the slot by now.
     #[doc(hidden)]
     pub fn slot(self) -> usize {
         let [.., high, low] = self.0.to_be_bytes();

@@ -1,8 +1,8 @@
-//! Errors in what a peer sends, by the names of the verbs draft's events (§9.5.3; verbs.md §12.3).
+//! Errors in what a peer sends, named as the verbs draft's events (§9.5.3; verbs.md §12.3).
 //!
-//! A failure is reported once: a receive that fails has its completion, and no event beside it
-//! (verbs draft §8.3.3). If the close that follows a Terminate fails as well, that is a `BadClose`.
-//! Query QP keeps the Terminate in any case.
+//! A failure is reported once: a failed receive has its completion, and no event in addition (verbs
+//! draft §8.3.3). If the close after a Terminate fails as well, that is a `BadClose`. Query QP
+//! keeps the Terminate in any case.
 
 use xwarp_iwarp::ddp::Queue;
 use xwarp_iwarp::mpa::MpaError;
@@ -17,13 +17,13 @@ pub enum ProtectionError {
     BaseBounds,
     /// Access Rights violation.
     AccessRights,
-    /// Invalid PD: the region or window is not there for this queue pair.
+    /// Invalid PD: the queue pair may not use the region or window.
     InvalidPd,
-    /// Wrap error: Tagged Offset plus length passes 2^64.
+    /// Wrap error: Tagged Offset plus length exceeds 2^64.
     Wrap,
 }
 
-/// What was wrong with what the peer sent (verbs draft §9.5.3).
+/// Error in what the peer sent (verbs draft §9.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InboundError {
@@ -41,19 +41,19 @@ pub enum InboundError {
     UnexpectedOpcode,
     /// Remote Operation Error: invalid DDP Queue Number.
     QueueNumber,
-    /// Remote Operation Error: a Read Request, and RDMA Read is not enabled on the queue pair.
+    /// Remote Operation Error: a Read Request on a queue pair without RDMA Read.
     ReadNotEnabled,
-    /// Remote Operation Error: an RDMA Write or Read Response, and they are not enabled on the
-    /// queue pair.
+    /// Remote Operation Error: an RDMA Write or Read Response on a queue pair without inbound
+    /// Writes.
     WriteNotEnabled,
-    /// Remote Operation Error: a Read Request that is too small, too large, or whose offset is not
-    /// 0.
+    /// Remote Operation Error: a Read Request that is too small or too large, or whose offset is
+    /// not 0.
     ReadRequestFormat,
     /// Remote Operation Error: no L bit when expected.
     NotLast,
     /// Protection Error of a tagged segment: RDMA Write or Read Response.
     Tagged(ProtectionError),
-    /// RQ Protection Error: MSN whose range is not valid. Also: there is no receive buffer
+    /// RQ Protection Error: MSN whose range is not valid. Also used if there is no receive buffer
     /// (verbs.md A6).
     ReceiveRange,
     /// RQ Protection Error: gap in MSN.
@@ -64,11 +64,10 @@ pub enum InboundError {
     RequestGap,
     /// IRRQ Protection Error: MSN whose range is not valid.
     RequestRange,
-    /// IRRQ Protection Error: of the source of a Read Request.
+    /// IRRQ Protection Error: the source of a Read Request.
     Request(ProtectionError),
-    /// What the draft has no event for, since it is of a later RFC. It is a segment of a Send out
-    /// of its place (RFC 5041 §7.1), Immediate Data or an Atomic Operation that is malformed
-    /// (RFC 7306).
+    /// An error of a later RFC, for which the draft has no event: a segment of a Send out of order
+    /// (RFC 5041 §7.1), or malformed Immediate Data or a malformed Atomic Operation (RFC 7306).
     Other,
 }
 
@@ -95,7 +94,7 @@ impl From<MpaError> for InboundError {
 }
 
 impl InboundError {
-    /// Of a segment for a queue pair whose peer `may_write` or may not.
+    /// The error of a refused segment. `may_write`: whether the peer of the queue pair may write.
     pub(crate) fn of(cause: Cause, may_write: bool) -> Self {
         match cause {
             Cause::SegmentSize { .. } => Self::SegmentSize,
@@ -129,8 +128,8 @@ impl InboundError {
         }
     }
 
-    /// A number that is ahead of the one that is due leaves a gap; any other is one that was used,
-    /// or is far off.
+    /// An MSN ahead of the expected one leaves a gap. Any other MSN was used before, or is out of
+    /// range.
     fn of_number(qn: u32, msn: u32, expected: u32) -> Self {
         let is_ahead = msn.wrapping_sub(expected) < 1 << 31;
         match (Queue::from_qn(qn), is_ahead) {
@@ -142,8 +141,8 @@ impl InboundError {
         }
     }
 
-    /// Of an offset that is not due. The draft has an event for that on the queue of Read Requests
-    /// only.
+    /// The error of an unexpected message offset. The draft has an event for that only on the queue
+    /// of Read Requests.
     fn of_offset(qn: u32) -> Self {
         if qn == Queue::Request.qn() {
             Self::ReadRequestFormat
@@ -152,8 +151,8 @@ impl InboundError {
         }
     }
 
-    /// A message that is shorter than its header, or longer than its buffer. For a Send, the
-    /// completion reports it (verbs.md A7).
+    /// The error of a message that is shorter than its header, or longer than its buffer. For a
+    /// Send, the completion reports it (verbs.md A7).
     fn of_size(opcode: Opcode) -> Self {
         if opcode == Opcode::ReadRequest {
             Self::ReadRequestFormat
@@ -172,8 +171,8 @@ impl InboundError {
         }
     }
 
-    /// Of the source of a Read that was fine when it was asked for, by the code of the Terminate
-    /// (RFC 5040 §4.8).
+    /// The error of a Read whose source became invalid after the request, by the code of the
+    /// Terminate (RFC 5040 §4.8).
     pub(crate) fn of_source(code: TermCode) -> Self {
         Self::Request(match code.code() {
             0x00 => ProtectionError::InvalidStag,
@@ -208,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Up to half of all numbers are ahead, wherever the next one is.
+    /// Up to half of all numbers count as ahead, whatever the expected one is.
     #[test]
     fn number_ahead_leaves_a_gap_and_another_is_out_of_range() {
         for expected in [1, 0, u32::MAX, 1 << 31] {

@@ -1,4 +1,4 @@
-//! Plain values: what verbs take and return. They know no queue, no table and no engine.
+//! Plain values: arguments and results of verbs. They depend on no queue, table or engine.
 
 mod attributes;
 mod completion;

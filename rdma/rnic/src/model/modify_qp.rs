@@ -10,58 +10,58 @@ use super::stream::Framing;
 pub struct Depths {
     /// Work requests that the send queue holds.
     pub send_depth: usize,
-    /// Work requests that the receive queue holds; 0 where it is shared.
+    /// Work requests that the receive queue holds; 0 if it is shared.
     pub recv_depth: usize,
     /// Reads and Atomic Operations that this side may have outstanding.
     pub ord: u16,
-    /// Those that the peer may have outstanding.
+    /// Reads and Atomic Operations that the peer may have outstanding.
     pub ird: u16,
 }
 
-/// Those of Reads alone.
+/// Depths of Reads and Atomic Operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadDepths {
     /// Reads and Atomic Operations that this side may have outstanding.
     pub ord: u16,
-    /// Those that the peer may have outstanding.
+    /// Reads and Atomic Operations that the peer may have outstanding.
     pub ird: u16,
 }
 
-/// A change of a queue pair: the state that it shall be in next, which may be the present one, and
-/// attributes. What is `None` stays as it is.
+/// A change of a queue pair: the next state, which may be the current one, and attributes.
+/// Attributes that are `None` do not change.
 #[derive(Clone, Debug)]
 pub struct ModifyQp {
-    /// The state that it shall be in next.
+    /// The next state.
     pub next: QpState,
     /// Reads and Atomic Operations that this side may have outstanding.
     pub ord: Option<u16>,
-    /// Those that the peer may have outstanding.
+    /// Reads and Atomic Operations that the peer may have outstanding.
     pub ird: Option<u16>,
     /// Work requests that the send queue holds.
     pub send_depth: Option<usize>,
     /// Work requests that the receive queue holds.
     pub recv_depth: Option<usize>,
-    /// Messages in progress before the limit event, where the receive queue is shared.
+    /// Messages in progress before the limit event, if the receive queue is shared.
     pub rq_limit: Option<usize>,
     /// Arms that limit.
     pub arm_rq_limit: bool,
-    /// The stream that a queue pair in Idle is connected by.
+    /// The stream that connects a queue pair in Idle.
     pub handover: Option<Handover>,
 }
 
-/// A stream for a queue pair.
+/// A stream to hand over to a queue pair.
 #[derive(Clone, Debug)]
 pub struct Handover {
-    /// Which.
+    /// Identity of the stream.
     pub stream: StreamId,
     /// How FPDUs are framed on it.
     pub framing: Framing,
-    /// The last streaming message, which goes out ahead of all FPDUs.
+    /// The last streaming message, which is sent ahead of all FPDUs.
     pub message: Option<Vec<u8>>,
 }
 
 impl ModifyQp {
-    /// To this state, with all attributes as they are.
+    /// A change to this state that sets no attribute.
     pub fn to(next: QpState) -> Self {
         Self {
             next,
@@ -75,17 +75,17 @@ impl ModifyQp {
         }
     }
 
-    /// True if something is to change that start-up settles.
+    /// True if it changes an attribute that start-up negotiates.
     pub(crate) fn concerns_connection(&self) -> bool {
         self.ord.is_some() || self.ird.is_some() || self.handover.is_some()
     }
 
-    /// True if a work queue is to be resized.
+    /// True if it resizes a work queue.
     pub fn resizes(&self) -> bool {
         self.send_depth.is_some() || self.recv_depth.is_some()
     }
 
-    /// True if nothing but the state is to change.
+    /// True if it changes nothing but the state.
     pub(crate) fn is_bare(&self) -> bool {
         let limits = self.rq_limit.is_some() || self.arm_rq_limit;
         !self.concerns_connection() && !self.resizes() && !limits

@@ -1,4 +1,4 @@
-//! MPA start-up: the parameters that an application asks for, and what was negotiated (RFC 5044
+//! MPA start-up: the parameters that an application requests, and the negotiated ones (RFC 5044
 //! §7.1, RFC 6581).
 
 use std::fmt;
@@ -9,7 +9,7 @@ use xwarp_iwarp::mpa::{
     RtrTypes, StartupParams,
 };
 
-/// How an RNIC speaks MPA, in either role.
+/// Configuration of MPA, in either role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MpaConfig {
@@ -17,38 +17,39 @@ pub struct MpaConfig {
     /// ORD. If the peer then closes the connection, the initiator falls back to revision 1 on a new
     /// TCP connection (RFC 6581 §10). Revision 1 is always understood.
     pub max_revision: Revision,
-    /// CRCs are wanted. Without, they are off only if the peer does not want them either (RFC 5044
-    /// §7.1.1); TCP's checksum alone then guards the data. See [`ConnectionInfo::crc`] for what
-    /// came of it.
+    /// Whether CRCs are requested. If not, they are off only if the peer does not request them
+    /// either (RFC 5044 §7.1.1); then only TCP's checksum protects the data.
+    /// [`ConnectionInfo::crc`] has the negotiated result.
     pub crc: bool,
-    /// The peer is asked to put markers into what it sends (RFC 5044 §4.3). What we send has them
-    /// if the peer asks, whatever is said here.
+    /// Whether the peer is asked to insert markers (RFC 5044 §4.3). This side inserts markers if
+    /// the peer asks for them, whatever this value is.
     pub markers: bool,
-    /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are spoken with, too
-    /// (RFC 5044, appendix C).
+    /// Permissive mode: peers of the RDMA Consortium, MPA revision 0, are accepted, too (RFC 5044,
+    /// appendix C).
     pub allow_revision_0: bool,
-    /// As initiator: how long a peer may send nothing after the first message of this side. Then
+    /// As initiator: how long the peer may stay silent after the first message of this side. Then
     /// RDMA Writes of no bytes wake it, four at most. Linux siw sometimes needs that, as it can
-    /// overlook what follows its Reply at once; other peers ignore them. `None` never wakes the
-    /// peer.
+    /// overlook bytes that arrive right after its Reply; other peers ignore such Writes. `None`
+    /// never wakes the peer.
     pub first_fpdu_retry: Option<Duration>,
 }
 
 xwarp_driver::setters!(MpaConfig {
     /// Sets the highest MPA revision.
     max_revision: Revision,
-    /// Sets whether CRCs are wanted.
+    /// Sets whether CRCs are requested.
     crc: bool,
-    /// Sets whether the peer is asked to send markers.
+    /// Sets whether the peer is asked to insert markers.
     markers: bool,
     /// Sets whether peers of MPA revision 0 are accepted.
     allow_revision_0: bool,
-    /// Sets after how long a silent peer is woken by an RDMA Write of no bytes. `None` never does.
+    /// Sets how long a peer may stay silent before an RDMA Write of no bytes wakes it. `None` never
+    /// does.
     first_fpdu_retry: Option<Duration>,
 });
 
 impl Default for MpaConfig {
-    /// Revision 2, CRCs on, no markers, no RDMA Consortium, silent peers woken after 5 ms.
+    /// Revision 2, CRCs on, no markers, no revision 0, silent peers woken after 5 ms.
     fn default() -> Self {
         Self {
             max_revision: Revision::Two,
@@ -61,7 +62,7 @@ impl Default for MpaConfig {
 }
 
 impl MpaConfig {
-    /// What the protocol's state machines need of it.
+    /// Parameters of the protocol's state machines.
     #[doc(hidden)]
     pub fn params(self, enhanced: Option<Enhanced>) -> StartupParams {
         StartupParams {
@@ -73,7 +74,7 @@ impl MpaConfig {
         }
     }
 
-    /// Bytes of private data that fit into our Request, besides the enhanced data of revision 2.
+    /// Bytes of private data that fit into a Request, besides the enhanced data of revision 2.
     #[doc(hidden)]
     pub fn private_data_limit(self) -> usize {
         match self.max_revision {
@@ -83,14 +84,14 @@ impl MpaConfig {
     }
 }
 
-/// The peer-to-peer model (RFC 6581 §9.2): the initiator says by an RTR that it is Ready To
-/// Receive, so that the responder may send first. The RTR is no work of the application's.
+/// The peer-to-peer model (RFC 6581 §9.2): the initiator announces by an RTR that it is Ready To
+/// Receive, so that the responder may send first. The RTR is not the application's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerToPeer {
-    /// The RTR types that this side can do; at least one. Of those in common a Write is preferred,
-    /// then a Read, then a Send.
+    /// The RTR types that this side supports; at least one. Of the common types a Write is
+    /// preferred, then a Read, then a Send.
     pub rtr: RtrTypes,
-    /// A peer that knows no RTR is not connected with. Otherwise the connection becomes one of the
+    /// Whether connecting fails if the peer supports no RTR. Otherwise the connection then uses the
     /// client-server model.
     pub required: bool,
 }
@@ -117,8 +118,8 @@ pub struct StartUpParameters {
 }
 
 impl StartUpParameters {
-    /// As initiator. Depths are no condition: a peer that does not negotiate them is good enough
-    /// (wire.md D10).
+    /// The enhanced data of an initiator. It does not require depths: a peer that does not
+    /// negotiate them is accepted (wire.md D10).
     pub fn offer(self) -> Enhanced {
         let depths = Enhanced::with_depths(self.ird, self.ord);
         match self.peer_to_peer {
@@ -135,8 +136,8 @@ impl StartUpParameters {
         }
     }
 
-    /// As responder to `request`. Without Reads the IRD is raised only for an RTR that can be
-    /// nothing else (R6581-9.1-4).
+    /// The enhanced data of a responder to `request`. If the queue pair allows no Reads, the IRD is
+    /// raised only if a Read is the only possible RTR (R6581-9.1-4).
     pub(crate) fn answer(self, request: &Request) -> Enhanced {
         let rtr = self.peer_to_peer.map_or(RtrTypes::ALL, |p2p| p2p.rtr);
         let offered = request.enhanced.and_then(|enhanced| enhanced.rtr);
@@ -150,27 +151,27 @@ impl StartUpParameters {
     }
 }
 
-/// What MPA start-up has settled for one connection.
+/// Parameters that MPA start-up has negotiated for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
     /// MPA revision of the Reply: 1, 2, or 0 with a peer of the RDMA Consortium. Also 0 on a stream
-    /// that the application has handed over, where no MPA start-up was.
+    /// that the application has handed over, without MPA start-up.
     pub revision: u8,
-    /// CRCs are generated and checked: one side's wish is enough.
+    /// Whether CRCs are generated and checked: one side's request suffices.
     pub crc: bool,
-    /// What we send carries markers.
+    /// Whether this side inserts markers.
     pub send_markers: bool,
-    /// What the peer sends carries markers.
+    /// Whether the peer inserts markers.
     pub receive_markers: bool,
     /// Reads that the peer may have outstanding.
     pub ird: u16,
-    /// Reads that we may have outstanding.
+    /// Reads that this side may have outstanding.
     pub ord: u16,
-    /// What the peer's frame said of its depths and RTR types (RFC 6581 §9); `None` if that was not
+    /// Depths and RTR types in the peer's frame (RFC 6581 §9); `None` if the frame was not
     /// enhanced.
     pub peer: Option<EnhancedData>,
-    /// The RTR that we send as initiator of the peer-to-peer model.
+    /// The RTR that this side sends as initiator of the peer-to-peer model.
     pub rtr: Option<Rtr>,
 }
 
@@ -190,7 +191,8 @@ impl ConnectionInfo {
     }
 }
 
-/// What differs from connection to connection, as one line: `MPA revision 2  CRC on  markers off`.
+/// The parameters that differ between connections, in one line: `MPA revision 2  CRC on  markers
+/// off`.
 impl fmt::Display for ConnectionInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let crc = if self.crc { "on" } else { "off" };

@@ -19,7 +19,7 @@ use super::work::{MAX_INLINE, PayloadLimits};
 pub struct QpConfig {
     /// Work requests that the send queue holds.
     pub send_depth: usize,
-    /// Work requests that the receive queue holds. Not looked at where it is shared.
+    /// Work requests that the receive queue holds. Ignored if the receive queue is shared.
     pub recv_depth: usize,
     /// Elements that the list of a Send may have, [`MAX_SGE`] at most.
     pub send_sge: usize,
@@ -30,50 +30,51 @@ pub struct QpConfig {
     /// Bytes of inline data that a work request may carry, [`MAX_INLINE`] at most.
     pub max_inline: usize,
     /// Messages that may be in progress before
-    /// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) reports it, once; 0 for
-    /// never (verbs draft §6.3.8). Such a message has taken a buffer and not completed. Only with a
-    /// shared receive queue. Messages of a queue pair are placed one after the other, so that only
-    /// a limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
+    /// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is reported, once; 0 for
+    /// never (verbs draft §6.3.8). Such a message has taken a buffer and not completed. Needs a
+    /// shared receive queue. Messages of a queue pair are placed one after the other, so only a
+    /// limit of 0 can be exceeded, once `QpChange::arm_rq_limit` has armed it.
     pub rq_limit: usize,
     /// Reads and Atomic Operations that this side may have outstanding (ORD). Further ones wait in
     /// the send queue. MPA revision 2 lowers it to the peer's IRD. Revision 1 does not exchange it,
-    /// so that it must not exceed the peer's IRD. With 0 a posted Read ends the connection.
+    /// so it must not exceed the peer's IRD. With 0 a posted Read ends the connection.
     pub ord: u16,
-    /// Reads and Atomic Operations that the peer may have outstanding (IRD). One more ends the
-    /// connection. Accepting by MPA revision 2 lowers it to the peer's ORD.
+    /// Reads and Atomic Operations that the peer may have outstanding (IRD). A further one ends the
+    /// connection. Accepting with MPA revision 2 lowers it to the peer's ORD.
     pub ird: u16,
-    /// The peer-to-peer model. As initiator: what is asked for; `None`, the default, is the
-    /// client-server model. As responder only the RTR types count, and `None` takes them all: the
-    /// model is the initiator's choice.
+    /// The peer-to-peer model. For an initiator: the requested model; `None`, the default, is the
+    /// client-server model. For a responder only the RTR types matter, and `None` allows all: the
+    /// initiator chooses the model.
     pub peer_to_peer: Option<PeerToPeer>,
-    /// Immediate Data and Atomic Operations, in both directions (RFC 7306). Connection set-up does
-    /// not say whether the peer supports them: a peer that does not ends the connection when it
-    /// receives one. If this is false, so does this side.
+    /// Whether Immediate Data and Atomic Operations are allowed, in both directions (RFC 7306).
+    /// Connection set-up does not negotiate them: a peer without them ends the connection when it
+    /// receives one. So does this side if this is false.
     pub rfc7306: bool,
-    /// Whether the peer may write its memory: by Writes, and by the responses to our Reads (verbs
-    /// draft §6.1.3, figure 21). Without it such a message ends the connection unless it is empty.
-    /// Whether the peer may read is said by [`ird`](Self::ird).
+    /// Whether the peer may write memory of this side: by Writes, and by the Responses to Reads
+    /// (verbs draft §6.1.3, figure 21). Otherwise such a message ends the connection unless it is
+    /// empty. [`ird`](Self::ird) determines whether the peer may read.
     pub inbound_write: bool,
-    /// Whether the sink of a Read needs the local right to write only. Then the Read itself lets
-    /// the peer write, once, and just what it asked for; neither the remote right nor
-    /// [`inbound_write`](Self::inbound_write) is asked for. False by default, as the verbs draft
-    /// has it (§7.5). InfiniBand's programs register sinks with the local right.
+    /// Whether the sink of a Read needs only the local right to write. Then the Read itself allows
+    /// the peer to write, once, and only the requested bytes; neither the remote right nor
+    /// [`inbound_write`](Self::inbound_write) is needed. False by default, as in the verbs draft
+    /// (§7.5). InfiniBand's programs register sinks with the local right.
     pub local_read_sinks: bool,
-    /// Whether it may bind memory windows (verbs draft §6.1.3).
+    /// Whether the queue pair may bind memory windows (verbs draft §6.1.3).
     pub bind_windows: bool,
-    /// Whether its scatter/gather lists may name `STag` 0, which is all of the region area by
-    /// physical addresses (`Rnic::physical_address`), and whether it may Fast-Register (verbs draft
-    /// §7.2.1, §7.5). It keeps its `DataPath`, as a Non-Privileged Consumer may do neither.
+    /// Whether scatter/gather lists may name `STag` 0, which is all of the region area by physical
+    /// addresses (`Rnic::physical_address`), and whether Fast-Register is allowed (verbs draft
+    /// §7.2.1, §7.5). The queue pair does not hand out its `DataPath`, as a Non-Privileged Consumer
+    /// may do neither.
     pub privileged: bool,
     /// Whether work that is posted in Terminate or Error is accepted, and completes as flushed,
-    /// behind what was flushed before. So are buffers that are posted in Closing. False by default:
-    /// the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept such work. Their
-    /// programs post a last request to learn that all before it have completed, and may post a
-    /// buffer while the peer closes.
+    /// behind work that was flushed before. So are buffers that are posted in Closing. False by
+    /// default: the verb fails at once (verbs draft §6.2). InfiniBand's verbs accept such work.
+    /// Their programs post a last request to learn that all earlier requests have completed, and
+    /// may post a buffer while the peer closes.
     pub flush_late_posts: bool,
-    /// Whether each end of a connection is reported: where no other event says it,
+    /// Whether each end of a connection is reported: if no other event reports it,
     /// [`Ended`](crate::model::AsyncEventKind::Ended) does. False by default, as the verbs draft
-    /// has no event for what a completion says, nor for what the application has asked for
+    /// has no event for an end that a completion reports or that the application requested
     /// (§8.3.3).
     pub report_ends: bool,
 }
@@ -97,14 +98,14 @@ xwarp_driver::setters!(QpConfig {
     ord: u16,
     /// Sets how many Reads and Atomic Operations the peer may have outstanding (IRD).
     ird: u16,
-    /// Sets the peer-to-peer model that is asked for.
+    /// Sets the peer-to-peer model to request.
     peer_to_peer: Option<PeerToPeer>,
     /// Sets whether Immediate Data and Atomic Operations are allowed, in both directions (RFC
     /// 7306).
     rfc7306: bool,
     /// Sets whether the peer may write to memory of this side.
     inbound_write: bool,
-    /// Sets whether the sink of a Read needs the local right to write only.
+    /// Sets whether the sink of a Read needs only the local right to write.
     local_read_sinks: bool,
     /// Sets whether the queue pair may bind memory windows.
     bind_windows: bool,
@@ -141,7 +142,8 @@ impl Default for QpConfig {
 }
 
 impl QpConfig {
-    /// With `shared` its receive buffers are posted elsewhere, which needs no depth here.
+    /// Checks the values. `shared`: receive buffers are posted to a shared receive queue, so
+    /// `recv_depth` is ignored.
     #[doc(hidden)]
     pub fn check(&self, max_revision: Revision, shared: bool) -> Result<(), CreateError> {
         let recv_depth = if shared { 1 } else { self.recv_depth };

@@ -1,42 +1,42 @@
-//! Queue pairs as users of regions, and which of them a region is there for (RFC 5041 §8.2).
+//! Queue pairs as users of regions, and the queue pairs that may use a region (RFC 5041 §8.2).
 //!
-//! A region that a protection domain registers belongs to the domain; one that a queue pair
+//! A region that a protection domain registers belongs to the domain. A region that a queue pair
 //! registers belongs to this queue pair alone, through all of its connections. A peer may
-//! invalidate a region of its queue pair. It may invalidate one of the domain only while the domain
-//! has no other queue pair (RFC 5040 §8.1.1), connected or not.
+//! invalidate a region of its queue pair. It may invalidate a region of the domain only while the
+//! domain has no other queue pair (RFC 5040 §8.1.1), connected or not.
 
 use bitflags::bitflags;
 
 use super::ids::PdId;
 
 bitflags! {
-    /// What a queue pair may do with memory, fixed when it is created (verbs draft §6.1.3).
+    /// Memory operations that a queue pair allows, fixed when it is created (verbs draft §6.1.3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct QpAccess: u8 {
-        /// Use `STag` 0 and Fast-Register: it is privileged.
+        /// It is privileged: it may use `STag` 0 and Fast-Register.
         const PHYSICAL = 1;
-        /// Bind windows.
+        /// It may bind windows.
         const BIND_WINDOWS = 2;
-        /// Have its peer read.
+        /// Its peer may read.
         const INBOUND_READ = 4;
-        /// Have its peer write, and place Read Responses.
+        /// Its peer may write, and place Read Responses.
         const INBOUND_WRITE = 8;
-        /// Place Read Responses where this side alone may write, too.
+        /// Its peer may place Read Responses with this side's local right to write.
         const LOCAL_SINKS = 16;
     }
 }
 
-/// A queue pair in the eyes of the `STag` table.
+/// Identity of a queue pair in the `STag` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpIdentity {
     pd: PdId,
     access: QpAccess,
-    /// No other queue pair of the RNIC ever has it.
+    /// Never used twice in the RNIC.
     serial: u64,
 }
 
 impl QpIdentity {
-    /// The queue pair with this serial number, which no other of the RNIC ever has.
+    /// The queue pair with this serial number, which the RNIC never uses twice.
     pub(crate) fn new(pd: PdId, access: QpAccess, serial: u64) -> Self {
         Self { pd, access, serial }
     }
@@ -50,12 +50,12 @@ impl QpIdentity {
         self.access.contains(access)
     }
 
-    /// May its peer use any memory?
+    /// Whether its peer may access any memory.
     pub(crate) fn is_open(self) -> bool {
         (self.access).intersects(QpAccess::INBOUND_READ | QpAccess::INBOUND_WRITE)
     }
 
-    /// The same queue pair, for a buffer that is judged by another protection domain.
+    /// The same queue pair, for a buffer that belongs to another protection domain.
     pub(crate) fn in_domain(self, pd: PdId) -> Self {
         Self { pd, ..self }
     }
@@ -65,12 +65,12 @@ impl QpIdentity {
     }
 }
 
-/// Which queue pairs may use a region.
+/// Queue pairs that may use a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagScope {
-    /// All of a protection domain.
+    /// All queue pairs of a protection domain.
     Domain(PdId),
-    /// This one.
+    /// Only this queue pair.
     QueuePair(QpIdentity),
 }
 

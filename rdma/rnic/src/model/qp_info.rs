@@ -6,7 +6,7 @@ use xwarp_iwarp::{ReceivedTerminate, TermCode, Terminate};
 use super::ids::{CqId, PdId, QpId, SrqId, StreamId};
 use super::qp_state::QpState;
 
-/// All attributes of a queue pair, as they were at one moment.
+/// All attributes of a queue pair at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -20,79 +20,79 @@ pub struct QpInfo {
     pub state: QpState,
     /// Its protection domain.
     pub pd: PdId,
-    /// Where its sends complete.
+    /// Completion queue of its sends.
     pub send_cq: CqId,
-    /// Where its receives complete.
+    /// Completion queue of its receives.
     pub recv_cq: CqId,
-    /// Where it takes its receive buffers from, if that is a shared receive queue.
+    /// Shared receive queue of its receive buffers, if it has one.
     pub srq: Option<SrqId>,
     /// Work requests that the send queue holds.
     pub send_depth: usize,
-    /// Work requests that the receive queue holds; 0 where it is shared.
+    /// Work requests that the receive queue holds; 0 if it is shared.
     pub recv_depth: usize,
-    /// Of messages in progress, where the receive queue is shared.
+    /// Limit of messages in progress, if the receive queue is shared.
     pub rq_limit: Option<RqLimit>,
     /// Elements of a Send's scatter/gather list.
     pub send_sge: usize,
-    /// Elements of an RDMA Write's.
+    /// Elements of an RDMA Write's scatter/gather list.
     pub write_sge: usize,
-    /// Elements of a receive's; 0 where the receive queue is shared, which has a maximum of its
-    /// own.
+    /// Elements of a receive's scatter/gather list; 0 if the receive queue is shared, which has its
+    /// own maximum.
     pub recv_sge: usize,
     /// Bytes of inline data that a work request may carry.
     pub max_inline: usize,
-    /// Reads and Atomic Operations that this side may have outstanding: on its connection while it
-    /// has one, else on the next.
+    /// Reads and Atomic Operations that this side may have outstanding: on the current connection,
+    /// or without one on the next.
     pub ord: u16,
     /// IRD: Reads and Atomic Operations that the peer may have outstanding.
     pub ird: u16,
-    /// `STag` 0 and Fast-Register are allowed.
+    /// Whether `STag` 0 and Fast-Register are allowed.
     pub privileged: bool,
-    /// The peer may read.
+    /// Whether the peer may read.
     pub inbound_read: bool,
-    /// The peer may write, by Writes and by the responses to our Reads.
+    /// Whether the peer may write, by Writes and by the Responses to Reads of this side.
     pub inbound_write: bool,
-    /// It may bind memory windows.
+    /// Whether it may bind memory windows.
     pub bind_windows: bool,
-    /// The Terminate that was sent, or was to be sent, or was received; in Terminate and Error, if
-    /// there was one.
+    /// The Terminate that was sent, should have been sent, or was received. Only in Terminate and
+    /// Error, if there was one.
     pub terminate: Option<TerminateInfo>,
-    /// What it is connected by; never in Idle, nor in Error.
+    /// The stream that connects it; `None` in Idle and Error.
     pub stream: Option<StreamId>,
 }
 
 /// How many messages may be in progress until
-/// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) reports it (verbs draft
+/// [`RqLimitReached`](crate::model::AsyncEventKind::RqLimitReached) is reported (verbs draft
 /// §6.3.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RqLimit {
     /// Messages that have taken a buffer and not completed.
     pub limit: usize,
-    /// Whether the event is still to be reported.
+    /// Whether the event will be reported.
     pub armed: bool,
 }
 
-/// Who found the error.
+/// The side that found the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminateOrigin {
-    /// This side found it.
+    /// This side.
     Local,
-    /// The queue pair at the other end found it.
+    /// The peer.
     Peer,
 }
 
-/// A Terminate Message (RFC 5040 §4.8). Of several failures at once it reports the first (verbs.md
-/// A34).
+/// A Terminate Message (RFC 5040 §4.8). Of several simultaneous failures it reports the first
+/// (verbs.md A34).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminateInfo {
-    /// Who found the error.
+    /// The side that found the error.
     pub origin: TerminateOrigin,
-    /// What the error is.
+    /// The error.
     pub code: TermCode,
-    /// The message from the Terminate Control field on: 4 bytes, and what it has of the segment
-    /// that was at fault. It may not have reached the peer.
+    /// The message from the Terminate Control field on: 4 bytes, and the returned part of the
+    /// refused segment. It may not have reached the peer.
     pub message: Vec<u8>,
 }
 

@@ -1,25 +1,25 @@
-//! A queue pair's identity and state (verbs draft §6.2), and what the engine shows of it.
+//! States of a queue pair (verbs draft §6.2).
 
 /// The states of a queue pair (verbs draft §6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum QpState {
-    /// No connection. Work can be posted and waits.
+    /// No connection. Posted work waits.
     Idle,
-    /// Ready To Send: connected, and FPDUs go both ways.
+    /// Ready To Send: connected, with FPDUs in both directions.
     Rts,
     /// The connection is being closed gracefully.
     Closing,
     /// The connection is being ended because of an error.
     Terminate,
-    /// Ended; all work has been flushed.
+    /// The connection has ended, and all work was flushed.
     Error,
 }
 
 impl QpState {
-    /// Is there a way from this state to that one, asked for or not (verbs draft §6.2; verbs.md
-    /// §4)? Into Error there is one from everywhere: the RNIC is closed, or the queue pair
-    /// destroyed.
+    /// Whether there is a transition from this state to `to`, requested or not (verbs draft §6.2;
+    /// verbs.md §4). Every state has one to Error, for closing the RNIC and destroying the queue
+    /// pair.
     pub(crate) const fn leads_to(self, to: Self) -> bool {
         match (self, to) {
             (Self::Idle, Self::Rts)
@@ -46,8 +46,8 @@ impl QpState {
 mod tests {
     use super::*;
 
-    /// Rows: from Idle, RTS, Closing, Terminate, Error. The draft's twelve edges, and what closing
-    /// the RNIC does.
+    /// Rows: from Idle, RTS, Closing, Terminate, Error. The draft's twelve edges, and those of
+    /// closing the RNIC.
     #[test]
     fn states_follow_each_other_as_the_draft_has_it() {
         let states = [0, 1, 2, 3, 4].map(QpState::from_u8);

@@ -5,9 +5,9 @@ use std::ops::Deref;
 use smallvec::SmallVec;
 use xwarp_iwarp::Stag;
 
-/// Elements that a scatter/gather list may have.
+/// Maximum number of elements of a scatter/gather list.
 pub const MAX_SGE: usize = 16;
-/// Elements of a list that takes no memory of its own.
+/// Elements of a list that needs no memory of its own.
 const FEW: usize = 4;
 
 /// One piece of local memory.
@@ -17,13 +17,12 @@ pub struct Sge {
     pub stag: Stag,
     /// Tagged Offset of the first byte.
     pub to: u64,
-    /// Bytes. With 0 the `STag` is not looked at.
+    /// Length in bytes. With 0 the `STag` is ignored.
     pub len: u32,
 }
 
-/// A scatter/gather list: pieces that follow each other in the message. A post refuses one of more
-/// elements than its queue was created for. Up to four elements need no memory besides the work
-/// request's.
+/// A scatter/gather list: pieces in the order of the message. A queue refuses a list of more
+/// elements than it was created for. Up to four elements need no memory besides the work request's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sgl(SmallVec<[Sge; FEW]>);
 
@@ -81,17 +80,17 @@ pub struct RemoteAddress {
     pub to: u64,
 }
 
-/// Bytes that are no [`RemoteAddress`].
+/// The bytes are no [`RemoteAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a remote address has {expected} bytes, not {len}", expected = RemoteAddress::BYTES)]
 #[non_exhaustive]
 pub struct RemoteAddressError {
-    /// Number of bytes that were given.
+    /// Number of given bytes.
     pub len: usize,
 }
 
 impl RemoteAddress {
-    /// Bytes of [`to_bytes`](Self::to_bytes).
+    /// Length of [`to_bytes`](Self::to_bytes).
     pub const BYTES: usize = 12;
 
     /// The address for a message or private data: the `STag` in 4 bytes, then the Tagged Offset in
@@ -104,11 +103,11 @@ impl RemoteAddress {
         bytes
     }
 
-    /// The address that [`to_bytes`](Self::to_bytes) wrote.
+    /// Parses an address that [`to_bytes`](Self::to_bytes) wrote.
     ///
     /// # Errors
     ///
-    /// [`RemoteAddressError`]: there are more or fewer bytes than [`BYTES`](Self::BYTES).
+    /// [`RemoteAddressError`]: the number of bytes is not [`BYTES`](Self::BYTES).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RemoteAddressError> {
         let wrong = RemoteAddressError { len: bytes.len() };
         let (stag, to) = bytes.split_first_chunk().ok_or(wrong)?;
@@ -120,7 +119,7 @@ impl RemoteAddress {
     }
 }
 
-/// Bytes of all elements.
+/// Total length of all elements in bytes.
 #[inline]
 pub fn total(sgl: &[Sge]) -> Option<u32> {
     if let [only] = sgl {

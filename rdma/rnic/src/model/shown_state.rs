@@ -1,4 +1,4 @@
-//! Shown state: counters and levels of an engine as words, for other processes.
+//! Published state: counters and levels of an engine as words, for other processes.
 
 use xwarp_driver::{IoCounters, QueueLevels};
 use xwarp_tcp::StackCounters;
@@ -13,14 +13,14 @@ const GROUPS: [&[&str]; 4] = [
     EngineCounters::NAMES,
 ];
 
-/// What the words of an engine's state mean.
+/// Meaning of the words of an engine's state.
 #[derive(Debug)]
 pub struct ShownState;
 
 impl ShownState {
     /// Key of the names and their order: a version with different names has a different key.
     pub const KEY: u64 = key(&GROUPS);
-    /// Names of levels, which rise and fall and come first. All further values only rise.
+    /// Number of levels, which rise and fall and come first. All further values only rise.
     pub const LEVELS: usize = QueueLevels::NAMES.len();
 
     /// The name of each word.
@@ -42,7 +42,7 @@ impl ShownState {
     }
 }
 
-/// The FNV-1a hash of all names, each with an end that is in none of them.
+/// The FNV-1a hash of all names, each with a terminator that no name contains.
 const fn key(groups: &[&[&str]]) -> u64 {
     let mut hash = FNV_OFFSET;
     let mut group = 0;
@@ -73,7 +73,7 @@ const fn with_byte(hash: u64, byte: u8) -> u64 {
 /// The constants of the hash for 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
-/// Ends a name.
+/// Terminator of a name.
 const END: u8 = 0;
 
 #[cfg(test)]

@@ -1,28 +1,29 @@
 //! TCP streams that are handed over to queue pairs (verbs draft §6.2.1.2).
 
-/// How a stream is.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamState {
-    /// TCP is being established.
+    /// TCP is connecting.
     Connecting,
-    /// It can send and receive.
+    /// The stream can send and receive.
     Established,
-    /// The peer has closed its side. What it sent before can still be read, and it can be written
-    /// to.
+    /// The peer has closed its side. Earlier bytes can still be read, and the stream can be
+    /// written.
     PeerClosed,
-    /// It has ended, or a queue pair has it.
+    /// The stream has ended, or belongs to a queue pair.
     Gone,
 }
 
-/// How FPDUs are framed on a stream that is handed over. Both ends must say the same, which is up
-/// to the application: nothing is negotiated here (verbs.md §5).
+/// How FPDUs are framed on a stream that is handed over. Both ends must use the same framing. The
+/// application ensures that, as nothing is negotiated here (verbs.md §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// CRCs are generated and checked (RFC 5044 §4.4).
+    /// Whether CRCs are generated and checked (RFC 5044 §4.4).
     pub crc: bool,
-    /// What we send has markers (RFC 5044 §4.3), the first of them in front of our first FPDU.
+    /// Whether this side inserts markers (RFC 5044 §4.3), the first of them in front of its first
+    /// FPDU.
     pub send_markers: bool,
-    /// What the peer sends has markers.
+    /// Whether the peer inserts markers.
     pub receive_markers: bool,
 }
 

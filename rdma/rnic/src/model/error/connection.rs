@@ -9,14 +9,14 @@ use super::RnicUnavailable;
 use crate::model::host::HostError;
 use crate::model::qp_state::QpState;
 
-/// Why a connection could not be made.
+/// Why a connection was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// The host does not know the way, or the way leads elsewhere.
+    /// The host has no route to the peer, or the route leads over another interface.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The queue pair has a connection already, or has failed.
@@ -26,12 +26,12 @@ pub enum ConnectError {
     /// §6).
     #[error("private data of {len} bytes is too long: at most {limit} fit into this MPA Request")]
     PrivateDataTooLong {
-        /// Bytes that were given.
+        /// Given length in bytes.
         len: usize,
-        /// Bytes that fit.
+        /// Maximum length in bytes.
         limit: usize,
     },
-    /// No program listens there: the peer's TCP has answered by a reset.
+    /// No program listens there: the peer's TCP has answered with a reset.
     #[error("connection refused: no program listens at {0}")]
     Refused(SocketAddr),
     /// The peer did not answer in time.
@@ -39,9 +39,9 @@ pub enum ConnectError {
     TimedOut {
         /// The peer that did not answer.
         peer: SocketAddr,
-        /// The time that is over.
+        /// The timeout that has expired.
         timeout: Duration,
-        /// What was waited for.
+        /// The step that was waited for.
         stage: &'static str,
     },
     /// The peer ended the connection during start-up.
@@ -54,35 +54,35 @@ pub enum ConnectError {
     NotIwarp {
         /// The peer that answered.
         peer: SocketAddr,
-        /// What is wrong with its answer.
+        /// Error in the peer's answer.
         source: StartupError,
     },
-    /// The peer's application said no.
+    /// The peer's application rejected the connection.
     #[error("{peer} rejected the connection")]
     Rejected {
-        /// Whom.
+        /// The peer that rejected it.
         peer: SocketAddr,
-        /// What it said along with it.
+        /// Private data of the rejection.
         private_data: Vec<u8>,
-        /// Its depths, if it speaks revision 2: its ORD may be the one that it would have needed
-        /// (RFC 6581 §9.1).
+        /// The peer's depths, if it uses revision 2: its ORD may be the one that it would have
+        /// needed (RFC 6581 §9.1).
         enhanced: Option<EnhancedData>,
     },
-    /// The peer accepted on terms that cannot be met, and got a Terminate (RFC 6581 §8).
+    /// The peer accepted on terms that cannot be met, and received a Terminate (RFC 6581 §8).
     #[error("{peer} accepted the connection, but its terms cannot be met")]
     Unacceptable {
-        /// Whom.
+        /// The peer that accepted.
         peer: SocketAddr,
-        /// Which term.
+        /// The term that cannot be met.
         source: StartupError,
     },
-    /// The host has lost the address that the connection was to come from.
+    /// The host has lost the local address of the connection.
     #[error("{0}, the address of this host that the connection was made from, was removed")]
     AddressLost(IpAddr),
     /// The RNIC has failed.
     #[error("the RNIC has failed: {0}")]
     Failed(String),
-    /// Connections are used up.
+    /// A resource is exhausted, such as TCP connections or file descriptors.
     #[error("no further connection is possible: {0}")]
     Resources(String),
 }
@@ -91,19 +91,19 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// The connection has ended, or a queue pair has it.
+    /// The connection has ended, or belongs to a queue pair.
     #[error("the stream has ended, or belongs to a queue pair")]
     Gone,
-    /// The peer has closed its side, and all that it sent has been read.
+    /// The peer has closed its side, and all that it sent was read.
     #[error("the peer has closed the stream")]
     PeerClosed,
-    /// It took longer than it may.
+    /// The timeout has expired.
     #[error("the stream was not ready in time")]
     TimedOut,
-    /// A resource of the host.
+    /// A resource of the host is exhausted, or the kernel refuses the sleep.
     #[error("no wait is possible: {0}")]
     System(std::io::ErrorKind),
 }
@@ -112,16 +112,16 @@ pub enum StreamError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// The address or the port.
+    /// The host refuses the address or the port.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// An address of another interface.
+    /// The address is none of the interface's.
     #[error("{address} is not an address of {interface}; it has {}", list(has))]
     NotOurs {
-        /// What was asked for.
+        /// The requested address.
         address: IpAddr,
         /// The interface.
         interface: String,
@@ -134,7 +134,7 @@ pub enum ListenError {
     /// This RNIC listens there already.
     #[error("this RNIC listens on {0} already")]
     Taken(SocketAddr),
-    /// A resource of the host.
+    /// A resource of the host is exhausted.
     #[error("the listener could not be set up")]
     System(#[from] std::io::Error),
 }
@@ -143,25 +143,25 @@ pub enum ListenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// The peer has gone meanwhile.
+    /// The peer has ended the connection in the meantime.
     #[error("the peer has ended the connection meanwhile")]
     PeerGone,
     /// The queue pair has a connection already, or has failed.
     #[error("the queue pair is in state {0:?}; only an Idle one can accept")]
     InvalidState(QpState),
-    /// The queue pair is one of another RNIC.
+    /// The queue pair belongs to another RNIC.
     #[error("the queue pair belongs to another RNIC than the listener")]
     OtherRnic,
     /// Private data has a limit (RFC 5044 §7.1.1): 512 bytes, 4 of which revision 2 needs (RFC 6581
     /// §6).
     #[error("private data of {len} bytes is too long: at most {limit} fit into this MPA Reply")]
     PrivateDataTooLong {
-        /// Bytes that were given.
+        /// Given length in bytes.
         len: usize,
-        /// Bytes that fit.
+        /// Maximum length in bytes.
         limit: usize,
     },
 }

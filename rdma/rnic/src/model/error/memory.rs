@@ -5,35 +5,35 @@ use xwarp_driver::RegionAreaFull;
 use super::{OutOfMemory, RnicUnavailable};
 use crate::model::memory::SpecError;
 
-/// Why memory could not be registered.
+/// Why memory was not registered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// Rights, list or Tagged Offsets that are not possible.
+    /// Rights, list or Tagged Offsets are invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The region area is used up.
+    /// The region area has no free piece of that length.
     #[error(transparent)]
     Full(#[from] RegionAreaFull),
-    /// No memory for one more `STag`.
+    /// The host has no memory for one more `STag`.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// All `STag`s are taken.
+    /// The RNIC has its maximum number of regions and windows.
     #[error("there are 65535 regions and windows already; deallocate some")]
     TooManyStags,
-    /// The region is not Valid, or shared where only one that is not will do.
+    /// The region is not Valid, or it is shared and the verb needs an unshared one.
     #[error("the region's STag is invalid, or that of a shared region")]
     InvalidStag,
     /// Windows are bound to the region.
     #[error("memory windows are still bound to the region")]
     WindowsBound,
-    /// A protection domain of another RNIC.
+    /// The protection domain belongs to another RNIC.
     #[error("the protection domain belongs to another RNIC")]
     OtherRnic,
-    /// The kernel gave no random bytes for an `STag`.
+    /// The kernel returned no random bytes for an `STag`.
     #[error("the system's random number source failed")]
     NoRandomness,
 }
@@ -42,10 +42,10 @@ pub enum RegisterError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeallocateError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// No region or window has it.
+    /// No region or window has this `STag`.
     #[error("no region or window has this STag")]
     InvalidStag,
     /// Windows are bound to the region.
@@ -57,10 +57,10 @@ pub enum DeallocateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// No object of that kind has it.
+    /// No object of that kind has this `STag`.
     #[error("no such region or window has this STag")]
     InvalidStag,
 }

@@ -12,21 +12,21 @@ pub use memory::{DeallocateError, QueryError, RegisterError};
 pub use objects::{CreateError, DestroyError, HandlerError, ModifyError, ResizeError};
 pub use work::PostError;
 
-/// Why no verb of an RNIC can be called.
+/// Why an RNIC accepts no verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RnicUnavailable {
-    /// It has been closed or has failed.
+    /// The RNIC was closed or has failed.
     #[error("the RNIC is closed")]
     Closed,
     /// The caller is a handler that the RNIC's engine runs: the verb would wait for the engine, and
-    /// the engine for the handler.
+    /// the engine waits for the handler.
     #[error("a handler of the RNIC cannot call its verbs; let another thread do that")]
     InHandler,
 }
 
-/// Insufficient Resources (verbs draft §9.5.1): the process can have no memory for it. All is as it
-/// was.
+/// Insufficient Resources (verbs draft §9.5.1): the host has no memory for the object. Nothing was
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no memory for it")]
 #[non_exhaustive]
@@ -38,18 +38,18 @@ impl From<TryReserveError> for OutOfMemory {
     }
 }
 
-/// More of something than the RNIC supports.
+/// A value outside of what the RNIC supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {wanted} is not possible: this RNIC supports {min} to {max}")]
 #[non_exhaustive]
 pub struct CapabilityError {
-    /// The attribute, in words that go before `wanted`.
+    /// Name of the attribute, as the subject of the error message.
     pub what: &'static str,
-    /// What was asked for.
+    /// The requested value.
     pub wanted: usize,
-    /// The smallest value that is possible.
+    /// Smallest supported value.
     pub min: usize,
-    /// The largest value that is possible.
+    /// Largest supported value.
     pub max: usize,
 }
 

@@ -4,92 +4,91 @@
 use super::{CapabilityError, OutOfMemory, RnicUnavailable};
 use crate::model::qp_state::QpState;
 
-/// Why a protection domain, completion queue, shared receive queue or queue pair could not be
-/// created.
+/// Why a protection domain, completion queue, shared receive queue or queue pair was not created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// More of something than the RNIC supports.
+    /// A value exceeds what the RNIC supports.
     #[error(transparent)]
     Capability(#[from] CapabilityError),
-    /// No memory for its queues.
+    /// The host has no memory for the queues.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// No such completion event handler.
+    /// There is no such completion event handler.
     #[error(transparent)]
     Handler(#[from] HandlerError),
-    /// A completion queue of another RNIC, or one that is gone.
+    /// The completion queue belongs to another RNIC, or was destroyed.
     #[error("the completion queue belongs to another RNIC")]
     InvalidCq,
-    /// A completion channel of another RNIC.
+    /// The completion channel belongs to another RNIC.
     #[error("the completion channel belongs to another RNIC")]
     InvalidChannel,
-    /// A shared receive queue of another RNIC.
+    /// The shared receive queue belongs to another RNIC.
     #[error("the shared receive queue belongs to another RNIC")]
     InvalidSrq,
-    /// A limit exceeds the depth of the shared receive queue that it is about.
+    /// The limit exceeds the depth of the shared receive queue.
     #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
     LimitOutOfRange {
-        /// What was asked for.
+        /// The requested limit.
         limit: usize,
-        /// Work requests that it holds.
+        /// Depth of the shared receive queue in work requests.
         depth: usize,
     },
-    /// A limit of messages in progress for a queue pair with a receive queue of its own.
+    /// A limit of messages in progress was set for a queue pair with its own receive queue.
     #[error(
         "a limit of {0} messages in progress needs a shared receive queue (verbs draft §6.3.8)"
     )]
     LimitWithoutSrq(usize),
-    /// The peer-to-peer model without an RTR (R6581-9.2-1).
+    /// The peer-to-peer model without an RTR type (R6581-9.2-1).
     #[error("a queue pair of the peer-to-peer model needs at least one RTR type (RFC 6581 §9.2)")]
     NoRtr,
-    /// The peer-to-peer model is required, and the RNIC speaks MPA revision 1 only.
+    /// The peer-to-peer model is required, but the RNIC uses MPA revision 1 only.
     #[error(
         "the peer-to-peer model needs MPA revision 2 (RFC 6581 §9.2), and this RNIC was opened with revision 1 as the highest"
     )]
     NeedsRevisionTwo,
-    /// A resource of the host.
+    /// A resource of the host is exhausted.
     #[error("the object could not be set up")]
     System(#[from] std::io::Error),
 }
 
-/// Why a queue was not resized. It is as it was.
+/// Why a queue was not resized. The queue is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// More than the RNIC supports.
+    /// The size exceeds what the RNIC supports.
     #[error(transparent)]
     Capability(#[from] CapabilityError),
-    /// No memory for it.
+    /// The host has no memory for that size.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// What is in the queue does not fit.
+    /// The entries in the queue do not fit.
     #[error("{present} elements are in the queue, so that it cannot be of {wanted}")]
     TooManyPresent {
-        /// How many there are.
+        /// Number of entries in the queue.
         present: usize,
-        /// What was asked for.
+        /// The requested size.
         wanted: usize,
     },
 }
 
-/// Why nothing was done with a completion event handler.
+/// Why a completion event handler was not set, replaced or cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandlerError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// No such handler, or one that was cleared.
+    /// There is no such handler, or it was cleared.
     #[error("there is no such completion event handler")]
     Unknown,
-    /// The RNIC has as many as it can.
+    /// The RNIC has its maximum number of handlers.
     #[error("there are {0} completion event handlers already; clear some")]
     TooMany(usize),
 }
@@ -98,84 +97,83 @@ pub enum HandlerError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DestroyError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// Windows are bound to it.
+    /// Windows are bound to the object.
     #[error("memory windows are still bound to the queue pair")]
     WindowsBound,
-    /// Queue pairs use it.
+    /// Queue pairs use the object.
     #[error("queue pairs still use it")]
     InUse,
-    /// The protection domain still has queue pairs, shared receive queues, regions or windows, in
-    /// these numbers.
+    /// The protection domain still has this number of queue pairs, shared receive queues, regions
+    /// and windows together.
     #[error(
         "{0} queue pairs, shared receive queues, regions and windows are still of the protection domain"
     )]
     DomainInUse(usize),
 }
 
-/// Why a queue pair was not modified. It is as it was.
+/// Why a queue pair was not modified. The queue pair is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModifyError {
-    /// No RNIC, or a call from its handler.
+    /// The RNIC was closed, or its handler made the call.
     #[error(transparent)]
     Unavailable(#[from] RnicUnavailable),
-    /// There is no such transition, or the queue pair is in Closing or Terminate, where none can be
-    /// asked for.
+    /// There is no such transition. In Closing and Terminate the application cannot request any.
     #[error("a queue pair cannot be taken from {from:?} to {to:?}")]
     InvalidStateChange {
-        /// The state that it is in.
+        /// The current state.
         from: QpState,
-        /// The state that was asked for.
+        /// The requested state.
         to: QpState,
     },
-    /// An attribute does not go with the transition, or one that must is missing.
+    /// An attribute is not allowed with the transition, or a required one is missing.
     #[error("{what} with a change from {from:?} to {to:?}")]
     InvalidModifier {
-        /// What is there or is missing.
+        /// The attribute, and whether it is not allowed or missing.
         what: &'static str,
-        /// The state that the queue pair is in.
+        /// The current state of the queue pair.
         from: QpState,
-        /// The state that was asked for.
+        /// The requested state.
         to: QpState,
     },
-    /// An attribute cannot be changed like this.
+    /// The attribute cannot be changed in this way.
     #[error("{0} cannot be changed like this: it is settled when the queue pair is created")]
     CannotChange(&'static str),
-    /// More of something than the RNIC supports.
+    /// A value exceeds what the RNIC supports.
     #[error(transparent)]
     Capability(#[from] CapabilityError),
-    /// No memory for work queues of that depth.
+    /// The host has no memory for work queues of that depth.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// What is outstanding in a work queue does not fit.
+    /// The outstanding work of a work queue does not fit.
     #[error("{present} work requests are outstanding in {what}, so that it cannot be of {wanted}")]
     TooManyPresent {
-        /// Which queue.
+        /// Name of the queue.
         what: &'static str,
-        /// How many there are.
+        /// Number of outstanding work requests.
         present: usize,
-        /// What was asked for.
+        /// The requested depth.
         wanted: usize,
     },
-    /// A limit of messages in progress exceeds the depth of the shared receive queue.
+    /// The limit of messages in progress exceeds the depth of the shared receive queue.
     #[error("a limit of {limit} is out of range: the shared receive queue holds {depth}")]
     LimitOutOfRange {
-        /// What was asked for.
+        /// The requested limit.
         limit: usize,
-        /// Work requests that it holds.
+        /// Depth of the shared receive queue in work requests.
         depth: usize,
     },
     /// Another handle posts to the work queues that are to be resized.
     #[error("the queue pair's data path was taken: its queues can be resized when it is back")]
     DataPathTaken,
-    /// The stream is one of another RNIC, or belongs to a queue pair, or is not able to send and to
+    /// The stream belongs to another RNIC or to a queue pair already, or cannot both send and
     /// receive.
     #[error("the stream is not established, belongs to a queue pair already, or to another RNIC")]
     InvalidStream,
-    /// A connection is being made for it by the connection manager.
+    /// The connection manager is connecting the queue pair.
     #[error("the queue pair is being connected")]
     Connecting,
 }

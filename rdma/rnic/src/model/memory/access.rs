@@ -1,51 +1,50 @@
-//! Access rights, and which of them go together (verbs draft §7.4, figures 18 and 20).
+//! Access rights and their valid combinations (verbs draft §7.4, figures 18 and 20).
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// What may be done with a region (verbs draft §7.4, figure 18). A remote right needs the local
-    /// one of its kind.
+    /// Access rights of a region (verbs draft §7.4, figure 18). A remote right needs the local
+    /// right of the same kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
-        /// Sends and Writes may take their bytes from it.
+        /// Sends and Writes may read the region.
         const LOCAL_READ = 1;
-        /// Receives may place bytes into it.
+        /// Receives may write the region.
         const LOCAL_WRITE = 2;
-        /// The peer may read it.
+        /// The peer may read the region.
         const REMOTE_READ = 4;
-        /// The peer may write it, Read Responses that we asked for included.
+        /// The peer may write the region. This includes Responses to Reads of this side.
         const REMOTE_WRITE = 8;
-        /// The peer may execute Atomic Operations on it (RFC 7306 §5), which read and write: it
-        /// needs both local rights, but neither needs nor implies a remote one.
+        /// The peer may execute Atomic Operations on the region (RFC 7306 §5), which read and
+        /// write: the right needs both local rights, but neither needs nor implies a remote one.
         const REMOTE_ATOMIC = 16;
-        /// Memory windows may be bound to it (verbs draft §7.3.2). It needs and implies no remote
-        /// right.
+        /// Memory windows may be bound to the region (verbs draft §7.3.2). The right needs and
+        /// implies no remote right.
         const BIND_WINDOWS = 32;
     }
 }
 
 impl Access {
-    /// What the peer may do.
+    /// Rights of the peer.
     pub(crate) const REMOTE: Self = Self::REMOTE_READ
         .union(Self::REMOTE_WRITE)
         .union(Self::REMOTE_ATOMIC);
-    /// What scatter/gather lists may do.
+    /// Rights of scatter/gather lists.
     pub(crate) const LOCAL: Self = Self::LOCAL_READ.union(Self::LOCAL_WRITE);
 
-    /// Whether bytes may be changed: each remote right that does so needs the local one.
+    /// Whether the rights allow writes: each remote right to write needs the local one.
     pub(crate) fn writes(self) -> bool {
         self.contains(Self::LOCAL_WRITE)
     }
 
-    /// Figure 18: at least one local right, and the local right of each remote one; both of them
-    /// for atomics.
+    /// Figure 18: at least one local right, and the local right of each remote one; both local
+    /// rights for atomics.
     pub(crate) fn suits_region(self) -> bool {
         self.intersects(Self::LOCAL) && self.contains(self.local_needed())
     }
 
-    /// Figure 20: may a window with these rights be bound to a region with `region`'s? It has one
-    /// or both of the remote rights that the draft knows, whatever remote rights the region itself
-    /// has.
+    /// Figure 20: whether a window with these rights may be bound to a region with `region`'s. It
+    /// has one or both of the draft's remote rights, whatever remote rights the region itself has.
     pub(crate) fn suits_window_on(self, region: Self) -> bool {
         let window = Self::REMOTE_READ | Self::REMOTE_WRITE;
         !self.is_empty() && window.contains(self) && region.contains(self.local_needed())
@@ -90,7 +89,8 @@ mod tests {
         assert_eq!(allowed(32..64), with);
     }
 
-    /// Rows: the region has no local right, R, W, both. Columns: the window's are none, R, W, both.
+    /// Rows: rights of the region: none, R, W, both. Columns: rights of the window: none, R, W,
+    /// both.
     #[test]
     fn rights_of_windows_follow_figure_20() {
         let (r, w) = (Access::REMOTE_READ, Access::REMOTE_WRITE);

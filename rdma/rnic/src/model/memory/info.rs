@@ -14,11 +14,11 @@ pub struct RegionInfo {
     pub remote_access: bool,
     /// The protection domain that it belongs to.
     pub pd: PdId,
-    /// Whether its memory is, or once was, another region's, too.
+    /// Whether the region shares its memory with another region, or once did.
     pub shared: bool,
-    /// Entries that its list may have: pages of 4 KiB of memory that was registered as a whole.
+    /// Entries that its list may have. For memory in one piece: pages of 4 KiB.
     pub entries: usize,
-    /// Its rights, of an Invalid one those that it had.
+    /// Access rights. An Invalid region keeps the last ones.
     pub access: Access,
 }
 
@@ -42,7 +42,7 @@ impl RegionInfo {
 }
 
 impl WindowInfo {
-    /// Whether its `STag` is in state Valid: it is bound.
+    /// Whether its `STag` is in state Valid, so that the window is bound.
     pub fn is_valid(&self) -> bool {
         self.key.is_some()
     }

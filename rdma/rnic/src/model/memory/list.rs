@@ -5,18 +5,18 @@ use std::sync::Arc;
 use super::spec::{Addressing, PblMode, SpecError};
 use crate::model::limits::MAX_LIST_ENTRIES;
 
-/// The smallest page: regions are carved from the area in pages of that size.
+/// The smallest page: regions are allocated from the area in pages of that size.
 const MIN_PAGE: u64 = 4096;
 /// The largest page or block, in bytes.
 const MAX_ENTRY: u64 = 1 << 30;
 
-/// How large the entries of physical buffer lists may be, in bytes.
+/// Allowed sizes of the entries of physical buffer lists, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntrySizes {
-    /// Pages of one of these sizes.
+    /// Pages of these sizes.
     Pages(Vec<u64>),
-    /// Blocks of any size from the first to the last.
+    /// Blocks of any size in this range.
     Blocks(std::ops::RangeInclusive<u64>),
 }
 
@@ -35,23 +35,23 @@ impl EntrySizes {
 /// A region's memory as a list of pages or blocks of one size, in the order of the region's bytes
 /// (verbs draft §7.6.2).
 ///
-/// Addresses are physical ones: offsets in the RNIC's region area, as `Rnic::physical_address`
-/// returns them. Like any physical address they keep nothing alive: the application holds the
-/// memory for as long as the list is registered.
+/// Addresses are physical: offsets in the RNIC's region area, as `Rnic::physical_address` returns
+/// them. Like any physical address they keep no memory allocated: the application holds the memory
+/// as long as the list is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhysicalList {
-    /// Bytes of each entry.
+    /// Size of each entry in bytes.
     pub entry_size: u64,
-    /// Where the entries begin. A clone of the list has the same ones.
+    /// Addresses of the entries. Clones of the list share them.
     pub addresses: Arc<[u64]>,
-    /// Which byte of the first entry is the region's first.
+    /// Offset of the region's first byte in the first entry.
     pub first_byte_offset: u64,
-    /// Bytes of the region, which may end anywhere in the list.
+    /// Length of the region in bytes, which may end anywhere in the list.
     pub len: u64,
 }
 
 impl PhysicalList {
-    /// May it be registered, with its first byte at the Tagged Offset that `addressing` says?
+    /// Checks whether the list can be registered with this `addressing`.
     pub(crate) fn check(
         &self,
         mode: PblMode,
@@ -76,7 +76,7 @@ impl PhysicalList {
         }
     }
 
-    /// Their size, number and places.
+    /// Checks the entries' size, number and addresses.
     fn check_entries(&self, mode: PblMode, area: u64) -> Result<(), SpecError> {
         let (size, entries) = (self.entry_size, self.addresses.len());
         let sized = match mode {

@@ -1,4 +1,4 @@
-//! Regions and windows as values: rights, what is registered, and the work requests that change
+//! Regions and windows as values: rights, memory to register, and the work requests that change
 //! them (verbs draft §7).
 
 mod access;

@@ -4,10 +4,10 @@ use xwarp_driver::SharedBytes;
 
 use super::list::PhysicalList;
 
-/// Pages that memory given as a whole counts in.
+/// Page size of memory in one piece, in bytes.
 const PAGE: usize = 4096;
 
-/// What can be registered.
+/// Memory to register.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RegionMemory {
@@ -30,7 +30,7 @@ impl From<PhysicalList> for RegionMemory {
 }
 
 impl RegionMemory {
-    /// Bytes of the memory, in all its pieces.
+    /// Length of the memory in bytes.
     #[doc(hidden)]
     pub fn byte_len(&self) -> u64 {
         match self {
@@ -39,7 +39,7 @@ impl RegionMemory {
         }
     }
 
-    /// Entries of the list that it is.
+    /// Number of entries of its list.
     pub(crate) fn entries(&self) -> usize {
         match self {
             Self::Whole(bytes) => bytes.len().div_ceil(PAGE).max(1),

@@ -7,20 +7,20 @@ use super::list::PhysicalList;
 use super::spec::{Addressing, RegionSpec};
 use crate::model::sge::RemoteAddress;
 
-/// Binds a memory window: only the peer of the queue pair that it is posted to may then use a part
-/// of a region (verbs draft §7.10.2). Nothing is sent. Work that is posted after it begins when the
-/// Bind has taken effect.
+/// Binds a memory window: only the peer of the queue pair that the request is posted to may then
+/// use the bound part of the region (verbs draft §7.10.2). Nothing is sent. Work that is posted
+/// after the Bind begins when the Bind has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// The window's index, and the key that it will have.
+    /// The window's index, with its new key.
     pub window: Stag,
     /// The region, which is not zero-based, and has [`Access::BIND_WINDOWS`].
     pub region: Stag,
-    /// Tagged Offset, in the region, of the window's first byte.
+    /// Tagged Offset of the window's first byte in the region.
     pub to: u64,
-    /// Bytes of the region that the window covers.
+    /// Length of the window in bytes.
     pub len: u64,
-    /// Whether the window's first byte has Tagged Offset 0 rather than the one that it has in the
+    /// Whether the window's first byte has Tagged Offset 0, instead of its Tagged Offset in the
     /// region.
     pub zero_based: bool,
     /// [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] or both. The region needs the local right
@@ -36,7 +36,7 @@ impl Bind {
         self
     }
 
-    /// The place of byte `offset` of the window, for the peer to name.
+    /// The address of byte `offset` of the window, for the peer.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress {
             stag: self.window,
@@ -51,21 +51,21 @@ impl Bind {
 }
 
 /// Registers memory with an Invalid `STag` of a region (verbs draft §7.3.2.5), on a privileged
-/// queue pair. Nothing is sent; work that is posted behind it begins when it has taken effect.
+/// queue pair. Nothing is sent. Work that is posted after it begins when it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastRegister {
-    /// The region's index, and the key that it will have.
+    /// The region's index, with its new key.
     pub stag: Stag,
     /// The memory, as a list of physical buffers.
     pub list: PhysicalList,
-    /// What may be done with it; remote rights need the `STag`'s Remote Access Flag.
+    /// Access rights; remote rights need the `STag`'s Remote Access Flag.
     pub access: Access,
-    /// Where its Tagged Offsets begin.
+    /// First Tagged Offset.
     pub addressing: Addressing,
 }
 
 impl FastRegister {
-    /// What the region will be, if its Remote Access Flag is this.
+    /// The attributes of the region, given its Remote Access Flag.
     pub(crate) fn spec(&self, remote_access: bool) -> RegionSpec {
         RegionSpec {
             access: self.access,
@@ -76,9 +76,9 @@ impl FastRegister {
     }
 }
 
-/// A change of a region or window, in its turn with the other work of a send queue. Work that is
-/// posted after it begins when it has taken effect (verbs draft §8.1.2.3, §8.2.2.1). A change that
-/// is refused ends the connection.
+/// A change of a region or window, executed in the order of the send queue. Work that is posted
+/// after it begins when it has taken effect (verbs draft §8.1.2.3, §8.2.2.1). A change that is
+/// refused ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryOperation {
@@ -86,19 +86,19 @@ pub enum MemoryOperation {
     Bind(Bind),
     /// Registers memory with an Invalid `STag`.
     FastRegister(Box<FastRegister>),
-    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window.
-    /// One that is Invalid already stays so.
+    /// Invalidates the `STag` of a region that is not shared and has no windows, or of a window. An
+    /// Invalid `STag` stays Invalid.
     Invalidate {
-        /// Which.
+        /// The `STag` to invalidate.
         stag: Stag,
         /// Waits until all earlier work of this queue pair has completed (Local Fence, verbs draft
-        /// §8.2.2.2). Otherwise earlier Reads into that memory may be under way, and then fail.
+        /// §8.2.2.2). Otherwise earlier Reads into that memory may be in progress, and then fail.
         local_fence: bool,
     },
 }
 
 impl MemoryOperation {
-    /// Does it wait for all earlier work?
+    /// Whether the operation waits for all earlier work.
     pub(crate) fn has_local_fence(&self) -> bool {
         match self {
             Self::Invalidate { local_fence, .. } => *local_fence,
@@ -106,7 +106,7 @@ impl MemoryOperation {
         }
     }
 
-    /// Is it about the index that no region or window has?
+    /// Whether the operation names index 0, which no region or window has.
     pub(crate) fn names_index_zero(&self) -> bool {
         match self {
             Self::Bind(bind) => bind.window.index() == 0 || bind.region.index() == 0,

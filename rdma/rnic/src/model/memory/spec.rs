@@ -1,48 +1,49 @@
-//! Region attributes that an application asks for when it registers memory (verbs draft §9.2.6.2).
+//! Region attributes that an application sets when it registers memory (verbs draft §9.2.6.2).
 
 use super::access::Access;
 use crate::model::limits::MAX_LIST_ENTRIES;
 
-/// Where a region's or a window's Tagged Offsets begin (verbs draft §7.6.1).
+/// First Tagged Offset of a region or window (verbs draft §7.6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
     /// The first byte has Tagged Offset 0. No window can be bound to such a region.
     #[default]
     ZeroBased,
-    /// The first byte has this Tagged Offset, which is not 0: the address that the application
-    /// knows it by, or any other number. Of a list it has to have the First Byte Offset.
+    /// The first byte has this Tagged Offset, which is not 0: its address in the application, or
+    /// any other number. For a list, its offset in an entry must be the First Byte Offset.
     VaBased(u64),
 }
 
-/// What the entries of physical buffer lists are, for all lists of an RNIC (verbs draft §7.6.2,
+/// Kind of the entries of physical buffer lists, for all lists of an RNIC (verbs draft §7.6.2,
 /// §9.2.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PblMode {
     /// Pages: their size is a power of two from 4 KiB to 1 GiB, and each begins at a multiple of
-    /// it.
+    /// its size.
     #[default]
     Page,
-    /// Blocks of 1 byte to 1 GiB that begin anywhere.
+    /// Blocks of 1 byte to 1 GiB at any address.
     Block,
 }
 
-/// What a region shall be, besides its memory.
+/// Attributes of a region, besides its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegionSpec {
-    /// What may be done with it.
+    /// Access rights.
     pub access: Access,
-    /// Where its Tagged Offsets begin.
+    /// First Tagged Offset.
     pub addressing: Addressing,
     /// The low byte of its `STag`; `None` for a random one.
     pub key: Option<u8>,
-    /// The Remote Access Flag: without it no remote right can be given to the region, now or by a
+    /// The Remote Access Flag: without it the region can have no remote right, neither now nor by a
     /// Fast-Register (verbs draft §7.4).
     pub remote_access: bool,
 }
 
 impl RegionSpec {
-    /// A zero-based region with a random key, whose Remote Access Flag is as its rights need it.
+    /// A zero-based region with a random key. The Remote Access Flag is set if `access` has a
+    /// remote right.
     pub fn new(access: Access) -> Self {
         Self {
             access,
@@ -52,7 +53,7 @@ impl RegionSpec {
         }
     }
 
-    /// Sets Tagged Offsets from `va` on.
+    /// Sets the first Tagged Offset to `va`.
     #[must_use]
     pub fn at(mut self, va: u64) -> Self {
         self.addressing = Addressing::VaBased(va);
@@ -73,7 +74,7 @@ impl RegionSpec {
         self
     }
 
-    /// Figure 18, and the Remote Access Flag.
+    /// Checks figure 18 and the Remote Access Flag.
     pub(crate) fn check_rights(&self) -> Result<(), SpecError> {
         let flagged = self.remote_access || !self.access.intersects(Access::REMOTE);
         if flagged && self.access.suits_region() {
@@ -84,62 +85,62 @@ impl RegionSpec {
     }
 }
 
-/// Why there can be no region like that.
+/// Why a region cannot have these attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// A combination of rights that the verbs forbid.
+    /// The verbs forbid this combination of rights.
     #[error(
         "{0:?} is no valid set of rights: a region needs a local right, the local right of each remote one (verbs draft figure 18), and the Remote Access Flag for any remote one"
     )]
     Rights(Access),
-    /// Rights that write, to memory that may only be read.
+    /// The rights allow writes, but the memory is read-only.
     #[error("{0:?} would write memory that can only be read: register it without LOCAL_WRITE")]
     ReadOnlyMemory(Access),
-    /// Tagged Offsets cannot begin there.
+    /// Tagged Offsets cannot begin at this value.
     #[error(
         "no Tagged Offsets from {0:#x} on: it is 0, or has another first byte offset than the memory"
     )]
     VirtualAddress(u64),
-    /// Tagged Offsets do not go that far.
+    /// Tagged Offsets would exceed 2^64.
     #[error("{len} bytes from Tagged Offset {va:#x} on pass 2^64")]
     Wrap {
-        /// The first one's.
+        /// First Tagged Offset.
         va: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// Longer than its list.
+    /// The region is longer than its list.
     #[error("{len} bytes are too many: the list has {capacity} from the first byte offset on")]
     Length {
-        /// Bytes asked for.
+        /// Requested length in bytes.
         len: u64,
-        /// Bytes that there are.
+        /// Bytes in the list.
         capacity: u64,
     },
-    /// Outside the first entry.
+    /// The first byte offset lies outside the first entry.
     #[error("the first byte offset {offset} exceeds the entries' {size} bytes")]
     FirstByteOffset {
-        /// What was given.
+        /// Given offset.
         offset: u64,
-        /// Bytes of an entry.
+        /// Size of an entry in bytes.
         size: u64,
     },
-    /// An entry that begins where none may.
+    /// An entry begins at an address where no entry may begin.
     #[error("no entry may begin at {address:#x}: it is not aligned, or leaves the region area")]
     Entry {
-        /// Its address.
+        /// Address of the entry.
         address: u64,
     },
-    /// Entries of a size that the RNIC does not support.
+    /// The RNIC does not support entries of this size.
     #[error("entries of {size} bytes are not possible in {mode:?} mode")]
     EntrySize {
-        /// The RNIC's.
+        /// Kind of the RNIC's lists.
         mode: PblMode,
-        /// Bytes.
+        /// Size of the entries in bytes.
         size: u64,
     },
-    /// More entries than the RNIC supports.
+    /// The list has more entries than the RNIC supports.
     #[error("a list of {0} entries is too long: at most {MAX_LIST_ENTRIES} are possible")]
     TooManyEntries(usize),
 }

@@ -9,22 +9,23 @@ use crate::model::sge::{MAX_SGE, Sgl, total};
 /// Maxima of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadLimits {
-    /// Elements of a Send's list.
+    /// Elements of a Send's scatter/gather list.
     pub send: usize,
-    /// Elements of an RDMA Write's.
+    /// Elements of an RDMA Write's scatter/gather list.
     pub write: usize,
-    /// Elements of a receive's.
+    /// Elements of a receive's scatter/gather list.
     pub recv: usize,
     /// Bytes of inline data.
     pub inline: usize,
 }
 
-/// No queue has a greater maximum than the RNIC.
+/// Checks a maximum against the RNIC's.
 pub fn check_capability(what: &'static str, wanted: usize) -> Result<(), CapabilityError> {
     CapabilityError::check(what, wanted, 0, MAX_SGE)
 }
 
-/// Has a list no more elements than its queue allows, and no more bytes than a message may have?
+/// Checks that a list has no more elements than its queue allows, and no more bytes than a message
+/// may have.
 #[inline]
 pub fn check_buffers(sgl: &Sgl, max: usize) -> Result<(), PostError> {
     let elements = sgl.len();
@@ -36,7 +37,7 @@ pub fn check_buffers(sgl: &Sgl, max: usize) -> Result<(), PostError> {
 }
 
 impl PayloadLimits {
-    /// Are they possible? That of receives is not looked at where another queue has one.
+    /// Checks the maxima. That of receives is ignored if the receive queue is `shared`.
     pub(crate) fn check(&self, shared: bool) -> Result<(), CapabilityError> {
         let recv = if shared { 0 } else { self.recv };
         check_capability("a number of elements per Send of", self.send)?;
@@ -45,12 +46,12 @@ impl PayloadLimits {
         CapabilityError::check("a number of inline bytes of", self.inline, 0, MAX_INLINE)
     }
 
-    /// Checks a work request for the send queue, also for its length (RFC 5041 §5.2). What has no
-    /// list needs no elements.
+    /// Checks a work request for the send queue, including its length (RFC 5041 §5.2). A request
+    /// without a list needs no elements.
     #[inline]
     pub fn check_send(&self, operation: &Operation) -> Result<(), PostError> {
         match operation {
-            // Most messages are of one element.
+            // Most messages have one element.
             Operation::Send { payload, .. } if self.send > 0 && payload.is_one_element() => Ok(()),
             Operation::Write { payload, .. } if self.write > 0 && payload.is_one_element() => {
                 Ok(())

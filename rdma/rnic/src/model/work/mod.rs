@@ -1,4 +1,4 @@
-//! Work requests: what an application posts (verbs draft §8.1, §9.3.1).
+//! Work requests that an application posts (verbs draft §8.1, §9.3.1).
 
 mod limits;
 mod operation;

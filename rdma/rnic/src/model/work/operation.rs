@@ -8,73 +8,74 @@ use crate::model::completion::Opcode;
 use crate::model::memory::MemoryOperation;
 use crate::model::sge::{RemoteAddress, Sge};
 
-/// What Immediate Data carries.
+/// Bytes of Immediate Data.
 pub type Immediate = [u8; IMMEDIATE_BYTES];
 
-/// Bytes that an Atomic Operation works on.
+/// Length of an Atomic Operation's operand in bytes.
 pub const OPERAND: u32 = 8;
 
-/// What a work request of the send queue does.
+/// Operation of a work request of the send queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Sends a message that the peer receives into a buffer which it posted (RFC 5040 §5.3).
+    /// Sends a message into a receive buffer of the peer (RFC 5040 §5.3).
     Send {
         /// The message's bytes.
         payload: Payload,
-        /// Asks for an event at the peer when the message is received.
+        /// Whether the peer receives a Solicited Event.
         solicited: bool,
-        /// A region of the peer that it shall invalidate when it receives the message.
+        /// `STag` of the peer's region to invalidate when the peer receives the message.
         invalidate: Option<Stag>,
     },
     /// Writes into the peer's memory (RFC 5040 §5.1).
     Write {
-        /// What to write.
+        /// Bytes to write.
         payload: Payload,
-        /// Where to.
+        /// Address in the peer's memory.
         remote: RemoteAddress,
     },
     /// Reads from the peer's memory (RFC 5040 §5.2).
     Read {
-        /// Where to; the region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE),
-        /// as the peer writes it, unless
-        /// [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks) is set.
+        /// Local memory for the bytes. The region needs
+        /// [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the peer writes it,
+        /// unless [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks) is set.
         sink: Sge,
-        /// What to read.
+        /// Address in the peer's memory.
         remote: RemoteAddress,
-        /// Whether the sink's `STag` is invalidated when all is there, before the completion (verbs
-        /// draft §8.1.2.2).
+        /// Whether the sink's `STag` is invalidated when all bytes have arrived, before the
+        /// completion (verbs draft §8.1.2.2).
         invalidate_sink: bool,
     },
-    /// Sends eight bytes that end a receive of the peer's and come in its completion (RFC 7306 §6).
+    /// Sends eight bytes that complete a receive of the peer, and are part of its completion (RFC
+    /// 7306 §6).
     Immediate {
         /// The bytes.
         data: Immediate,
-        /// Asks for an event at the peer when they are received.
+        /// Whether the peer receives a Solicited Event.
         solicited: bool,
     },
-    /// Writes into the peer's memory, then sends Immediate Data, which the peer receives when the
+    /// Writes into the peer's memory, then sends Immediate Data, which the peer receives once the
     /// Write is placed (RFC 7306 §6): two messages, one completion.
     WriteImmediate {
-        /// What to write.
+        /// Bytes to write.
         payload: Payload,
-        /// Where to.
+        /// Address in the peer's memory.
         remote: RemoteAddress,
-        /// What the peer's completion will say.
+        /// Immediate Data of the peer's completion.
         data: Immediate,
-        /// Asks for an event at the peer when all is there.
+        /// Whether the peer receives a Solicited Event.
         solicited: bool,
     },
-    /// Changes eight bytes of the peer's memory atomically with all other such operations of its
-    /// RNIC (RFC 7306 §5). What they held before comes in the completion.
+    /// Changes eight bytes of the peer's memory, atomically with all other Atomic Operations of the
+    /// peer's RNIC (RFC 7306 §5). The completion returns the original value.
     Atomic {
-        /// The change. It is made to a number in the order of bytes of the peer's memory.
+        /// The change of a number that is in the byte order of the peer's memory.
         operation: AtomicOperation,
-        /// Which bytes: 8-aligned in the peer's memory, in a region with
+        /// Address of the bytes: 8-aligned in the peer's memory, in a region with
         /// [`Access::REMOTE_ATOMIC`](crate::model::Access::REMOTE_ATOMIC).
         remote: RemoteAddress,
         /// Eight bytes of a region with [`Access::LOCAL_WRITE`](crate::model::Access::LOCAL_WRITE)
-        /// that also get what was there before, in this host's order of bytes. They need no
+        /// where the original value is stored, too, in this host's byte order. They need no
         /// alignment.
         sink: Option<Sge>,
     },
@@ -83,7 +84,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Bytes of the message; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
+    /// Length of the message in bytes; `None` if it exceeds 2^32 - 1 (RFC 5041 §5.2).
     #[doc(hidden)]
     pub fn byte_len(&self) -> Option<u32> {
         match self {
@@ -96,7 +97,7 @@ impl Operation {
         }
     }
 
-    /// Which completion it has.
+    /// Opcode of its completion.
     #[inline]
     pub(crate) fn opcode(&self) -> Opcode {
         match self {
@@ -131,7 +132,7 @@ impl Operation {
         }
     }
 
-    /// True for what only RFC 7306 knows.
+    /// True for the operations of RFC 7306.
     #[doc(hidden)]
     pub fn is_extension(&self) -> bool {
         match self {
@@ -140,7 +141,7 @@ impl Operation {
         }
     }
 
-    /// True for what the peer answers: it is bounded by ORD (R7306-5.2-1).
+    /// True if the peer responds, so that ORD bounds the number of operations (R7306-5.2-1).
     pub(crate) fn awaits_response(&self) -> bool {
         match self {
             Self::Read { .. } | Self::Atomic { .. } => true,
@@ -152,7 +153,7 @@ impl Operation {
         }
     }
 
-    /// What is invalidated when the peer has answered.
+    /// The `STag` to invalidate once the peer has responded.
     pub(crate) fn sink_to_invalidate(&self) -> Option<Stag> {
         match self {
             Self::Read {
@@ -170,13 +171,13 @@ impl Operation {
         }
     }
 
-    /// True for what the peer notices.
+    /// True if the operation sends a message.
     pub(crate) fn sends(&self) -> bool {
         !matches!(self, Self::Memory(_))
     }
 
-    /// True for what a Read Fence can hold back (verbs draft figure 27, and what RFC 7306 adds):
-    /// Reads are answered in their order anyway.
+    /// True if a Read Fence can delay the operation (verbs draft figure 27, and RFC 7306's
+    /// additions): Reads are answered in order anyway.
     pub(crate) fn has_read_fence(&self) -> bool {
         match self {
             Self::Send { .. }
@@ -188,19 +189,19 @@ impl Operation {
         }
     }
 
-    /// True for what begins only when all earlier work is complete.
+    /// True if the operation begins only when all earlier work is complete.
     pub(crate) fn has_local_fence(&self) -> bool {
         matches!(self, Self::Memory(work) if work.has_local_fence())
     }
 
-    /// True if it would change what `STag` 0 means, or bind a window to it (verbs draft §7.2.1).
+    /// True if it would register, invalidate or bind to `STag` 0 (verbs draft §7.2.1).
     #[doc(hidden)]
     pub fn works_on_stag_zero(&self) -> bool {
         matches!(self, Self::Memory(work) if work.names_index_zero())
     }
 
-    /// Where this side places what the peer returns in no tagged message: what an Atomic Operation
-    /// has found.
+    /// Where this side places a result that arrives in no tagged message: the original value of an
+    /// Atomic Operation.
     pub(crate) fn result_sink(&self) -> Option<Sge> {
         match self {
             Self::Atomic { sink, .. } => *sink,
@@ -213,7 +214,7 @@ impl Operation {
         }
     }
 
-    /// True for a Read whose sink passes 2^64: no response could be placed there.
+    /// True for a Read whose sink exceeds 2^64: no response could be placed there.
     pub(crate) fn has_wrapping_sink(&self) -> bool {
         let Self::Read { sink, .. } = self else {
             return false;
@@ -221,8 +222,8 @@ impl Operation {
         sink.to.checked_add(sink.len.into()).is_none()
     }
 
-    /// True if it has the peer or this side access `STag` 0, which names no region at all (verbs
-    /// draft §7.10.6). With no bytes nothing is accessed.
+    /// True if it accesses `STag` 0 on the peer or on this side, which names no region (verbs draft
+    /// §7.10.6). An operation of no bytes accesses nothing.
     pub(crate) fn names_stag_zero(&self) -> bool {
         let zero = Stag(0);
         self.byte_len() != Some(0)

@@ -1,37 +1,36 @@
 //! Payload of a Send or RDMA Write: registered memory, or bytes in the work request itself.
 //!
-//! A work request moves through a ring by value, so every message pays for its size. It has room
-//! for four elements or 64 inline bytes. Longer lists and inline data, up to the limits of the
+//! A work request moves through a ring by value, so its size costs time for every message. It has
+//! room for four elements or 64 inline bytes. Longer lists and inline data, up to the limits of the
 //! queue pair, are allocated.
 
 use smallvec::SmallVec;
 
 use crate::model::sge::{Sgl, total};
 
-/// Bytes of inline data that a work request may carry.
+/// Maximum number of inline bytes of a work request.
 pub const MAX_INLINE: usize = 512;
-/// Bytes of inline data that take no memory of their own.
+/// Inline bytes that need no memory of their own.
 const FEW: usize = 64;
 
-/// What a Send or an RDMA Write carries.
+/// Payload of a Send or an RDMA Write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Payload {
-    /// Registered memory. The engine reads it when it sends, and again when it has to; the
-    /// completion says that it may be changed.
+    /// Registered memory. The engine reads it when it sends or retransmits; once the work request
+    /// has completed, the application may change it.
     Gather(Sgl),
-    /// Bytes that the work request brings along.
+    /// Bytes inside the work request.
     Inline(InlineData),
 }
 
-/// Bytes that were copied into a work request. The memory that they came from needs no
-/// registration, and may be changed at once. Up to 64 bytes need no memory besides the work
-/// request's.
+/// Bytes that were copied into a work request. Their source needs no registration, and may be
+/// changed at once. Up to 64 bytes need no memory besides the work request's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineData(SmallVec<[u8; FEW]>);
 
 impl InlineData {
-    /// The bytes that go into the message.
+    /// The bytes of the message.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         let Self(bytes) = self;
@@ -40,20 +39,20 @@ impl InlineData {
 }
 
 impl Payload {
-    /// Copies the bytes. A post refuses more than the queue pair was created for
+    /// Copies the bytes. A queue refuses more bytes than it was created for
     /// (`QpConfig::max_inline`).
     #[inline]
     pub fn inline(bytes: &[u8]) -> Self {
         Self::Inline(InlineData(SmallVec::from_slice(bytes)))
     }
 
-    /// It is a list of one element.
+    /// True for a list of one element.
     #[inline]
     pub(crate) fn is_one_element(&self) -> bool {
         matches!(self, Self::Gather(sgl) if sgl.len() == 1)
     }
 
-    /// Its bytes; `None` when they are more than 2^32 - 1 (RFC 5041 §5.2).
+    /// Length in bytes; `None` if it exceeds 2^32 - 1 (RFC 5041 §5.2).
     pub(crate) fn byte_len(&self) -> Option<u32> {
         match self {
             Self::Gather(sgl) => total(sgl),
@@ -63,7 +62,7 @@ impl Payload {
 }
 
 impl Default for Payload {
-    /// No bytes.
+    /// An empty payload.
     fn default() -> Self {
         Self::Gather(Sgl::new())
     }

@@ -1,4 +1,4 @@
-//! Work requests, and short ways to write them.
+//! Work requests and their constructors.
 
 use xwarp_iwarp::{AtomicOperation, Stag};
 
@@ -8,18 +8,18 @@ use crate::model::ids::WrId;
 use crate::model::memory::{Bind, FastRegister, MemoryOperation};
 use crate::model::sge::{RemoteAddress, Sge, Sgl};
 
-/// A work request for the send queue. Signaled and without a fence unless said otherwise.
+/// A work request for the send queue. Signaled and without a fence by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendRequest {
-    /// The application's name for it.
+    /// The application's ID of the work request.
     pub wr_id: WrId,
-    /// Operation, with its payload and the peer's place.
+    /// Operation, with its payload and the peer's address.
     pub operation: Operation,
     /// Whether success is reported by a completion; failure always is.
     pub signaled: bool,
     /// Waits until all earlier Reads and Atomic Operations of this queue pair have completed (verbs
-    /// draft §8.2.2.2). Means nothing to Reads, nor to work on memory of this side.
+    /// draft §8.2.2.2). Ignored for Reads, and for work on memory of this side.
     pub read_fence: bool,
 }
 
@@ -35,7 +35,7 @@ impl SendRequest {
         }
     }
 
-    /// A Send (RFC 5040 §5.3): the message goes into the buffer that the peer has posted first.
+    /// A Send (RFC 5040 §5.3): the message is placed into the peer's oldest receive buffer.
     #[inline]
     pub fn send(wr_id: WrId, payload: impl Into<Payload>) -> Self {
         let operation = Operation::Send {
@@ -46,7 +46,7 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An RDMA Write (RFC 5040 §5.1): `payload` goes to `remote`.
+    /// An RDMA Write (RFC 5040 §5.1) of `payload` to `remote`.
     #[inline]
     pub fn write(wr_id: WrId, payload: impl Into<Payload>, remote: RemoteAddress) -> Self {
         let operation = Operation::Write {
@@ -56,12 +56,12 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An RDMA Read (RFC 5040 §5.2): as many bytes as `sink` has come from `remote`.
+    /// An RDMA Read (RFC 5040 §5.2) from `remote`, of the length of `sink`.
     ///
     /// The sink's region needs [`Access::REMOTE_WRITE`](crate::model::Access::REMOTE_WRITE), as the
-    /// peer's response names it. Where `LOCAL_WRITE` is to be enough, the queue pair is made with
-    /// [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks). A Read whose sink
-    /// cannot be written fails before it is sent.
+    /// peer's response names it. If the queue pair has
+    /// [`QpConfig::local_read_sinks`](crate::model::QpConfig::local_read_sinks), `LOCAL_WRITE`
+    /// suffices. A Read whose sink cannot be written fails before it is sent.
     #[inline]
     pub fn read(wr_id: WrId, sink: Sge, remote: RemoteAddress) -> Self {
         let operation = Operation::Read {
@@ -72,27 +72,26 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// The binding of a memory window (verbs draft §8.1.2.3.1).
+    /// Binds a memory window (verbs draft §8.1.2.3.1).
     pub fn bind(wr_id: WrId, bind: Bind) -> Self {
         Self::new(wr_id, Operation::Memory(MemoryOperation::Bind(bind)))
     }
 
-    /// Fast-Register: a registration of memory with an `STag` that is there already (verbs draft
-    /// §8.1.2.3.2).
+    /// Fast-Register: registers memory with an existing `STag` (verbs draft §8.1.2.3.2).
     pub fn fast_register(wr_id: WrId, request: FastRegister) -> Self {
         let work = MemoryOperation::FastRegister(Box::new(request));
         Self::new(wr_id, Operation::Memory(work))
     }
 
-    /// Invalidate Local: the invalidation of an `STag` of this side, without a Local Fence (verbs
-    /// draft §8.1.2.3.3).
+    /// Invalidate Local: invalidates an `STag` of this side, without a Local Fence (verbs draft
+    /// §8.1.2.3.3).
     pub fn invalidate(wr_id: WrId, stag: Stag) -> Self {
         let local_fence = false;
         let work = MemoryOperation::Invalidate { stag, local_fence };
         Self::new(wr_id, Operation::Memory(work))
     }
 
-    /// Immediate Data (RFC 7306 §6): 8 bytes that come in the peer's completion.
+    /// Immediate Data (RFC 7306 §6): 8 bytes for the peer's completion.
     pub fn immediate(wr_id: WrId, data: Immediate) -> Self {
         let solicited = false;
         Self::new(wr_id, Operation::Immediate { data, solicited })
@@ -114,8 +113,8 @@ impl SendRequest {
         Self::new(wr_id, operation)
     }
 
-    /// An Atomic Operation (RFC 7306 §5): an addition without overflow from one masked field into
-    /// the next, or a masked comparison and exchange.
+    /// An Atomic Operation (RFC 7306 §5): an addition without carries between masked fields, or a
+    /// masked comparison and exchange.
     pub fn atomic(wr_id: WrId, operation: AtomicOperation, remote: RemoteAddress) -> Self {
         let operation = Operation::Atomic {
             operation,
@@ -130,7 +129,7 @@ impl SendRequest {
         Self::atomic(wr_id, AtomicOperation::FetchAdd { add, mask: 0 }, remote)
     }
 
-    /// `CmpSwap`: puts the 64 bits of `swap` where `compare` is, atomically (RFC 7306 §5.1.2).
+    /// `CmpSwap`: replaces 64 bits by `swap` if they equal `compare`, atomically (RFC 7306 §5.1.2).
     pub fn compare_swap(wr_id: WrId, compare: u64, swap: u64, remote: RemoteAddress) -> Self {
         let operation = AtomicOperation::CompareSwap {
             compare,
@@ -141,7 +140,7 @@ impl SendRequest {
         Self::atomic(wr_id, operation, remote)
     }
 
-    /// Puts `swap` into place whatever is there, atomically: a comparison of no bits.
+    /// Replaces 64 bits by `swap` unconditionally, atomically: a comparison of no bits.
     pub fn swap(wr_id: WrId, swap: u64, remote: RemoteAddress) -> Self {
         let operation = AtomicOperation::CompareSwap {
             compare: 0,
@@ -152,7 +151,7 @@ impl SendRequest {
         Self::atomic(wr_id, operation, remote)
     }
 
-    /// Has what an Atomic Operation returns placed into `place`, too. Means nothing to other
+    /// Stores the original value of an Atomic Operation in `place`, too. Ignored for other
     /// operations.
     #[must_use]
     pub fn result_into(mut self, place: Sge) -> Self {
@@ -162,8 +161,8 @@ impl SendRequest {
         self
     }
 
-    /// Solicited Event (RFC 5040 §5.3): asks for an event at the peer when it has received the
-    /// message. Means nothing to operations that the peer's application does not learn of.
+    /// Solicited Event (RFC 5040 §5.3): requests an event at the peer when it has received the
+    /// message. Ignored for operations that the peer's application is not notified of.
     #[must_use]
     pub fn solicited(mut self) -> Self {
         match &mut self.operation {
@@ -178,22 +177,22 @@ impl SendRequest {
         self
     }
 
-    /// Has only failure reported by a completion (verbs draft §8.1.3.1).
+    /// Reports only failure by a completion (verbs draft §8.1.3.1).
     #[must_use]
     pub fn unsignaled(mut self) -> Self {
         self.signaled = false;
         self
     }
 
-    /// Read Fence (verbs draft §8.2.2.2): lets it wait for earlier Reads and Atomic Operations.
-    /// Means nothing to Reads, nor to work on memory of this side.
+    /// Read Fence (verbs draft §8.2.2.2): the request waits for earlier Reads and Atomic
+    /// Operations. Ignored for Reads, and for work on memory of this side.
     #[must_use]
     pub fn fenced(mut self) -> Self {
         self.read_fence = true;
         self
     }
 
-    /// Local Fence (verbs draft §8.2.2.2): lets it wait for all earlier work. Means nothing to
+    /// Local Fence (verbs draft §8.2.2.2): the request waits for all earlier work. Ignored for
     /// operations other than the invalidation of an `STag` of this side.
     #[must_use]
     pub fn locally_fenced(mut self) -> Self {
@@ -205,8 +204,7 @@ impl SendRequest {
         self
     }
 
-    /// Has the sink's `STag` invalidated when a Read is complete. Means nothing to other
-    /// operations.
+    /// Invalidates the sink's `STag` when a Read is complete. Ignored for other operations.
     #[must_use]
     pub fn invalidating_sink(mut self) -> Self {
         if let Operation::Read {
@@ -219,19 +217,20 @@ impl SendRequest {
     }
 }
 
-/// A work request for the receive queue: a buffer for one message. Memory is checked where bytes
-/// are placed; the part of a buffer that no message reaches is not checked.
+/// A work request for the receive queue: a buffer for one message. Memory is checked when bytes are
+/// placed. The part of a buffer that no message fills is not checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecvRequest {
-    /// The application's name for it.
+    /// The application's ID of the work request.
     pub wr_id: WrId,
-    /// Where the message goes.
+    /// Buffer for the message.
     pub sgl: Sgl,
 }
 
 impl RecvRequest {
-    /// A request that offers the places of `sgl`, in order, for one message (verbs draft §8.1.3.2).
+    /// A request with the buffer `sgl` for one message (verbs draft §8.1.3.2). Its elements are
+    /// filled in order.
     #[inline]
     pub fn new(wr_id: WrId, sgl: impl Into<Sgl>) -> Self {
         Self {
