@@ -1,4 +1,4 @@
-//! RDMA device: what lies under all queue pairs, TCP, memory, completion queues, events, counters
+//! RDMA device: the layers under all queue pairs: TCP, memory, completion queues, events, counters
 //! and the time.
 
 use std::collections::VecDeque;
@@ -12,36 +12,36 @@ use crate::queues::{EventQueue, InCommon};
 use crate::stags::StagTable;
 use crate::tables::{CqTable, Searches, SharedTables};
 
-/// What all queue pairs of an RNIC share. The engine owns it and lends it to the queue pair whose
-/// turn it is.
+/// State that all queue pairs of an engine share. The engine owns it and lends it to the queue pair
+/// that it calls.
 pub(crate) struct RdmaDevice {
     pub(crate) stack: Stack,
     pub(crate) stags: InCommon<StagTable>,
     pub(crate) cqs: CqTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) counters: EngineCounters,
-    /// After how long an initiator wakes a peer that overlooks its first FPDU.
+    /// How long an initiator waits before it wakes a peer that overlooked its first FPDU.
     pub(crate) first_fpdu_retry: Option<Duration>,
-    /// The time of the present turn or verb.
+    /// Time of the current step or verb.
     pub(crate) now: Instant,
-    /// Slots of queue pairs that may have something to send, in turn.
+    /// Slots of queue pairs that may have something to send, in the order of their turns.
     turns: VecDeque<usize>,
-    /// What a queue pair has just done with its connections, for the engine, which keeps their
+    /// Connection changes of the queue pair that was called last, for the engine, which records the
     /// owners.
     conn_changes: Vec<ConnChange>,
-    /// How many other ports a connection tries at most whose answers come to another engine.
+    /// How many other ports a connection tries at most if its answers arrive at another engine.
     pub(crate) other_ports: usize,
-    /// Next hops that connections wait for.
+    /// Searches for the next hops of connections.
     pub(crate) searches: Searches,
 }
 
-/// The RDMA device, lent for an event or a turn of one connection, which is looked up once.
+/// The RDMA device, lent for one event or turn of a connection, which is looked up only once.
 pub(crate) struct LentDevice<'a> {
     pub(crate) tcp: ConnMut<'a>,
     pub(crate) tables: Tables<'a>,
 }
 
-/// The tables of the device, apart from TCP.
+/// The tables of the device, without TCP.
 pub(crate) struct Tables<'a> {
     pub(crate) stags: &'a mut InCommon<StagTable>,
     pub(crate) cqs: &'a mut CqTable,
@@ -51,16 +51,17 @@ pub(crate) struct Tables<'a> {
 
 /// What a queue pair did with one of its TCP connections.
 pub(crate) enum ConnChange {
-    /// It has made this one.
+    /// It has opened the connection.
     Made(ConnId),
-    /// It is done with this one. The port lingers, as TCP may still have to answer on it.
+    /// It has released the closed connection. The port lingers, as TCP may still have to answer on
+    /// it.
     Released(ConnId, Arc<LocalPort>),
-    /// It is done with this one, which is not closed yet. The port lingers.
+    /// It has released the connection, which is not closed yet. The port lingers.
     Abandoned(ConnId, Arc<LocalPort>),
 }
 
 impl RdmaDevice {
-    /// A device that nothing has been done with.
+    /// A device in its initial state.
     pub(crate) fn new(
         stack: Stack,
         stags: InCommon<StagTable>,
@@ -84,43 +85,41 @@ impl RdmaDevice {
         }
     }
 
-    /// Gives a queue pair a turn in sending, behind those that wait for theirs.
+    /// Appends a queue pair to the list of turns.
     #[inline]
     pub(super) fn add_turn(&mut self, slot: usize) {
         self.turns.push_back(slot);
     }
 
-    /// Queue pairs that wait for their turn.
+    /// Number of queue pairs that wait for their turn.
     #[inline]
     pub(crate) fn turns(&self) -> usize {
         self.turns.len()
     }
 
-    /// The queue pair whose turn it is.
+    /// Removes the queue pair whose turn is next.
     #[inline]
     pub(crate) fn next_turn(&mut self) -> Option<usize> {
         self.turns.pop_front()
     }
 
-    /// Notes what a queue pair does with one of its connections.
+    /// Records a connection change of a queue pair.
     pub(super) fn note(&mut self, change: ConnChange) {
         self.conn_changes.push(change);
     }
 
-    /// True if a queue pair has done something with its connections that the engine has not taken
-    /// note of.
+    /// True if a queue pair has changed its connections and the engine has not recorded that yet.
     #[inline]
     pub(crate) fn has_conn_changes(&self) -> bool {
         !self.conn_changes.is_empty()
     }
 
-    /// What a queue pair has done with its connections, in its order.
+    /// Takes the connection changes of a queue pair, in order.
     pub(crate) fn take_conn_changes(&mut self) -> Vec<ConnChange> {
         std::mem::take(&mut self.conn_changes)
     }
 
-    /// Lends what the bytes of one connection are sent from and received into; `None` if it is
-    /// gone.
+    /// Lends the state for sending and receiving on one connection; `None` if it no longer exists.
     pub(crate) fn lend(&mut self, conn: ConnId) -> Option<LentDevice<'_>> {
         let tables = Tables {
             stags: &mut self.stags,
@@ -132,12 +131,12 @@ impl RdmaDevice {
         Some(LentDevice { tcp, tables })
     }
 
-    /// Bytes of a connection that are here and were not acted upon.
+    /// Number of received bytes that were not handled.
     pub(crate) fn unread(&self, conn: ConnId) -> usize {
         self.stack.conn(conn).map_or(0, Conn::readable_len)
     }
 
-    /// Throws them away; how many there were.
+    /// Discards the unread bytes, and returns their number.
     pub(crate) fn discard_unread(&mut self, conn: ConnId) -> usize {
         let Some(mut tcp) = self.stack.conn_mut(conn) else {
             return 0;

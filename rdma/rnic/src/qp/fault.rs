@@ -1,39 +1,39 @@
-//! Faults that end a queue pair's stream: what was found while sending or receiving.
+//! Faults that end a queue pair's stream, found while sending or receiving.
 
 use xwarp_iwarp::mpa::MpaError;
 use xwarp_iwarp::{ReceivedTerminate, Terminate, Violation};
 
 use crate::model::CompletionStatus;
 
-/// What is not as it must be.
+/// An inconsistent state, which only a defect of this library can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inconsistency(pub(crate) &'static str);
 
-/// A completion of a queue pair did not fit into the completion queue of this work queue.
+/// The full completion queue, by the work queue that completes on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CqOverflow {
     Send,
     Receive,
 }
 
-/// Why there is no buffer, though there may be some.
+/// Why no buffer is available although some may be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
-    /// The one that is next is none that can have been posted.
+    /// The next buffer cannot have been posted by an application.
     Malformed(Inconsistency),
     /// The shared receive queue has failed.
     SrqFailed,
 }
 
-/// Why sending cannot go on.
+/// Why sending cannot continue.
 pub(crate) enum SendFault {
-    /// The current work request is at fault.
+    /// The current work request is invalid.
     Request(CompletionStatus),
-    /// Memory that the peer asked for is no longer there.
+    /// Memory that the peer reads is no longer valid.
     Response(Terminate),
     /// A completion queue was full.
     Overflow(CqOverflow),
-    /// The queue pair is not as it must be.
+    /// The queue pair is inconsistent.
     Inconsistency(Inconsistency),
 }
 
@@ -49,23 +49,23 @@ impl From<CqOverflow> for SendFault {
     }
 }
 
-/// Why receiving cannot go on.
+/// Why receiving cannot continue.
 pub(crate) enum ReceiveFault {
     Mpa(MpaError),
     Violation(Violation),
-    /// A receive buffer of ours is not usable.
+    /// A receive buffer is not usable.
     Buffer(CompletionStatus),
     Terminated(ReceivedTerminate),
-    /// What should have been done with the response to a work request of ours could not be; its
-    /// outcome says so.
+    /// The response to a work request of this side could not be placed; the work request completes
+    /// with the status.
     Sink {
         status: CompletionStatus,
         what: &'static str,
     },
-    /// The peer asks for a response, and we have sent our FIN.
+    /// The peer requests a response after this side has sent its FIN.
     RequestAfterClose,
     Overflow(CqOverflow),
-    /// The queue pair is not as it must be.
+    /// The queue pair is inconsistent.
     Inconsistency(Inconsistency),
 }
 
@@ -81,14 +81,14 @@ impl From<CqOverflow> for ReceiveFault {
     }
 }
 
-/// A failure that a test has asked for.
+/// A failure that a test injects.
 #[cfg(feature = "fault-injection")]
 #[derive(Default)]
 pub(crate) struct Injected(bool);
 
 #[cfg(feature = "fault-injection")]
 impl Injected {
-    /// The next check fails.
+    /// Makes the next check fail.
     pub(crate) fn inject(&mut self) {
         self.0 = true;
     }

@@ -1,16 +1,16 @@
-//! Waking a peer that has overlooked the first FPDU of an initiator.
+//! Retry that wakes a peer which has overlooked the first FPDU of an initiator.
 //!
-//! Linux siw, as responder, answers a Request before it looks at its socket: bytes that arrive in
-//! between stay unread until more arrive, perhaps for ever. An RDMA Write of no bytes wakes it.
-//! Such a Write names no memory, completes nothing at the peer and may be sent at any time (RFC
-//! 5041 §5.2, RFC 5040 §5.1). The initiator sends at most four, the first after 5 ms without an
-//! answer, and doubles the wait each time. `MpaConfig` sets the wait or turns this off.
+//! Linux siw, as responder, answers a Request before it reads its socket: bytes that arrive in
+//! between stay unread until more arrive, perhaps forever. An RDMA Write of no bytes wakes it. Such
+//! a Write names no memory, completes nothing at the peer and may be sent at any time (RFC 5041
+//! §5.2, RFC 5040 §5.1). The initiator sends at most four, the first after 5 ms without an answer,
+//! and doubles the wait each time. `MpaConfig` sets the wait or disables this.
 
 use std::time::Duration;
 
 use xwarp_tcp::Instant;
 
-/// How often a peer is woken; each time it is waited twice as long.
+/// Maximum number of retries. The interval doubles each time.
 const TRIES: u8 = 4;
 
 /// When an initiator wakes its peer: some time after its first FPDU, unless the peer has sent one.
@@ -31,24 +31,24 @@ impl FirstFpduRetry {
         }
     }
 
-    /// An FPDU was sent.
+    /// Records that an FPDU was sent.
     pub(crate) fn sent(&mut self, now: Instant) {
         if self.tries > 0 && self.due.is_none() {
             self.due = Some(now + self.interval);
         }
     }
 
-    /// The peer has sent an FPDU: it is awake.
+    /// Records that the peer has sent an FPDU, and needs no retry.
     pub(crate) fn received(&mut self) {
         *self = Self::new(None);
     }
 
-    /// When the peer is to be woken.
+    /// Time of the next retry.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The time has come, whether or not something could be sent: the next time is later.
+    /// Schedules the next retry after one is due, whether or not TCP could send it.
     pub(crate) fn passed(&mut self, now: Instant) {
         self.tries = self.tries.saturating_sub(1);
         self.interval *= 2;

@@ -1,5 +1,5 @@
-//! Full operation of a queue pair: its stream and its work queues, as sending and receiving use
-//! them together.
+//! Full operation of a queue pair: its stream and its work queues together, for sending and
+//! receiving.
 
 use xwarp_tcp::Instant;
 
@@ -7,14 +7,14 @@ use super::stream::Stream;
 use super::work_queues::WorkQueues;
 use crate::model::{QpId, QpIdentity};
 
-/// See the module. Lent for the processing of one event or turn.
+/// State of a queue pair in full operation, borrowed for one event or turn.
 pub(super) struct FullOperation<'a> {
     pub(super) id: QpId,
-    /// What its accesses to regions are judged by.
+    /// Identity that its accesses to regions are checked with.
     pub(super) user: QpIdentity,
-    /// Work that was posted is begun: this side has not closed, and sends no Terminate.
+    /// Whether posted work is begun: this side has not closed, and sends no Terminate.
     pub(super) begins_work: bool,
-    /// Reads and Atomic Operations that may be outstanding.
+    /// Reads and Atomic Operations that this side may have outstanding.
     pub(super) ord: u16,
     pub(super) now: Instant,
     pub(super) stream: &'a mut Stream,

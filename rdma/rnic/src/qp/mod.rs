@@ -1,4 +1,4 @@
-//! Queue pairs: their state, their stream, and what they send and receive. They know no engine.
+//! Queue pairs: their state, their stream, sending and receiving. They do not depend on the engine.
 
 mod context;
 mod device;

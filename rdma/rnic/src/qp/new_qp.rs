@@ -10,42 +10,42 @@ use crate::model::{
 use crate::queues::{QpShared, SlotTable};
 use crate::tables::Srq;
 
-/// Where a new queue pair takes receive buffers from.
+/// Source of a new queue pair's receive buffers.
 pub enum NewReceives {
-    /// A ring of its own.
+    /// Its own ring.
     Own(Consumer<RecvRequest>),
-    /// A shared receive queue, and how many messages may be in progress until an event reports it.
+    /// A shared receive queue, and the limit of messages in progress that raises an event.
     Shared(SrqId, usize),
 }
 
-/// Where it takes them from, once a shared receive queue is found.
+/// Source of the receive buffers, with the shared receive queue looked up.
 pub(crate) enum Receives {
     Own(Consumer<RecvRequest>),
     Shared(Arc<Srq>, usize),
 }
 
-/// What a new queue pair is made of, besides where it takes receive buffers from.
+/// Attributes of a new queue pair, except for the source of its receive buffers.
 pub struct NewQp {
     /// Its protection domain.
     pub pd: PdId,
-    /// What it may do with memory.
+    /// Its access flags.
     pub access: QpAccess,
-    /// What it asks for in start-up.
+    /// Parameters of its next start-up.
     pub start_up: StartUpParameters,
-    /// Immediate Data and Atomic Operations are known (RFC 7306).
+    /// Whether Immediate Data and Atomic Operations are allowed (RFC 7306).
     pub extensions: bool,
-    /// Each end of a connection is reported.
+    /// Whether each end of a connection is reported.
     pub report_ends: bool,
-    /// The longest scatter/gather lists.
+    /// Maximum lengths of scatter/gather lists and inline data.
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.
     pub sq: Consumer<SendRequest>,
-    /// Where its sends complete.
+    /// Completion queue of its sends.
     pub send_cq: CqId,
-    /// Where its receives complete.
+    /// Completion queue of its receives.
     pub recv_cq: CqId,
-    /// What the application sees of it.
+    /// State that the application sees.
     pub shared: Arc<QpShared>,
-    /// The credits of its queues.
+    /// Table of its work queues' credits.
     pub slots: Arc<SlotTable>,
 }

@@ -1,34 +1,34 @@
-//! Pass over payload on its way into an FPDU: one for the copy, the CRC and TCP's checksum, or one
-//! for each.
+//! Pass over payload on its way into an FPDU: one pass for copy, CRC and TCP's checksum, or one
+//! pass for each.
 
 use xwarp_driver::{CopyError, Digest, PartialSum};
 use xwarp_iwarp::mpa::Framer;
 
 use crate::stags::Bytes;
 
-/// Bytes of a ULPDU from which on one pass is faster than three.
+/// Length of a ULPDU in bytes from which one pass is faster than three.
 const WORTH_IT: usize = 384;
 
-/// True if one pass pays: the processor can, the CRC is that of the bytes as they are written, and
-/// these are not few.
+/// True if one pass is faster: the processor supports it, the CRC covers the bytes as they are
+/// written, and the ULPDU is long enough.
 #[inline]
 pub(super) fn one_pays(framer: &Framer, ulpdu_len: usize) -> bool {
     ulpdu_len >= WORTH_IT && framer.covers_in_order() && Digest::has_vectors()
 }
 
-/// Writes an FPDU. It gets all bytes of the ULPDU, in their order.
+/// Writes an FPDU. It receives all bytes of the ULPDU, in order.
 pub(super) trait PayloadPass {
-    /// These bytes were written.
+    /// Adds bytes that were written.
     fn add(&mut self, bytes: &[u8]);
 
     /// Copies bytes of a region into the ULPDU.
     fn read(&mut self, source: Bytes<'_>, into: &mut [u8]) -> Result<(), CopyError>;
 
-    /// Completes the FPDU; its sum, if it is known.
+    /// Completes the FPDU. Returns its checksum, if it was computed.
     fn seal(self, framer: &mut Framer, fpdu: &mut [u8], ulpdu_len: usize) -> Option<PartialSum>;
 }
 
-/// The CRC is computed at the end, and the checksum by TCP.
+/// Computes the CRC at the end, and leaves the checksum to TCP.
 pub(super) struct ThreePasses;
 
 impl PayloadPass for ThreePasses {
@@ -47,11 +47,11 @@ impl PayloadPass for ThreePasses {
     }
 }
 
-/// Both are computed by the pass that copies.
+/// Computes CRC and checksum while copying.
 pub(super) struct OnePass(Digest);
 
 impl OnePass {
-    /// For an FPDU that [`one_pays`] for, and whose ULPDU is to be written.
+    /// Starts an FPDU that [`one_pays`] accepts, and whose ULPDU is not written yet.
     #[inline]
     pub(super) fn begin(fpdu: &mut [u8], ulpdu_len: usize) -> Self {
         let mut digest = Digest::default();
@@ -85,8 +85,8 @@ mod tests {
     use crate::model::Addressing;
     use crate::stags::View;
 
-    /// Writes an FPDU of a header, and of payload in pieces of these lengths; its sum, if it is
-    /// known.
+    /// Writes an FPDU with a header, and payload in pieces of these lengths. Returns its checksum,
+    /// if it was computed.
     fn write(
         mut pass: impl PayloadPass,
         fpdu: &mut [u8],

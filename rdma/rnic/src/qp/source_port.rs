@@ -1,5 +1,5 @@
-//! Source port of a connection that is being made: another one is tried where answers come to
-//! another engine.
+//! Source port of a connection that is being made: if the answers arrive at another engine, another
+//! port is tried.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,28 +11,27 @@ use xwarp_tcp::{ConnId, Instant};
 use super::device::RdmaDevice;
 use crate::model::{HostError, LocalPort};
 
-/// How long other ports are tried. Each takes a round trip, and to a far peer that would delay the
+/// How long other ports are tried. Each costs a round trip, which to a distant peer would delay the
 /// connection too long.
 const TRYING: Duration = Duration::from_millis(500);
-/// The part of an attempt's time that is taken for it at most.
+/// Largest part of an attempt's timeout for trying ports: one in this number.
 const PART: u32 = 4;
 
-/// The port that a connection comes from, and those that were tried before it.
+/// The current source port of a connection, and those that were tried before.
 pub(crate) struct SourcePort {
     port: Arc<LocalPort>,
-    /// Kept until the connection is made or given up, so that the host gives none of them again.
+    /// Kept until the connection is made or cancelled, so that the host returns none of them again.
     tried: Vec<Arc<LocalPort>>,
-    /// How many further ports may be tried.
+    /// Number of further ports that may be tried.
     left: usize,
-    /// Until when.
+    /// Deadline for trying ports.
     until: Instant,
-    /// Where the application reads the port's number, if it does.
+    /// Where the application reads the port's number, if it needs that.
     shown: Option<Arc<AtomicU16>>,
 }
 
 impl SourcePort {
-    /// A port that the host has chosen, for an attempt that began at this time and may take until
-    /// `timeout`.
+    /// A port that the host has chosen, for an attempt that began at this time with `timeout`.
     pub(crate) fn new(
         port: LocalPort,
         shown: Option<Arc<AtomicU16>>,
@@ -49,12 +48,12 @@ impl SourcePort {
         }
     }
 
-    /// The application has named the port: no further one is tried.
+    /// Keeps the port, as the application has named it.
     pub(crate) fn keep(&mut self) {
         self.left = 0;
     }
 
-    /// The port of a connection that has come in.
+    /// The port of an incoming connection.
     pub(crate) fn of_listener(port: Arc<LocalPort>) -> Self {
         Self {
             port,
@@ -73,14 +72,14 @@ impl SourcePort {
         self.port.local()
     }
 
-    /// TCP has sent a SYN. Other ports may be tried, so the answer has to arrive at this engine.
+    /// TCP has sent a SYN. If other ports may be tried, the answer must arrive at this engine.
     pub(crate) fn begun(&self, conn: ConnId, device: &mut RdmaDevice) {
         if self.left > 0 && device.now < self.until {
             device.stack.refuse_stray_answer(conn);
         }
     }
 
-    /// The connection comes from another port from now on; the one before.
+    /// Sets another port for the connection. Returns the former one.
     pub(super) fn replace(&mut self, port: LocalPort) -> Arc<LocalPort> {
         if let Some(shown) = &self.shown {
             shown.store(port.local().port(), Ordering::Relaxed);
@@ -88,8 +87,8 @@ impl SourcePort {
         std::mem::replace(&mut self.port, Arc::new(port))
     }
 
-    /// The answer had come to another engine, and was refused. The connection begins anew from the
-    /// port that the host gives, or from its own, if the host has none.
+    /// Restarts a connection whose answer arrived at another engine and was refused, from the port
+    /// that the host returned, or from its own port if the host has none.
     pub(crate) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -112,7 +111,7 @@ impl SourcePort {
         self.begun(conn, device);
     }
 
-    /// The connection is made: the host gets the other ports back.
+    /// Releases the other ports once the connection is made.
     pub(crate) fn settle(&mut self) {
         self.tried.clear();
     }

@@ -2,8 +2,8 @@
 //! Reply.
 //!
 //! If revision 1 may have to be tried on a second TCP connection, the application's thread reserves
-//! two ports beforehand, because reserving a port takes system calls, which the engine makes none
-//! of. The second port is freed when the Reply arrives.
+//! two ports in advance: that takes system calls, and the engine makes none. The second port is
+//! freed when the Reply arrives.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,45 +20,44 @@ use crate::model::{ConnectError, HostError, LocalPort, QpId};
 use crate::queues::Inbox;
 use crate::tables::SearchId;
 
-/// The private data of the peer's answer.
+/// Private data of the peer's answer, or an error.
 pub(crate) type Outcome = Result<Vec<u8>, ConnectError>;
 
-/// A verb: connect this queue pair.
+/// Request of a verb to connect a queue pair.
 pub struct StartConnect {
     /// The queue pair, in Idle.
     pub qp: QpId,
     /// The local port.
     pub port: LocalPort,
-    /// The application has named the port, so the connection leaves from no other port.
+    /// Whether the application has named the port, so that no other port may be used.
     pub port_is_named: bool,
     /// Where the application reads the port's number when it changes.
     pub shown_port: Arc<AtomicU16>,
-    /// For a second TCP connection, should the peer know MPA revision 1 only.
+    /// Port of a second TCP connection, if the peer supports MPA revision 1 only.
     pub spare: Option<LocalPort>,
-    /// The listener.
+    /// Address and port of the listener.
     pub remote: SocketAddr,
-    /// Metrics of the route there.
+    /// Metrics of the route to the listener.
     pub metrics: RouteMetrics,
     /// MPA start-up parameters.
     pub params: StartupParams,
     /// Private data of the Request.
     pub private_data: Vec<u8>,
-    /// How long all of it may take, the search for the next hop included.
+    /// Time limit of the whole attempt, including the search for the next hop.
     pub timeout: Duration,
-    /// Where the result goes: the private data of the Reply.
+    /// Inbox of the result: the private data of the Reply.
     pub outcome: Arc<Inbox<Outcome>>,
 }
 
 impl StartConnect {
-    /// The queue pair is not connected.
+    /// Reports the failure of the attempt.
     pub(crate) fn refuse(&self, error: ConnectError) {
         // The application may have cancelled the attempt.
         let _ = self.outcome.put(Err(error));
     }
 }
 
-/// A connection of ours that waits for its next hop. The search ends by itself when its time is
-/// over.
+/// An outgoing connection that waits for its next hop. The search has its own timeout.
 pub(super) struct Searching {
     search: SearchId,
     order: StartConnect,
@@ -66,7 +65,7 @@ pub(super) struct Searching {
 }
 
 impl Searching {
-    /// The search has begun.
+    /// Starts to wait for the search.
     pub(super) fn new(search: SearchId, order: StartConnect, now: Instant) -> Self {
         Self {
             search,
@@ -75,7 +74,7 @@ impl Searching {
         }
     }
 
-    /// It is the attempt with this outcome.
+    /// Whether this is the attempt with this outcome.
     pub(super) fn has_outcome(&self, outcome: &Arc<Inbox<Outcome>>) -> bool {
         Arc::ptr_eq(&self.order.outcome, outcome)
     }
@@ -84,19 +83,19 @@ impl Searching {
         self.order.remote
     }
 
-    /// The search is over: TCP connects, in what is left of the time.
+    /// The search has ended: TCP connects, within the remaining time.
     pub(super) fn connect(self, next_hop: [u8; 6], device: &mut RdmaDevice) -> Option<Starting> {
         Starting::begin(self.order, next_hop, self.began, device)
     }
 
-    /// Ends it without a connection.
+    /// Ends the attempt without a connection.
     pub(super) fn refuse(&self, error: ConnectError, device: &mut RdmaDevice) {
         device.searches.end(self.search);
         self.order.refuse(error);
     }
 }
 
-/// A connection of ours that is being made.
+/// An outgoing connection in start-up.
 pub(super) struct Starting {
     conn: ConnId,
     port: SourcePort,
@@ -108,18 +107,18 @@ pub(super) struct Starting {
     private_data: Vec<u8>,
     began: Instant,
     until: Instant,
-    /// TCP is established and the Request sent.
+    /// Whether TCP is established and the Request sent.
     requested: bool,
-    /// Something has come upon it.
+    /// Whether bytes have arrived.
     answered: bool,
-    /// This is the second try: the peer was there, and has closed.
+    /// Whether this is the second try, after the peer has closed the first connection.
     retried: bool,
     outcome: Arc<Inbox<Outcome>>,
 }
 
 impl Starting {
-    /// TCP begins to connect, for an attempt that began at this time. `None` if it cannot, which
-    /// the application gets as an error.
+    /// TCP begins to connect, for an attempt that began at this time. `None` if it cannot; the
+    /// application then receives an error.
     pub(super) fn begin(
         order: StartConnect,
         next_hop: [u8; 6],
@@ -134,7 +133,8 @@ impl Starting {
         };
         let until = began + order.timeout;
         let left = until - device.now;
-        // Another engine's connection would lose its segments. A port that is not named is free.
+        // A named port may be in use by another engine's connection, which would lose its segments.
+        // Any other port is free.
         let connected = if order.port_is_named {
             device.stack.connect_alone(path, left, device.now)
         } else {
@@ -183,12 +183,12 @@ impl Starting {
         }
     }
 
-    /// It is the attempt with this outcome.
+    /// Whether this is the attempt with this outcome.
     pub(super) fn has_outcome(&self, outcome: &Arc<Inbox<Outcome>>) -> bool {
         Arc::ptr_eq(&self.outcome, outcome)
     }
 
-    /// When start-up must be over.
+    /// Deadline of start-up.
     pub(super) fn deadline(&self) -> Instant {
         self.until
     }
@@ -201,7 +201,8 @@ impl Starting {
         self.port.get()
     }
 
-    /// The answer to the SYN had come to another engine: what the host gives for another port.
+    /// Restarts from the port that the host returned, as the answer to the SYN arrived at another
+    /// engine.
     pub(super) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -217,13 +218,14 @@ impl Starting {
         self.remote
     }
 
-    /// The peer was there on this connection or the one before, so that an end is no refusal.
+    /// Whether the peer has answered on this connection or the one before, so that an end is no
+    /// refusal.
     pub(super) fn has_met_peer(&self) -> bool {
         self.requested || self.retried
     }
 
-    /// TCP is established: sends the Request. Where the peer's window has no room for it, TCP's
-    /// flow control waits; the deadline is not moved by that.
+    /// TCP is established: sends the Request. If the peer's window has no room for it, TCP's flow
+    /// control waits; that does not extend the deadline.
     pub(super) fn send_request(&mut self, device: &mut RdmaDevice) -> Result<(), ConnectError> {
         self.requested = true;
         self.port.settle();
@@ -238,7 +240,8 @@ impl Starting {
         Err(ConnectError::Resources(reason))
     }
 
-    /// What the Reply says, if it is here wholly. Bytes of the first FPDUs may follow it.
+    /// The content of the Reply, if it has arrived completely. Bytes of the first FPDUs may follow
+    /// it.
     pub(super) fn read_reply(
         &mut self,
         stack: &mut Stack,
@@ -258,9 +261,9 @@ impl Starting {
         }
     }
 
-    /// The peer closed without a word: that is what one does which knows MPA revision 1 only. Once,
-    /// and if what revision 2 has besides is not required, revision 1 is tried on a new TCP
-    /// connection (R6581-10-5). The deadline stays.
+    /// The peer closed without an answer, as a peer does that supports MPA revision 1 only. If
+    /// revision 2 is not required, tries revision 1 once on a new TCP connection (R6581-10-5). The
+    /// deadline does not change.
     pub(super) fn retry(&mut self, device: &mut RdmaDevice) -> bool {
         if self.answered {
             return false;
@@ -294,8 +297,8 @@ impl Starting {
         true
     }
 
-    /// Makes the second connection. The first one, which the peer has closed, ends before if it has
-    /// the same port: one that was named.
+    /// Opens the second connection. If it has the same, named port, the first connection, which the
+    /// peer has closed, is ended before.
     fn connect_again(
         &self,
         path: Path,
@@ -309,7 +312,7 @@ impl Starting {
         device.stack.connect_alone(path, left, device.now)
     }
 
-    /// Goes on with the second connection.
+    /// Continues with the second connection.
     fn move_to(&mut self, conn: ConnId, port: LocalPort) -> [ConnChange; 2] {
         let old_conn = std::mem::replace(&mut self.conn, conn);
         let old_port = self.port.replace(port);
@@ -321,7 +324,7 @@ impl Starting {
         ]
     }
 
-    /// What the application learns when the deadline has passed.
+    /// The error for the application when the deadline has passed.
     pub(super) fn timed_out(&self, now: Instant) -> ConnectError {
         let stage = if self.requested {
             "TCP is connected, but no MPA Reply came"
@@ -335,15 +338,15 @@ impl Starting {
         }
     }
 
-    /// Hands the application the outcome of start-up.
+    /// Reports the outcome of start-up to the application.
     pub(super) fn finish(&self, outcome: Outcome) {
         // The application may have cancelled the attempt.
         let _ = self.outcome.put(outcome);
     }
 }
 
-/// Why TCP does not connect. Only of a port that the application has named can another connection
-/// have the flow.
+/// Why TCP does not connect. Another connection can have the flow only if the application named the
+/// port.
 fn refusal(error: xwarp_tcp::ConnectError) -> ConnectError {
     match error {
         xwarp_tcp::ConnectError::FlowExists { local, .. } => {

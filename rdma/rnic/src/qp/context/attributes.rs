@@ -1,5 +1,5 @@
-//! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): which changes there are, what each
-//! does, and what can be asked.
+//! Modify QP and Query QP (verbs draft §6.1.3, §6.2, §9.2.5): the allowed changes, their effects,
+//! and the attributes.
 
 use super::{ConnStage, QpContext, RdmaDevice};
 use crate::model::{
@@ -9,7 +9,7 @@ use crate::model::{
 use crate::queues::NewRings;
 use crate::tables::Srq;
 
-/// A change of a queue pair that can be made: all checks have been.
+/// A change of a queue pair that has passed all checks.
 pub(crate) struct Change {
     from: QpState,
     to: QpState,
@@ -32,7 +32,7 @@ impl QpContext {
         })
     }
 
-    /// Makes the change; the depths after it, before the state changes.
+    /// Makes the change. Returns the depths after it, before the state changes.
     pub(crate) fn modify(
         &mut self,
         change: &Change,
@@ -54,14 +54,14 @@ impl QpContext {
         Ok(depths)
     }
 
-    /// The Reads that may be outstanding after the change.
+    /// The depths of Reads after the change.
     fn wanted_reads(&self, change: &ModifyQp) -> Result<ReadDepths, ModifyError> {
         let has = self.reads();
         let (ord, ird) = (change.ord.unwrap_or(has.ord), change.ird.unwrap_or(has.ird));
         for (what, wanted) in [("ORD", change.ord), ("IRD", change.ird)] {
             CapabilityError::check(what, usize::from(wanted.unwrap_or(0)), 0, MAX_READS)?;
         }
-        // Whether the peer may read is a right of its own, which is fixed.
+        // The peer's right to read is fixed when the queue pair is created.
         if ird > 0 && !self.user.has(QpAccess::INBOUND_READ) {
             return Err(ModifyError::CannotChange("whether the peer may read"));
         }
@@ -73,8 +73,8 @@ impl QpContext {
         Ok(ReadDepths { ord, ird })
     }
 
-    /// The limit of messages in progress after the change; `None` if there is none, as the receive
-    /// queue is not shared.
+    /// The limit of messages in progress after the change; `None` if the receive queue is not
+    /// shared.
     fn wanted_limit(&self, change: &ModifyQp) -> Result<Option<RqLimit>, ModifyError> {
         let (from, to) = (self.state(), change.next);
         let invalid = |what| Err(ModifyError::InvalidModifier { what, from, to });
@@ -97,7 +97,7 @@ impl QpContext {
         Ok(Some(RqLimit { limit, armed }))
     }
 
-    /// Sets it. What is in progress already counts.
+    /// Sets the limit. Messages in progress count.
     fn set_limit(&mut self, limit: Option<RqLimit>, device: &RdmaDevice) {
         let Some(limit) = limit else {
             return;
@@ -122,8 +122,8 @@ impl QpContext {
 
 /// Query QP.
 impl QpContext {
-    /// Reads and Atomic Operations that either side may have outstanding: on the connection, or on
-    /// the next one.
+    /// Reads and Atomic Operations that either side may have outstanding: on the connection, or
+    /// without one on the next.
     fn reads(&self) -> ReadDepths {
         match &self.stage {
             ConnStage::Connected(connection, _) => connection.reads(),
@@ -147,7 +147,7 @@ impl QpContext {
         }
     }
 
-    /// All that can be asked of it.
+    /// All attributes of the queue pair.
     pub(crate) fn info(&self) -> QpInfo {
         let (depths, receive) = (self.depths(), self.work.receive());
         let [send_cq, recv_cq] = self.work.cqs();
@@ -180,7 +180,7 @@ impl QpContext {
     }
 }
 
-/// Is there such a transition, and do the attributes go with it?
+/// Checks whether there is such a transition, and whether it allows the attributes.
 fn check_transition(from: QpState, change: &ModifyQp) -> Result<(), ModifyError> {
     use QpState::{Closing, Error, Idle, Rts, Terminate};
     let (to, has_stream) = (change.next, change.handover.is_some());

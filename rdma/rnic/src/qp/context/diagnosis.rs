@@ -1,4 +1,4 @@
-//! Diagnosis: what a queue pair does and waits for, for a test that has waited in vain.
+//! Diagnosis: state of a queue pair and what it waits for, for a test that has timed out.
 
 use std::fmt;
 

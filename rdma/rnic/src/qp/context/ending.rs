@@ -1,21 +1,21 @@
 //! Ways out of RTS: graceful close, Terminate, faults and resets (verbs draft §6.2; verbs.md
 //! §12.4).
 //!
-//! What the peer sends meets the queue pair in one of these phases:
+//! Data from the peer is handled by the queue pair's phase:
 //!
 //! | phase | an FPDU | a Terminate | a FIN |
 //! |---|---|---|---|
-//! | open, draining | is acted upon | leads to Terminate | begins a graceful close, unless work is cut off |
-//! | Closing, this side has sent its FIN | is acted upon, requests apart | leads to Error | flushes the receives |
+//! | open, draining | is handled | leads to Terminate | begins a graceful close, unless work is cut off |
+//! | Closing, this side has sent its FIN | is handled, except requests | leads to Error | flushes the receives |
 //! | Closing by Modify QP | leads to Error | leads to Error, and is kept | is awaited |
 //! | Terminate | is dropped | is dropped | is awaited |
 //!
 //! `disconnect` is the close of RFC 5041 §6.2.1: posted work is sent, then the FIN, and messages of
-//! the peer are placed until its own FIN. Only a Read Request, which could no longer be answered,
-//! resets the connection. The queue pair is in Closing from the beginning. A failure while it still
-//! sends leads to Terminate, a transition that the verbs draft does not have. The draft's own close
-//! (§6.2.5) is Modify QP to Closing: it resets the connection at any byte of the peer or unfinished
-//! work.
+//! the peer are placed until its own FIN. Only a Read Request, which can no longer be answered,
+//! resets the connection. The queue pair is in Closing from the beginning. If it fails while it
+//! still sends, it goes to Terminate, a transition that the verbs draft does not have. The draft's
+//! own close (§6.2.5) is Modify QP to Closing: unfinished work or any byte from the peer resets the
+//! connection.
 
 use xwarp_iwarp::{
     InvalidateError, ReceivedTerminate, TermCode, Terminate, Violation, ViolationCause,
@@ -30,7 +30,7 @@ use crate::model::{
 use crate::qp::fault::{CqOverflow, Inconsistency, ReceiveFault, SendFault, Unavailable};
 use crate::qp::stream::Stream;
 
-/// Why a close that goes on ends badly when its send queue is found to have work.
+/// Reason of a bad close whose send queue has work.
 const POSTED_IN_CLOSING: &str = "work was posted during the close";
 
 /// RDMAP remote operation: catastrophic error, localized to the stream (RFC 5040 §4.8).
@@ -38,9 +38,9 @@ const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
 /// RDMAP remote operation: catastrophic error, global (RFC 5040 §4.8).
 const CATASTROPHIC_GLOBAL: TermCode = TermCode::rdmap_operation(8);
 
-/// What TCP reports.
+/// Events of TCP.
 impl QpContext {
-    /// The peer has closed its side; everything that it sent before has been acted upon.
+    /// The peer has closed its side; all earlier bytes were handled.
     pub(crate) fn handle_peer_closed(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, phase) = &mut self.stage else {
             self.on_start_closed(device);
@@ -67,7 +67,7 @@ impl QpContext {
         }
     }
 
-    /// TCP is done with the connection.
+    /// TCP has ended the connection.
     pub(crate) fn handle_closed(&mut self, reason: CloseReason, device: &mut RdmaDevice) {
         if let ConnStage::Starting(_) = &self.stage {
             self.on_start_failed(reason, device);
@@ -93,7 +93,7 @@ impl QpContext {
 
 /// Graceful close.
 impl QpContext {
-    /// Begins a graceful close: what was posted is sent, then the FIN. The peer may go on sending
+    /// Begins a graceful close: posted work is sent, then the FIN. The peer may continue to send
     /// until its own FIN (RFC 5041 §6.2.1). The application can post nothing more.
     pub(crate) fn disconnect(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
@@ -103,7 +103,7 @@ impl QpContext {
         self.drain(true, device);
     }
 
-    /// What was posted is sent, and then the FIN.
+    /// Starts to drain the send queue, after which the FIN is sent.
     fn drain(&mut self, disconnected: bool, device: &mut RdmaDevice) {
         let draining = Phase::Draining {
             progress: device.now,
@@ -132,7 +132,7 @@ impl QpContext {
         }
     }
 
-    /// RTS to Closing: TCP closes. Work that is not done makes it a bad close; else the receive
+    /// RTS to Closing: TCP closes. Unfinished work makes it a bad close; otherwise the receive
     /// queue is flushed.
     pub(super) fn seal(&mut self, device: &mut RdmaDevice) {
         let progress = device.now;
@@ -153,9 +153,9 @@ impl QpContext {
         self.work.flush_receives(&mut device.cqs);
     }
 
-    /// Something was posted while the queue pair came into Closing: a receive is flushed, anything
-    /// else is an error (verbs draft §6.2.5). While the peer of a disconnect may still send, its
-    /// receives are needed, and what could not be sent before is no error.
+    /// Handles work that was posted while the queue pair entered Closing: a receive is flushed, any
+    /// other request is an error (verbs draft §6.2.5). As long as the peer of a disconnect may
+    /// still send, its receives are needed, and unsent requests are no error.
     pub(super) fn check_closing(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, phase) = &self.stage else {
             return;
@@ -187,12 +187,12 @@ impl QpContext {
             kind: AsyncEventKind::Closed,
         };
         let mut former = ConnStage::None;
-        // The event, and then Idle (verbs draft §6.2.5, verbs.md A31).
+        // Reports the event before the state becomes Idle (verbs draft §6.2.5, verbs.md A31).
         (device.events).report_before(closed, || former = self.enter(ConnStage::None));
         former.release(device);
     }
 
-    /// Waiting for the peer has ended.
+    /// The deadline for the peer has passed.
     pub(super) fn on_deadline(&mut self, device: &mut RdmaDevice) {
         match &mut self.stage {
             ConnStage::Starting(_) => self.on_start_timeout(device),
@@ -223,8 +223,8 @@ impl QpContext {
 
 /// Terminate and Error.
 impl QpContext {
-    /// To Terminate, from RTS or from a disconnect that still sends. Nothing more is received or
-    /// begun. The Terminate, if one is to be sent, goes out next. Everything is flushed, and TCP
+    /// To Terminate, from RTS or from a disconnect that still sends. Nothing is received or begun
+    /// any longer. The Terminate, if there is one, is sent next. All work is flushed, and TCP
     /// closes.
     fn enter_terminate(
         &mut self,
@@ -236,7 +236,7 @@ impl QpContext {
             self.keep_terminate(|| TerminateInfo::sent(terminate));
         }
         if self.state() == QpState::Closing && !self.begins_work() {
-            // This side has sent its FIN, so that no Terminate can follow (verbs draft §6.2.5).
+            // This side has sent its FIN, so no Terminate can follow (verbs draft §6.2.5).
             self.work.flush(&mut device.cqs, culprit);
             self.reset(device);
             return;
@@ -250,13 +250,13 @@ impl QpContext {
         }
     }
 
-    /// Keeps a Terminate unless there was one before: the first failure is the one that counts
-    /// (verbs.md A34).
+    /// Keeps a Terminate unless there was an earlier one: the first failure counts (verbs.md A34).
     pub(super) fn keep_terminate(&mut self, terminate: impl FnOnce() -> TerminateInfo) {
         self.terminate.get_or_insert_with(|| Box::new(terminate()));
     }
 
-    /// To Error from any state, as the application asks: resets, flushes (verbs draft §6.2.2.4).
+    /// To Error from any state at the application's request: resets and flushes (verbs draft
+    /// §6.2.2.4).
     pub(crate) fn abort(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         let was = self.state();
@@ -267,15 +267,15 @@ impl QpContext {
         }
     }
 
-    /// Reports the end of a connection that no other event reports, to an application that wants
-    /// each.
+    /// Reports the end of a connection that no other event reports, if the application wants each
+    /// end reported.
     fn report_end(&self, device: &RdmaDevice) {
         if self.ends == Ends::Each {
             self.report(AsyncEventKind::Ended, device);
         }
     }
 
-    /// Resets the connection and fails.
+    /// Resets the connection, and enters Error.
     fn reset(&mut self, device: &mut RdmaDevice) {
         if let Some(conn) = self.conn() {
             device.stack.abort(conn, device.now);
@@ -283,21 +283,21 @@ impl QpContext {
         self.fail(device);
     }
 
-    /// To Error without a connection: flushes what is left.
+    /// Enters Error without a connection: flushes all remaining work.
     fn fail(&mut self, device: &mut RdmaDevice) {
         self.enter(ConnStage::Failed).release(device);
         self.work.flush(&mut device.cqs, None);
     }
 
-    /// Fails without a connection, and says why.
+    /// Enters Error without a connection, and reports the event.
     fn fail_as(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
         self.note_end(&kind);
         self.fail(device);
         self.report(kind, device);
     }
 
-    /// Resets the connection and fails, as no graceful close is possible; then says so (verbs draft
-    /// §6.2.5).
+    /// Resets the connection, as no graceful close is possible, enters Error, and reports a bad
+    /// close (verbs draft §6.2.5).
     pub(crate) fn fail_close(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         let kind = AsyncEventKind::BadClose { reason };
         self.note_end(&kind);
@@ -305,7 +305,8 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    /// Resets the connection, which the peer has left alone, and fails; then says so.
+    /// Resets the connection because the peer no longer answers, enters Error, and reports the
+    /// event.
     fn fail_lost(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         let kind = AsyncEventKind::ConnectionLost { reason };
         self.note_end(&kind);
@@ -313,8 +314,8 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    /// The connection fails while it is closed after a Terminate. Where no event has said why the
-    /// queue pair fails, this one says that its end was no orderly one (verbs draft §6.2.3).
+    /// The connection fails during the close after a Terminate. If no event has reported why the
+    /// queue pair fails, this reports a bad close (verbs draft §6.2.3).
     fn fail_terminating(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         if self.unreported {
             self.fail_close(reason, device);
@@ -323,21 +324,23 @@ impl QpContext {
         }
     }
 
-    /// Work is left that the peer, which has closed its side, can no longer complete (wire.md D21).
+    /// Ends the queue pair: outstanding work needs the peer, which has closed its side (wire.md
+    /// D21).
     fn fail_cut_off(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         self.terminate_as(AsyncEventKind::BadPeerClose { reason }, device);
     }
 
-    /// To Terminate for an error of ours that concerns this stream alone, and says why.
+    /// To Terminate for an error of this side that concerns only this stream, and reports the
+    /// event.
     fn terminate_as(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
         self.note_end(&kind);
         self.enter_terminate(Some(catastrophic()), None, device);
         self.report(kind, device);
     }
 
-    /// The queue pair fails, and no event says so. A completion does (verbs draft §8.3.2), or the
-    /// application has asked for it. If there is a `culprit`, the newest send in flight completes
-    /// with it.
+    /// Ends the queue pair without an event, because a completion reports the failure (verbs draft
+    /// §8.3.2), or the application requested the end. If there is a `culprit`, the newest send in
+    /// flight completes with it.
     fn fail_unreported(
         &mut self,
         terminate: Terminate,
@@ -359,15 +362,15 @@ impl QpContext {
         self.fail_unreported(Terminate::local(), None, device);
     }
 
-    /// Error to Idle. Everything was flushed when the queue pair came into Error, but what was
-    /// posted at the same time.
+    /// Error to Idle. All work was flushed when the queue pair entered Error, except for requests
+    /// that were posted at the same time.
     pub(super) fn revive(&mut self, device: &mut RdmaDevice) {
         self.work.flush(&mut device.cqs, None);
         self.terminate = None;
         self.enter(ConnStage::None);
     }
 
-    /// Ends the queue pair because the RNIC has failed, by a Terminate if it may be sent.
+    /// Ends the queue pair because the RNIC has failed, with a Terminate if one may be sent.
     pub(crate) fn end_with_rnic(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         if !matches!(self.state(), QpState::Rts | QpState::Closing) {
@@ -383,7 +386,7 @@ impl QpContext {
         self.report_end(device);
     }
 
-    /// Destroy QP, whatever is bound to it. Its connection ends by a reset.
+    /// Destroy QP, even with bound windows. Its connection ends by a reset.
     pub(crate) fn destroy(&mut self, device: &mut RdmaDevice) {
         self.cancel_start(device);
         if let Some(conn) = self.conn() {
@@ -393,7 +396,7 @@ impl QpContext {
         self.enter(ConnStage::Failed).release(device);
     }
 
-    /// The engine is gone: the state of the queue pair's handles becomes Error.
+    /// The engine has ended: the queue pair's handles show the state Error.
     pub(crate) fn show_engine_gone(&mut self) {
         self.enter(ConnStage::Failed);
     }
@@ -403,7 +406,7 @@ impl QpContext {
     }
 }
 
-/// Faults that sending finds.
+/// Faults while sending.
 impl QpContext {
     pub(super) fn on_send_fault(&mut self, fault: SendFault, device: &mut RdmaDevice) {
         match fault {
@@ -411,7 +414,7 @@ impl QpContext {
                 self.fail_unreported(Terminate::local(), Some(status), device);
             }
             SendFault::Response(terminate) => {
-                // Memory that the peer reads is no longer there.
+                // The source of the peer's Read is no longer valid.
                 let error = InboundError::of_source(terminate.code());
                 let reason = "memory that the peer asked for is gone".to_owned();
                 self.fail_inbound(terminate, error, reason, device);
@@ -422,7 +425,7 @@ impl QpContext {
     }
 
     /// Local QP Catastrophic Error while the newest work request in flight was processed. Its
-    /// completion reports it.
+    /// completion reports the error.
     fn fail_broken_send(&mut self, Inconsistency(reason): Inconsistency, device: &mut RdmaDevice) {
         log::error!("queue pair {} is broken: {reason}", self.id);
         if self.work.has_in_flight() {
@@ -433,7 +436,7 @@ impl QpContext {
         }
     }
 
-    /// A completion queue of ours is full (verbs draft §8.2.4, verbs.md A3).
+    /// A completion queue is full (verbs draft §8.2.4, verbs.md A3).
     fn fail_overflow(&mut self, overflow: CqOverflow, device: &mut RdmaDevice) {
         device.counters.drop_cq_overflow += 1;
         let kind = match overflow {
@@ -448,7 +451,7 @@ impl QpContext {
     }
 }
 
-/// Faults that receiving finds.
+/// Faults while receiving.
 impl QpContext {
     pub(super) fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut RdmaDevice) {
         match fault {
@@ -504,7 +507,7 @@ impl QpContext {
             self.fail_inbound(terminate, error, cause.to_string(), device);
             return;
         };
-        // The completion of the receive reports it; no event does.
+        // The completion of the receive reports the error; no event does.
         self.complete_receive(status, device);
         if self.may_send() {
             self.fail_unreported(terminate, None, device);
@@ -514,7 +517,7 @@ impl QpContext {
         }
     }
 
-    /// The peer has broken a rule: Terminate, and an event that says which.
+    /// The peer has violated the protocol: sends a Terminate, and reports an event with the error.
     fn fail_inbound(
         &mut self,
         terminate: Terminate,
@@ -531,14 +534,14 @@ impl QpContext {
         if self.may_send() {
             self.enter_terminate(Some(terminate), None, device);
         } else {
-            // The connection just ends: no FPDU may be sent before one was received (wire.md D1),
-            // nor after the FIN.
+            // Resets the connection: no FPDU may be sent before one was received (wire.md D1), nor
+            // after the FIN.
             self.reset(device);
         }
         self.report(kind, device);
     }
 
-    /// A message has found no buffer, which is no fault of the peer's.
+    /// A message has found no buffer, which is not the peer's fault.
     fn fail_source(&mut self, why: Unavailable, device: &mut RdmaDevice) {
         match why {
             Unavailable::Malformed(broken) => self.fail_broken_receive(broken, device),
@@ -548,8 +551,8 @@ impl QpContext {
         }
     }
 
-    /// Local QP Catastrophic Error while something was received. The completion of the receive
-    /// reports it, if there is one.
+    /// Local QP Catastrophic Error while a message was received. The completion of the receive
+    /// reports the error, if there is one.
     fn fail_broken_receive(
         &mut self,
         Inconsistency(reason): Inconsistency,
@@ -576,7 +579,7 @@ impl QpContext {
 }
 
 impl ConnStage {
-    /// Hands the connection back that it was, if any.
+    /// Releases the connection, if there is one.
     fn release(self, device: &mut RdmaDevice) {
         match self {
             Self::Connected(connection, _) => connection.release(device),
@@ -585,7 +588,7 @@ impl ConnStage {
     }
 }
 
-/// The Terminate of an error of ours that concerns this stream alone.
+/// The Terminate for an error of this side that concerns only this stream.
 fn catastrophic() -> Terminate {
     Terminate::with_code(CATASTROPHIC_STREAM)
 }
@@ -601,9 +604,9 @@ fn describe(reason: CloseReason) -> &'static str {
     }
 }
 
-/// A Send that is refused ends the receive it has taken: too long for it (verbs.md A7), or asking
-/// for an invalidation that is not allowed (verbs.md A9). Any other violation is no fault of the
-/// receive that is being filled.
+/// Status of the current receive after a violation. A refused Send ends it: the message is too long
+/// (verbs.md A7), or requests an invalidation that is not allowed (verbs.md A9). Any other
+/// violation is no fault of the receive.
 fn receive_status(cause: ViolationCause) -> Option<CompletionStatus> {
     if let ViolationCause::MessageTooLong { opcode, .. } = cause {
         return opcode.is_send().then_some(CompletionStatus::BaseBounds);

@@ -1,13 +1,13 @@
 //! State of a queue pair: the one module that writes it (verbs draft §6.2).
 //!
-//! | what happens | file |
+//! | part | file |
 //! |---|---|
 //! | states, deadline, a turn of sending | this one |
-//! | bytes arrive | `readable.rs` |
+//! | received bytes | `readable.rs` |
 //! | ways into RTS: initiator, responder, handover of a stream | `start_up.rs` |
 //! | ways out of RTS: graceful close, Terminate, faults, resets | `ending.rs` |
 //! | Modify QP and Query QP | `attributes.rs` |
-//! | state in text, for a test that has waited in vain | `diagnosis.rs` |
+//! | state in text, for a test that has timed out | `diagnosis.rs` |
 
 mod attributes;
 mod diagnosis;
@@ -35,19 +35,19 @@ use crate::model::{
 use crate::queues::{Identity, QpShared};
 use crate::tables::Srq;
 
-/// How long a graceful close may go without progress: an FPDU either way, or the peer's FIN. While
-/// bytes are unacknowledged TCP's user timeout is the bound.
+/// Longest time of a graceful close without progress: an FPDU either way, or the peer's FIN. While
+/// bytes are unacknowledged, TCP's user timeout is the bound.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a Terminate and the close after it may take before the connection is reset.
+/// Longest time of a Terminate and the close after it before the connection is reset.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a queue pair is connected to. Its state follows from that.
+/// Connection of a queue pair, which determines its state.
 enum ConnStage {
     /// Idle, without a connection.
     None,
     /// Idle, while an initiator waits for the next hop.
     Searching(Box<Searching>),
-    /// Idle, while an initiator's connection is being made.
+    /// Idle, while an initiator is connecting.
     Starting(Box<Starting>),
     /// RTS, Closing or Terminate.
     Connected(Box<Connection>, Phase),
@@ -56,7 +56,7 @@ enum ConnStage {
 }
 
 impl ConnStage {
-    /// Of a connection that TCP makes, if it does.
+    /// The stage of an initiator whose TCP connects; without one, no connection.
     fn of_start(starting: Option<Starting>) -> Self {
         starting.map_or(Self::None, |starting| Self::Starting(Box::new(starting)))
     }
@@ -76,36 +76,36 @@ impl ConnStage {
     }
 }
 
-/// How far a connection is.
+/// Phase of a connection in full operation.
 #[derive(Clone, Copy)]
 enum Phase {
     /// RTS.
     Open {
-        /// Until when the peer's window must have room for a responder's Reply, if it had none.
+        /// When the peer's window must have room for a responder's Reply, if it had none.
         reply_due: Option<Instant>,
     },
-    /// TCP closes once everything posted is sent. What the peer still sends is taken (RFC 5041
+    /// TCP closes once all posted work is sent. Messages from the peer are still placed (RFC 5041
     /// §6.2.1).
     Draining {
-        /// When there was progress last.
+        /// Time of the last progress.
         progress: Instant,
-        /// Closing: the application has closed and posts nothing more. Otherwise the peer has
-        /// closed its side, and this is RTS.
+        /// True in Closing: the application has closed and posts nothing more. False in RTS: the
+        /// peer has closed its side.
         disconnected: bool,
     },
-    /// Closing, after that.
+    /// Closing, once this side has sent its FIN.
     Closing {
-        /// When there was progress last.
+        /// Time of the last progress.
         progress: Instant,
     },
-    /// Closing by Modify QP: whatever the peer still sends is an error (verbs draft §6.2.5).
+    /// Closing by Modify QP: any byte from the peer is an error (verbs draft §6.2.5).
     Sealed {
-        /// When there was progress last.
+        /// Time of the last progress.
         progress: Instant,
     },
     /// Terminate.
     Terminate {
-        /// When it began.
+        /// When the phase began.
         since: Instant,
     },
 }
@@ -123,7 +123,7 @@ impl Phase {
         }
     }
 
-    /// Work that was posted is begun: this side has not closed, and sends no Terminate.
+    /// Whether posted work is begun: this side has not closed, and sends no Terminate.
     fn begins_work(self) -> bool {
         match self {
             Self::Open { .. } | Self::Draining { .. } => true,
@@ -131,7 +131,7 @@ impl Phase {
         }
     }
 
-    /// When waiting for the peer ends.
+    /// Deadline for the peer.
     fn deadline(self) -> Option<Instant> {
         match self {
             Self::Open { reply_due } => reply_due,
@@ -143,63 +143,63 @@ impl Phase {
     }
 }
 
-/// State of a queue pair that the application and the log are shown.
+/// State of a queue pair, as the application and the log see it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shown {
     state: QpState,
-    /// The state of its connection, for the log.
+    /// Stage of the connection, for the log.
     stage: &'static str,
     begins_work: bool,
 }
 
 impl Shown {
-    /// Whether this state may follow: a transition of the verbs draft, or the one from a disconnect
-    /// that still sends to Terminate (see `ending.rs`).
+    /// Whether `to` may follow: by a transition of the verbs draft, or by the one to Terminate from
+    /// a disconnect that still sends (see `ending.rs`).
     fn leads_to(self, to: Self) -> bool {
         let disconnect_fails = self.begins_work && to.state == QpState::Terminate;
         self.state == to.state || self.state.leads_to(to.state) || disconnect_fails
     }
 }
 
-/// What a queue pair has ever been.
+/// Whether a queue pair has ever left Idle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Past {
-    /// Nothing but Idle.
+    /// It has never left Idle.
     Idle,
-    /// In another state, too.
+    /// It has been in another state.
     Active,
 }
 
-/// Which ends of its connections raise an event.
+/// Ends of connections that raise an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
-    /// Those that no completion reports, and that the application has not asked for.
+    /// Ends that no completion reports, and that the application did not request.
     Unexpected,
     Each,
 }
 
-/// A queue pair. Events, verbs and deadlines go in by its methods. What it wants of the engine, it
-/// leaves in the [`RdmaDevice`]. It alone writes its state (decision record rnic/0027).
+/// A queue pair. Events, verbs and deadlines are calls of its methods. Its requests to the engine
+/// are left in the [`RdmaDevice`]. It alone writes its state (decision record rnic/0027).
 pub(crate) struct QpContext {
     id: QpId,
-    /// The slot of its identity.
+    /// Holds the slot of its identity.
     _place: Identity,
-    /// What its accesses to regions are judged by.
+    /// Identity that its accesses to regions are checked with.
     user: QpIdentity,
-    /// What it asks for in its next start-up.
+    /// Parameters of its next start-up.
     start_up: StartUpParameters,
     extensions: bool,
     sge: PayloadLimits,
     stage: ConnStage,
     work: WorkQueues,
-    /// It is in the list of those that have something to send.
+    /// Whether it is in the list of queue pairs that have something to send.
     active: bool,
-    /// Its earliest entry among the engine's deadlines.
+    /// Its earliest valid entry among the engine's deadlines.
     armed: Option<Instant>,
     /// The first Terminate that was sent or received, until Idle.
     terminate: Option<Box<TerminateInfo>>,
-    /// It is in Terminate, and no event has said why: a completion has, or the application has
-    /// asked for it.
+    /// Whether it is in Terminate without an event: a completion reports the cause, or the
+    /// application requested it.
     unreported: bool,
     ends: Ends,
     past: Past,
@@ -246,12 +246,12 @@ impl QpContext {
         self.user
     }
 
-    /// The shared receive queue that it takes from.
+    /// Shared receive queue of its buffers, if it has one.
     pub(crate) fn srq(&self) -> Option<SrqId> {
         self.work.receive().shared().map(Srq::id)
     }
 
-    /// Where its sends and receives complete.
+    /// Completion queues of its sends and receives.
     pub(crate) fn cqs(&self) -> [CqId; 2] {
         self.work.cqs()
     }
@@ -264,7 +264,7 @@ impl QpContext {
         }
     }
 
-    /// Work that was posted is begun.
+    /// Whether posted work is begun.
     fn begins_work(&self) -> bool {
         match &self.stage {
             ConnStage::Connected(_, phase) => phase.begins_work(),
@@ -275,12 +275,12 @@ impl QpContext {
         }
     }
 
-    /// True in Idle without a connection, not even one that is being made.
+    /// True in Idle without a connection or a connection attempt.
     pub(crate) fn is_unconnected(&self) -> bool {
         matches!(self.stage, ConnStage::None)
     }
 
-    /// It has been in another state than Idle, so that completions of it may not have been polled.
+    /// Whether it has ever left Idle, so that completions of it may not have been polled.
     pub(crate) fn has_past(&self) -> bool {
         self.past == Past::Active
     }
@@ -291,7 +291,7 @@ impl QpContext {
         self.armed = None;
     }
 
-    /// It is on this engine now.
+    /// Prepares the queue pair for its new engine.
     pub(crate) fn handle_entered(&mut self, engine: usize, device: &mut RdmaDevice) {
         self.shared.set_engine(engine);
         self.activate(device);
@@ -308,7 +308,7 @@ impl QpContext {
         }
     }
 
-    /// Changes what it is connected to; what that was.
+    /// Sets the stage of the connection. Returns the former one.
     fn enter(&mut self, stage: ConnStage) -> ConnStage {
         let from = self.shown();
         let former = std::mem::replace(&mut self.stage, stage);
@@ -316,7 +316,7 @@ impl QpContext {
         former
     }
 
-    /// Changes what it is connected to into what `next` makes of it.
+    /// Replaces the stage of the connection by the result of `next`.
     fn pass_on(&mut self, next: impl FnOnce(ConnStage) -> ConnStage) {
         let from = self.shown();
         let former = std::mem::replace(&mut self.stage, ConnStage::None);
@@ -324,7 +324,7 @@ impl QpContext {
         self.show(from);
     }
 
-    /// Changes how far its connection is.
+    /// Sets the phase of the connection.
     fn enter_phase(&mut self, next: Phase) {
         let from = self.shown();
         if let ConnStage::Connected(_, phase) = &mut self.stage {
@@ -341,7 +341,7 @@ impl QpContext {
         }
     }
 
-    /// Every change of state comes by here: shows the new one to the application and to the log.
+    /// Shows the new state to the application and the log. Every change of state calls this.
     fn show(&mut self, was: Shown) {
         let is = self.shown();
         if was == is {
@@ -360,7 +360,7 @@ impl QpContext {
         log::debug!("queue pair {id}: {from:?}, {was}, to {to:?}, {is}");
     }
 
-    /// An FPDU was sent or received: a close that is under way goes on.
+    /// Records that an FPDU was sent or received, which restarts the timeout of a close.
     fn note_progress(&mut self, now: Instant) {
         if let ConnStage::Connected(
             _,
@@ -371,7 +371,7 @@ impl QpContext {
         }
     }
 
-    /// When waiting for the peer ends.
+    /// Deadline for the peer.
     fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             ConnStage::Starting(starting) => Some(starting.deadline()),
@@ -380,7 +380,7 @@ impl QpContext {
         }
     }
 
-    /// When the peer is to be woken, should it still be silent.
+    /// When a silent peer is woken.
     fn retry_due(&self) -> Option<Instant> {
         match &self.stage {
             ConnStage::Connected(connection, _) => connection.stream().retry_due(),
@@ -391,14 +391,14 @@ impl QpContext {
         }
     }
 
-    /// When there is something to do for it even if nothing happens.
+    /// Time of the next action without an event.
     fn due(&self) -> Option<Instant> {
         let both = [self.deadline(), self.retry_due()];
         both.into_iter().flatten().min()
     }
 
-    /// When the engine has to call [`handle_timeout`](Self::handle_timeout), if no time that it was
-    /// given before is as early.
+    /// When the engine has to call [`handle_timeout`](Self::handle_timeout). `None` if an earlier
+    /// result covers that time.
     pub(crate) fn poll_deadline(&mut self) -> Option<Instant> {
         let due = self.due()?;
         if self.armed.is_some_and(|armed| armed <= due) {
@@ -408,12 +408,12 @@ impl QpContext {
         Some(due)
     }
 
-    /// Was this the last time that [`poll_deadline`](Self::poll_deadline) has given?
+    /// Whether `at` is the last result of [`poll_deadline`](Self::poll_deadline).
     pub(crate) fn is_armed_at(&self, at: Instant) -> bool {
         self.armed == Some(at)
     }
 
-    /// Removes the deadline if nothing is to be done at that time. False if something is.
+    /// Removes an obsolete deadline. False if there is a valid one.
     pub(crate) fn disarm(&mut self) -> bool {
         let is_idle = self.due().is_none();
         if is_idle {
@@ -422,8 +422,8 @@ impl QpContext {
         is_idle
     }
 
-    /// The time has come that [`poll_deadline`](Self::poll_deadline) has given, perhaps too early;
-    /// how much was done.
+    /// Handles the time that [`poll_deadline`](Self::poll_deadline) returned, which may be too
+    /// early. Returns how much work was done.
     pub(crate) fn handle_timeout(&mut self, device: &mut RdmaDevice) -> usize {
         self.armed = None;
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= device.now);
@@ -440,7 +440,7 @@ impl QpContext {
         usize::from(is_late) + usize::from(is_silent)
     }
 
-    /// Lets it have its turn in sending.
+    /// Adds the queue pair to those that have something to send.
     pub(crate) fn activate(&mut self, device: &mut RdmaDevice) {
         if !self.active {
             self.active = true;
@@ -448,7 +448,8 @@ impl QpContext {
         }
     }
 
-    /// Its turn: sends until its budget is spent, or there is nothing more; in how many attempts.
+    /// Runs one turn: sends until the budget is spent, or there is nothing more. Returns the number
+    /// of attempts.
     pub(crate) fn transmit(&mut self, device: &mut RdmaDevice) -> usize {
         self.active = false;
         self.check_posted(device);
@@ -460,7 +461,7 @@ impl QpContext {
             self.note_progress(device.now);
         }
         match turn.end {
-            Ok(Sent::Segment | Sent::Work) => self.activate(device), // its budget is spent
+            Ok(Sent::Segment | Sent::Work) => self.activate(device), // the budget is spent
             Ok(Sent::LastSegment | Sent::Nothing) => self.close_if_drained(device),
             Ok(Sent::Blocked) => {}
             Err(fault) => self.on_send_fault(fault, device),
@@ -468,7 +469,7 @@ impl QpContext {
         turn.done
     }
 
-    /// What was posted just before the queue pair came into Closing or Error is not sent.
+    /// Handles work that was posted just before the queue pair entered Closing or Error.
     fn check_posted(&mut self, device: &mut RdmaDevice) {
         match self.state() {
             QpState::Idle | QpState::Rts | QpState::Terminate => {}
@@ -477,7 +478,7 @@ impl QpContext {
         }
     }
 
-    /// What sending and receiving work on, while there is a stream.
+    /// The state for sending and receiving, if there is a stream.
     fn full_operation(&mut self, now: Instant) -> Option<(&mut Deframer, FullOperation<'_>)> {
         let ConnStage::Connected(connection, phase) = &mut self.stage else {
             return None;
@@ -508,7 +509,7 @@ impl QpContext {
         }
     }
 
-    /// Shows why the connection ends, ahead of the completions that are flushed then.
+    /// Publishes why the connection ends, before completions are flushed.
     fn note_end(&self, event: &AsyncEventKind) {
         self.shared.set_end(ConnectionEnd::Event(event.clone()));
     }
@@ -517,7 +518,7 @@ impl QpContext {
         device.report(EventResource::Qp(self.id), kind);
     }
 
-    /// What it does next finds it broken.
+    /// Makes the next operation of the queue pair find it broken.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn inject_fault(&mut self) {
         self.injected.inject();

@@ -1,10 +1,10 @@
-//! Received bytes: each state of the connection acts upon them in its own way (verbs draft §6.2).
+//! Received bytes, handled by the stage of the connection (verbs draft §6.2).
 
 use super::{ConnStage, Phase, QpContext, RdmaDevice};
 use crate::model::{QpState, TerminateInfo};
 
 impl QpContext {
-    /// Bytes are here: acts upon all FPDUs, or upon the Reply.
+    /// Handles all received FPDUs, or the Reply.
     pub(crate) fn handle_readable(&mut self, device: &mut RdmaDevice) {
         match &mut self.stage {
             ConnStage::Starting(_) => self.on_reply_bytes(device),
@@ -40,7 +40,7 @@ impl QpContext {
         }
     }
 
-    /// After bytes were received: responses may have to be sent, stalled work may go on, and the
+    /// After bytes were received: responses may have to be sent, stalled work may resume, and the
     /// stream may have opened. False if a turn would find nothing to do.
     fn may_have_to_send(&self) -> bool {
         let ConnStage::Connected(connection, Phase::Open { .. }) = &self.stage else {
@@ -50,7 +50,8 @@ impl QpContext {
         !stream.is_open() || stream.has_more() || self.work.has_posted()
     }
 
-    /// The peer may have sent something after Modify QP has closed the connection, or only its FIN.
+    /// Handles bytes that arrived after Modify QP has closed the connection. There may be none but
+    /// the FIN.
     fn on_sealed_bytes(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, _) = &mut self.stage else {
             return;

@@ -22,11 +22,11 @@ use crate::qp::stream::send_ulpdu;
 use crate::queues::Inbox;
 use crate::tables::Searcher;
 
-/// How long it may take until the peer's window has room for the Reply.
+/// Longest time until the peer's window has room for the Reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl QpContext {
-    /// Full operation over a connection begins; what there was before it.
+    /// Begins full operation on a connection. Returns the former stage.
     fn enter_rts(&mut self, connection: Connection, phase: Phase) -> ConnStage {
         self.terminate = None;
         self.unreported = false;
@@ -34,12 +34,12 @@ impl QpContext {
         self.enter(ConnStage::Connected(Box::new(connection), phase))
     }
 
-    /// What it asks for in start-up.
+    /// Parameters of its next start-up.
     pub(crate) fn start_up(&self) -> StartUpParameters {
         self.start_up
     }
 
-    /// The application has accepted a Request on this connection, and the Reply is with TCP.
+    /// The application has accepted a Request on this connection, and TCP has the Reply.
     pub(crate) fn accept(
         &mut self,
         conn: ConnId,
@@ -56,8 +56,8 @@ impl QpContext {
         self.activate(device);
     }
 
-    /// Idle to RTS: the stream becomes the queue pair's, the message goes out, and what the peer
-    /// has sent already is received.
+    /// Idle to RTS: the queue pair takes the stream over, sends the message, and receives the
+    /// peer's unread bytes.
     pub(crate) fn hand_over(
         &mut self,
         conn: ConnId,
@@ -87,7 +87,7 @@ impl QpContext {
 
 /// The initiator.
 impl QpContext {
-    /// Begins to connect; waits for the next hop, if it is searched for.
+    /// Begins to connect. If the next hop is unknown, waits for the search.
     pub(crate) fn connect(
         &mut self,
         order: StartConnect,
@@ -108,7 +108,7 @@ impl QpContext {
         self.enter(ConnStage::of_start(starting));
     }
 
-    /// What the search for the next hop has found.
+    /// Handles the result of the search for the next hop.
     pub(crate) fn handle_next_hop(
         &mut self,
         next_hop: Result<[u8; 6], ConnectError>,
@@ -125,8 +125,8 @@ impl QpContext {
         }
     }
 
-    /// The answer to the SYN of this connection had come to another engine: what the host gives for
-    /// another port.
+    /// Connects from the port that the host returned, as the answer to the SYN arrived at another
+    /// engine.
     pub(crate) fn begin_anew(
         &mut self,
         conn: ConnId,
@@ -148,7 +148,7 @@ impl QpContext {
         }
     }
 
-    /// Bytes of the Reply, and perhaps of the first FPDUs after it.
+    /// Handles bytes of the Reply, which the first FPDUs may follow.
     pub(super) fn on_reply_bytes(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &mut self.stage else {
             return;
@@ -182,7 +182,7 @@ impl QpContext {
                 enhanced,
                 ..
             }) => {
-                // The peer has left MPA, and TCP is still in order (RFC 5044 §7.1.3): it ends
+                // The peer has left MPA, and TCP is still in sync (RFC 5044 §7.1.3): closes
                 // gracefully.
                 let rejected = ConnectError::Rejected {
                     peer,
@@ -198,7 +198,7 @@ impl QpContext {
         }
     }
 
-    /// The Reply said yes: full operation.
+    /// The Reply accepts: begins full operation.
     fn on_accepted(
         &mut self,
         negotiated: &Negotiated,
@@ -222,13 +222,12 @@ impl QpContext {
         if let ConnStage::Starting(starting) = former {
             starting.finish(Ok(private_data.to_vec()));
         }
-        // The first FPDUs may have come along with the Reply, and work may have been posted in
-        // Idle.
+        // The first FPDUs may have arrived with the Reply, and work may have been posted in Idle.
         self.receive_fpdus(device);
     }
 
-    /// The Reply accepts, on terms that cannot be met: full operation begins only for a Terminate
-    /// (RFC 6581 §8). The queue pair stays Idle.
+    /// The Reply accepts on terms that cannot be met: full operation begins only to send a
+    /// Terminate (RFC 6581 §8). The queue pair stays Idle.
     fn decline(&mut self, negotiated: &Negotiated, source: StartupError, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &self.stage else {
             return;
@@ -250,7 +249,7 @@ impl QpContext {
         self.end_start(unacceptable, ConnChange::Abandoned, device);
     }
 
-    /// TCP ended before the Reply was here.
+    /// TCP ended before the whole Reply arrived.
     pub(super) fn on_start_failed(&mut self, reason: CloseReason, device: &mut RdmaDevice) {
         let ConnStage::Starting(starting) = &self.stage else {
             return;
@@ -267,7 +266,7 @@ impl QpContext {
         }
     }
 
-    /// The peer closed before the Reply was here.
+    /// The peer closed before the whole Reply arrived.
     pub(super) fn on_start_closed(&mut self, device: &mut RdmaDevice) {
         if let ConnStage::Starting(starting) = &mut self.stage
             && !starting.retry(device)
@@ -276,7 +275,7 @@ impl QpContext {
         }
     }
 
-    /// The deadline has passed.
+    /// The deadline of start-up has passed.
     pub(super) fn on_start_timeout(&mut self, device: &mut RdmaDevice) {
         if let ConnStage::Starting(starting) = &self.stage {
             let error = starting.timed_out(device.now);
@@ -284,7 +283,7 @@ impl QpContext {
         }
     }
 
-    /// The application gives up a connection that is being made, or its peer has.
+    /// Cancels a start-up on the application's or the peer's behalf.
     pub(super) fn cancel_start(&mut self, device: &mut RdmaDevice) {
         let remote = match &self.stage {
             ConnStage::Searching(searching) => searching.remote(),
@@ -294,7 +293,7 @@ impl QpContext {
         self.fail_start(ConnectError::PeerClosed(remote), device);
     }
 
-    /// The application gives up the attempt that has this outcome.
+    /// Cancels the attempt with this outcome for the application.
     pub(crate) fn give_up_start(&mut self, outcome: &Arc<Inbox<Outcome>>, device: &mut RdmaDevice) {
         let is_this = match &self.stage {
             ConnStage::Searching(searching) => searching.has_outcome(outcome),
@@ -306,7 +305,7 @@ impl QpContext {
         }
     }
 
-    /// Ends a start-up, if there is one: gives the search up, or resets TCP.
+    /// Ends a start-up, if there is one, with an error: cancels the search, or resets TCP.
     pub(crate) fn fail_start(&mut self, error: ConnectError, device: &mut RdmaDevice) {
         match &self.stage {
             ConnStage::Searching(_) => {

@@ -1,9 +1,9 @@
 //! Receiving: FPDUs from TCP's stream, checked by the protocol's state machines, placed into
 //! regions.
 //!
-//! A receive list is judged element by element when bytes are placed there, never as a whole (verbs
-//! draft §7.4.1, §8.1.3.2): each element is looked up once, and a flaw in a part of the list that
-//! no message reaches fails nothing.
+//! A receive list is checked element by element when bytes are placed, never as a whole (verbs
+//! draft §7.4.1, §8.1.3.2). Each element is looked up once. An error in a part of the list that no
+//! message reaches has no effect.
 
 mod ordinary_read;
 mod run;
@@ -26,15 +26,15 @@ use crate::queues::EventQueue;
 use crate::stags::{Bytes, StagTable};
 use crate::tables::CqTable;
 
-/// What became of bytes that lie together.
+/// Result of receiving contiguous bytes.
 struct Slice {
-    /// Bytes of FPDUs that were received.
+    /// Bytes of the received FPDUs.
     taken: usize,
-    /// Bytes that the next FPDU needs, or what is wrong with it.
+    /// Bytes that the next FPDU needs, or the fault.
     end: Result<usize, ReceiveFault>,
 }
 
-/// What the protocol's checks need to know of a queue pair.
+/// State of a queue pair for the protocol's checks.
 struct QpResources<'a, 'q> {
     id: QpId,
     user: QpIdentity,
@@ -43,7 +43,7 @@ struct QpResources<'a, 'q> {
     receive: &'q mut ReceiveBuffers,
 }
 
-/// Copies payload, from `offset` in its message on, into the pieces of a receive buffer.
+/// Copies payload, which begins at `offset` in its message, into the pieces of a receive buffer.
 fn scatter(
     sgl: &Sgl,
     offset: u32,
@@ -60,7 +60,7 @@ fn scatter(
     })
 }
 
-/// Admits a queue pair's peer to `len` bytes at Tagged Offset `to`.
+/// Checks whether a queue pair's peer may access `len` bytes at Tagged Offset `to`.
 #[inline]
 fn admit(
     stags: &StagTable,
@@ -105,7 +105,7 @@ impl<'a> Resources for QpResources<'a, '_> {
 }
 
 impl FullOperation<'_> {
-    /// Receives until no whole FPDU is left. True if one was there.
+    /// Receives until no whole FPDU is left. Returns true if there was one.
     pub(super) fn receive(
         &mut self,
         deframer: &mut Deframer,
@@ -170,14 +170,14 @@ impl FullOperation<'_> {
             }
         };
         if taken > 0 {
-            // Any FPDU that MPA finds right lets a responder send, also one that DDP then refuses
-            // (wire.md §3.2).
+            // Any FPDU that is valid for MPA allows a responder to send, even if DDP then refuses
+            // it (wire.md §3.2).
             self.stream.note_received();
         }
         Slice { taken, end }
     }
 
-    /// Receives the ordinary segments at the head of `bytes`; how many bytes these take.
+    /// Receives the ordinary segments at the start of `bytes`. Returns their length in bytes.
     #[inline]
     fn receive_run(
         &mut self,
@@ -190,7 +190,7 @@ impl FullOperation<'_> {
             return (0, Ok(()));
         }
         if tables.cqs.stamps() {
-            return (0, Ok(())); // a run has no time of arrival
+            return (0, Ok(())); // a run records no arrival time
         }
         if deframer.has_markers() {
             self.place_run::<true>(deframer, bytes, tables)
@@ -199,7 +199,7 @@ impl FullOperation<'_> {
         }
     }
 
-    /// Acts upon a ULPDU whose FPDU was right.
+    /// Handles the ULPDU of a valid FPDU.
     #[inline]
     fn take_fpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         #[cfg(feature = "fault-injection")]
@@ -209,7 +209,7 @@ impl FullOperation<'_> {
         self.take_read(ulpdu, tables)
     }
 
-    /// Checks a ULPDU whose FPDU was right, and acts upon it.
+    /// Checks the ULPDU of a valid FPDU, and handles it.
     fn take_ulpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         let stags = tables.stags.read();
         match self.check(ulpdu, &stags, tables.events)? {
@@ -238,12 +238,12 @@ impl FullOperation<'_> {
             Inbound::AtomicRequest(atomic) => self.queue_response(Response::Atomic(atomic)),
             Inbound::AtomicResponse { original } => self.end_atomic(&stags, tables.cqs, original),
             Inbound::Terminate(terminate) => Err(ReceiveFault::Terminated(terminate)),
-            // An RTR has opened the stream, and has no other effect (R6581-9.2-11).
+            // An RTR has opened the stream, and has no further effect (R6581-9.2-11).
             Inbound::RtrSend | Inbound::Dropped => Ok(()),
         }
     }
 
-    /// Has the protocol check a ULPDU.
+    /// Checks a ULPDU by the protocol's rules.
     fn check<'u, 's>(
         &mut self,
         ulpdu: &'u [u8],
@@ -259,7 +259,7 @@ impl FullOperation<'_> {
         Ok(inbound)
     }
 
-    /// The stream, and what its checks need to know.
+    /// The stream, and the state for its checks.
     #[inline]
     fn checks<'q, 's>(
         &'q mut self,
@@ -276,7 +276,7 @@ impl FullOperation<'_> {
         (self.stream, resources)
     }
 
-    /// Immediate Data completes the receive that was taken for it, whose buffer stays as it is.
+    /// Immediate Data completes the receive that was taken for it, whose buffer is unchanged.
     fn finish_immediate(
         &mut self,
         cqs: &mut CqTable,
@@ -290,7 +290,7 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// A request of the peer's waits for its turn to be answered.
+    /// Queues the response to a request of the peer.
     fn queue_response(&mut self, response: Response) -> Result<(), ReceiveFault> {
         if !self.stream.handle_request(response) {
             return Err(ReceiveFault::RequestAfterClose);
@@ -298,8 +298,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// Copies the payload of a tagged segment that passed all checks to its place. Memory that is
-    /// gone is out of bounds.
+    /// Copies the payload of a tagged segment that passed all checks. Unmapped memory counts as out
+    /// of bounds.
     fn place(
         &mut self,
         placement: &Placement<'_, Bytes<'_>>,
@@ -327,8 +327,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// The oldest Read that waits for its response has it: it is done when its sink is invalidated,
-    /// where it asks for that.
+    /// The response to the oldest Read has arrived. The Read completes, after its sink was
+    /// invalidated if it requests that.
     fn finish_read(&mut self, tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
         let user = self.user;
         if self.stream.take_rtr_response() {
@@ -350,8 +350,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// The oldest Atomic Operation that waits for its response has it: it is done when its sink has
-    /// it, too.
+    /// The response to the oldest Atomic Operation has arrived. The operation completes, after the
+    /// original value was stored in its sink.
     fn end_atomic(
         &mut self,
         stags: &StagTable,
@@ -402,8 +402,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// A Send is here wholly: invalidates what it asks for, then completes the receive (RFC 5040
-    /// §5.3).
+    /// A whole Send has arrived: invalidates the `STag` that it names, then completes the receive
+    /// (RFC 5040 §5.3).
     fn finish_send(
         &mut self,
         tables: &mut Tables<'_>,

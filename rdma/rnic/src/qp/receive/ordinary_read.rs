@@ -1,5 +1,5 @@
-//! Ordinary segments of Reads: a Read Request is queued, a segment of a Read Response placed,
-//! without the checks of the general path.
+//! Ordinary segments of Reads, without the checks of the general path: a Read Request is queued, a
+//! segment of a Read Response is placed.
 
 use xwarp_iwarp::{AccessKind, FastReadSegment, ReadRequest, Stag};
 
@@ -11,7 +11,7 @@ use crate::qp::stream::Response;
 use crate::stags::StagTable;
 
 impl FullOperation<'_> {
-    /// Handles an ordinary segment of a Read at once. The general path checks all other segments.
+    /// Handles an ordinary segment of a Read at once. All other segments take the general path.
     #[inline(never)]
     pub(super) fn take_read(
         &mut self,
@@ -39,7 +39,7 @@ impl FullOperation<'_> {
         }
     }
 
-    /// The peer may read what it asks for.
+    /// Whether the peer may read the requested bytes.
     #[inline]
     fn may_read(&self, read: &ReadRequest, stags: &StagTable) -> bool {
         let range = (read.source, read.source_to, u64::from(read.len));

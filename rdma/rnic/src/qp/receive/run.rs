@@ -1,9 +1,9 @@
 //! Runs of ordinary segments: RDMA Writes, and Sends of one segment, placed one after the other
-//! straight from TCP's bytes.
+//! directly from TCP's bytes.
 //!
-//! Nearly all segments are ordinary. The general path takes everything else, and all errors. A
-//! segment is judged before its CRC is computed, and nothing is done before the CRC is found right
-//! (decision record rnic/0029).
+//! Nearly all segments are ordinary. All others, and all errors, take the general path. A segment
+//! is checked before its CRC is computed, and has no effect before the CRC is found valid (decision
+//! record rnic/0029).
 
 use xwarp_iwarp::mpa::Deframer;
 use xwarp_iwarp::rdmap::{Prediction, predict_unverified};
@@ -17,13 +17,13 @@ use crate::qp::full_operation::FullOperation;
 use crate::qp::work_queues::Received;
 use crate::stags::{StagTable, Views};
 
-/// What a run has come to.
+/// Totals of a run.
 #[derive(Clone, Copy, Default)]
 struct Run {
-    /// Bytes of the stream.
+    /// Length in the stream in bytes.
     taken: usize,
     fpdus: u64,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     placed: u64,
 }
 
@@ -35,7 +35,7 @@ impl Run {
         self.placed += payload_len as u64;
     }
 
-    /// Its FPDUs are consumed, and counted; the bytes that it has taken.
+    /// Consumes and counts the FPDUs. Returns their length in bytes.
     #[inline]
     fn end(self, deframer: &mut Deframer, counters: &mut EngineCounters) -> usize {
         deframer.pass(self.taken);
@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-/// Receive buffers that were posted, and whether their memory takes what is received.
+/// Posted receive buffers, and the rights to their memory.
 struct Buffers<'a> {
     stags: &'a StagTable,
     user: QpIdentity,
@@ -53,12 +53,12 @@ struct Buffers<'a> {
 }
 
 impl Buffers<'_> {
-    /// Copies a message into a buffer, if it fits and `is_right`.
+    /// Copies a message into a buffer, if it fits and `is_right` returns true.
     #[inline]
     fn place(&mut self, sgl: &Sgl, payload: &[u8], is_right: impl FnOnce() -> bool) -> bool {
         let len = payload.len() as u64;
         match &**sgl {
-            // Most buffers are one piece.
+            // Most buffers have one piece.
             [piece] if !payload.is_empty() => {
                 let place = self.pieces.bytes(piece.stag, piece.to, len);
                 let place = place.filter(|_| len <= u64::from(piece.len) && is_right());
@@ -78,8 +78,8 @@ impl Buffers<'_> {
 }
 
 impl FullOperation<'_> {
-    /// Places the ordinary segments of one kind at the head of `bytes`; how many bytes these take.
-    /// `MARKED`: the peer sends markers.
+    /// Places the ordinary segments of one kind at the start of `bytes`. Returns their length in
+    /// bytes. `MARKED`: the peer inserts markers.
     #[inline]
     pub(super) fn place_run<const MARKED: bool>(
         &mut self,
@@ -87,7 +87,7 @@ impl FullOperation<'_> {
         bytes: &[u8],
         tables: &mut Tables<'_>,
     ) -> (usize, Result<(), CqOverflow>) {
-        // A marker right at the head makes it seem another kind, which costs but the run.
+        // A marker at the start can make the kind look wrong, which only ends the run.
         match predict_unverified(bytes) {
             Prediction::Write(stag) => {
                 let taken = self.place_writes::<MARKED>(deframer, bytes, stag, tables);
@@ -98,8 +98,8 @@ impl FullOperation<'_> {
         }
     }
 
-    /// Places the ordinary Writes at the head of `bytes`, the first of them into `stag`; how many
-    /// bytes these take.
+    /// Places the ordinary Writes at the start of `bytes`, the first of them into `stag`. Returns
+    /// their length in bytes.
     #[inline(never)]
     fn place_writes<const MARKED: bool>(
         &self,
@@ -129,8 +129,8 @@ impl FullOperation<'_> {
         run.end(deframer, tables.counters)
     }
 
-    /// Places the ordinary Sends at the head of `bytes` into posted buffers, and completes these;
-    /// how many bytes they take.
+    /// Places the ordinary Sends at the start of `bytes` into posted buffers, and completes these.
+    /// Returns their length in bytes.
     #[inline(never)]
     fn place_sends<const MARKED: bool>(
         &mut self,

@@ -1,9 +1,9 @@
-//! Next message of a queue pair: a work request or a response, in turn where both wait.
+//! Next message of a queue pair: a work request or a response, in turn if both wait.
 //!
-//! Memory work (Bind, Fast-Register, Invalidate) takes effect in its turn: what was posted before
-//! it has been handed to TCP, and what follows has not begun. Only Reads and Atomic Operations can
-//! be outstanding then, and a Local Fence waits for them. A responder does memory work even before
-//! the first FPDU of the peer.
+//! Memory work (Bind, Fast-Register, Invalidate) takes effect in order: TCP has all earlier
+//! messages, and later ones have not begun. Only Reads and Atomic Operations can be outstanding
+//! then, and a Local Fence waits for them. A responder does memory work even before the first FPDU
+//! of the peer.
 
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
@@ -20,7 +20,7 @@ use crate::qp::stream::{Response, Stream, execute};
 use crate::queues::InCommon;
 use crate::stags::StagTable;
 
-/// What is next.
+/// What a queue pair does next.
 pub(super) enum Next {
     /// A message is being sent.
     Message,
@@ -30,8 +30,8 @@ pub(super) enum Next {
 }
 
 impl FullOperation<'_> {
-    /// Makes sure that a message is being sent. It goes on with the current one, or begins a
-    /// response or the next work request. These take turns where both wait.
+    /// Makes sure that a message is being sent: continues the current one, or begins a response or
+    /// the next work request. Responses and requests take turns if both wait.
     pub(super) fn begin_message(
         &mut self,
         stags: &mut InCommon<StagTable>,
@@ -68,7 +68,7 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// Begins the next work request unless the send queue is empty, or stalls.
+    /// Begins the next work request, unless the send queue is empty or stalls.
     fn begin_request(
         &mut self,
         stags: &mut InCommon<StagTable>,
@@ -92,8 +92,9 @@ impl FullOperation<'_> {
         Ok(Next::Done)
     }
 
-    /// The send queue is empty or stalls: until the peer has spoken, for a fence, or because ORD
-    /// Reads and Atomic Operations are outstanding (verbs draft §6.5, §8.2.2; R7306-5.2-1).
+    /// True if the send queue is empty or stalls: until the peer's first FPDU, for a fence, or
+    /// because ORD Reads and Atomic Operations are outstanding (verbs draft §6.5, §8.2.2;
+    /// R7306-5.2-1).
     fn stalls(&self) -> bool {
         let Some(next) = self.work.peek() else {
             return true;
@@ -107,7 +108,7 @@ impl FullOperation<'_> {
         silent || fenced || operation.awaits_response() && ord > 0 && outstanding >= ord
     }
 
-    /// What can be seen of a work request before any memory is looked at.
+    /// Checks a work request without access to memory.
     fn check_request(&self, operation: &Operation) -> Result<(), SendFault> {
         let refusal = if operation.is_extension() && self.stream.version() != VERSION_IETF {
             CompletionStatus::NotInVersion
@@ -124,8 +125,8 @@ impl FullOperation<'_> {
     }
 }
 
-/// Checks a request's source or sink before anything is sent or asked of the peer. A source that
-/// fits one segment is checked when that is written.
+/// Checks a request's source or sink before anything is sent to the peer. A source that fits one
+/// segment is checked when the segment is written.
 fn check_memory(
     stags: &StagTable,
     user: QpIdentity,
@@ -148,7 +149,7 @@ fn check_memory(
     checked.map_err(|error| SendFault::Request(CompletionStatus::of_access(error)))
 }
 
-/// All of a list, before its first segment is sent.
+/// Checks all of a list, before its first segment is sent.
 fn check_source(stags: &StagTable, user: QpIdentity, pieces: &[Sge]) -> Result<(), AccessError> {
     let mut pieces = pieces.iter().filter(|piece| piece.len > 0);
     pieces.try_for_each(|Sge { stag, to, len }| {
@@ -157,7 +158,7 @@ fn check_source(stags: &StagTable, user: QpIdentity, pieces: &[Sge]) -> Result<(
     })
 }
 
-/// The sink of a Read, by the right that its response will need.
+/// Checks the sink of a Read for the right that its response will need.
 fn check_read_sink(stags: &StagTable, user: QpIdentity, sink: Sge) -> Result<(), AccessError> {
     let Sge { stag, to, len } = sink;
     if len == 0 {
@@ -168,7 +169,7 @@ fn check_read_sink(stags: &StagTable, user: QpIdentity, sink: Sge) -> Result<(),
     found.map(|_bytes| ())
 }
 
-/// Begins the message of a work request. One that sends nothing is done.
+/// Begins the message of a work request. A request that sends nothing is done at once.
 fn begin_operation(
     stream: &mut Stream,
     stags: &mut InCommon<StagTable>,
@@ -214,7 +215,7 @@ fn send(stream: &mut Stream, payload: Payload, solicited: bool, invalidate: Opti
     stream.tx_mut().begin_send(kind, payload, len);
 }
 
-/// `then`: the Immediate Data that follows, and whether it asks for an event.
+/// Begins a Write. `then`: the Immediate Data that follows, and whether it requests an event.
 fn write(
     stream: &mut Stream,
     payload: Payload,
@@ -225,12 +226,12 @@ fn write(
     stream.tx_mut().begin_write(remote, payload, len, then);
 }
 
-/// A post refuses what is longer than a message can be.
+/// Length of a payload. The queue refused longer messages when they were posted.
 fn message_len(payload: &Payload) -> u32 {
     payload.byte_len().unwrap_or(u32::MAX)
 }
 
-/// All messages in front of it have been handed to TCP, and none behind it has begun.
+/// Executes memory work. TCP has all earlier messages, and later ones have not begun.
 fn change_memory(
     stags: &mut StagTable,
     user: QpIdentity,
@@ -254,7 +255,7 @@ fn read(stream: &mut Stream, sink: Sge, remote: RemoteAddress) {
     });
 }
 
-/// An Atomic Operation whose result could not be placed is not even asked for.
+/// Checks the sink of an Atomic Operation: if its result cannot be placed, it is not sent.
 fn check_sink(stags: &StagTable, user: QpIdentity, sink: Option<Sge>) -> Result<(), SendFault> {
     let Some(Sge { stag, to, len }) = sink else {
         return Ok(());

@@ -1,8 +1,8 @@
 //! Sending: work requests, responses and the Terminate, in TCP segments of whole FPDUs.
 //!
-//! A segment begins with the next FPDU. If that is all of its message, the messages that wait
-//! already follow in the same segment, as long as each fits it whole. Nothing waits for company
-//! (decision record rnic/0029).
+//! A segment begins with the next FPDU. If that FPDU is its whole message, further waiting messages
+//! follow in the same segment, as long as each fits completely. No message waits for others to fill
+//! a segment (decision record rnic/0029).
 
 mod begin;
 mod short_message;
@@ -20,18 +20,18 @@ use tx_segment::TxSegment;
 
 /// Segments that a queue pair may send in its turn.
 const TURN_SEGMENTS: usize = 32;
-/// FPDUs that these may hold: 16 a segment on the average. At a large MTU, packed segments would
-/// hold many times as many.
+/// FPDUs that these segments may hold: 16 per segment on average. At a large MTU, packed segments
+/// would hold many times that number.
 const TURN_FPDUS: usize = 512;
 
-/// What a queue pair may still send in its turn.
+/// Remaining budget of a queue pair's turn.
 struct TxBudget {
     segments: usize,
     fpdus: usize,
 }
 
 impl TxBudget {
-    /// That of a whole turn.
+    /// The budget of a whole turn.
     fn of_turn() -> Self {
         Self {
             segments: TURN_SEGMENTS,
@@ -39,12 +39,12 @@ impl TxBudget {
         }
     }
 
-    /// True if nothing is left.
+    /// True if the budget is spent.
     fn is_spent(&self) -> bool {
         self.segments == 0 || self.fpdus == 0
     }
 
-    /// A segment was begun.
+    /// Counts a segment.
     fn take_segment(&mut self) {
         self.segments = self.segments.saturating_sub(1);
     }
@@ -55,14 +55,14 @@ impl TxBudget {
     }
 }
 
-/// A turn of a queue pair.
+/// State of a queue pair's turn.
 pub(super) struct Turn {
     budget: TxBudget,
-    /// Attempts to send that came to something.
+    /// Number of attempts that sent or did something.
     pub(super) done: usize,
-    /// A segment was handed to TCP.
+    /// Whether a segment was passed to TCP.
     pub(super) has_sent: bool,
-    /// What the last attempt came to.
+    /// Result of the last attempt.
     pub(super) end: Result<Sent, SendFault>,
 }
 
@@ -76,7 +76,7 @@ impl Turn {
         }
     }
 
-    /// Counts an attempt; true if no other follows it in this turn.
+    /// Counts an attempt. Returns true if it is the last one of this turn.
     fn ends_with(&mut self, sent: &Result<Sent, SendFault>) -> bool {
         self.done += usize::from(!matches!(sent, Ok(Sent::Blocked | Sent::Nothing)));
         self.has_sent |= matches!(sent, Ok(Sent::Segment | Sent::LastSegment));
@@ -88,22 +88,22 @@ impl Turn {
     }
 }
 
-/// What one attempt to send came to.
+/// Result of one attempt to send.
 #[derive(Clone, Copy)]
 pub(super) enum Sent {
-    /// A segment was handed to TCP, after which there is more to send.
+    /// A segment was passed to TCP, and there is more to send.
     Segment,
-    /// A segment was, and there is nothing more to send now.
+    /// A segment was passed to TCP, and there is nothing more to send now.
     LastSegment,
     /// A work request was done that sends nothing.
     Work,
-    /// TCP takes nothing now; it will say when it does.
+    /// TCP accepts nothing now, and reports when it does.
     Blocked,
     /// There is nothing to send.
     Nothing,
 }
 
-/// Short messages that follow each other.
+/// Kind of a run of short messages.
 enum ShortRun {
     /// Sends and Writes.
     Messages,
@@ -114,7 +114,7 @@ enum ShortRun {
 }
 
 impl FullOperation<'_> {
-    /// Sends until the budget of a turn is spent, or there is nothing more that TCP takes.
+    /// Sends until the budget of a turn is spent, TCP accepts nothing more, or nothing is left.
     pub(super) fn take_turn(&mut self, device: &mut RdmaDevice) -> Turn {
         let mut turn = Turn::new();
         loop {
@@ -144,7 +144,7 @@ impl FullOperation<'_> {
         }
     }
 
-    /// Sends a segment of the FPDUs that are next and fit it.
+    /// Sends a segment with as many of the next FPDUs as fit.
     fn send_segment(
         &mut self,
         device: &mut LentDevice<'_>,
@@ -157,8 +157,8 @@ impl FullOperation<'_> {
         if segment.is_empty() {
             return filled;
         }
-        // What is sealed leaves even if the next message is at fault: MSNs and the phase of markers
-        // count it.
+        // Sealed FPDUs are sent even if the next message is invalid: MSNs and marker positions
+        // count them.
         device
             .tcp
             .commit_summed(segment.len(), segment.sum(), self.now);
@@ -167,8 +167,8 @@ impl FullOperation<'_> {
         Ok(self.after_segment(segment.fpdus(), device.tables.counters))
     }
 
-    /// Writes the FPDUs that are next into a segment. What this came to if there was none; else the
-    /// segment is to be sent.
+    /// Writes the next FPDUs into a segment. If the segment is empty, the result is the reason;
+    /// otherwise it is to be sent.
     fn fill(
         &mut self,
         segment: &mut TxSegment,
@@ -200,8 +200,8 @@ impl FullOperation<'_> {
         Ok(Sent::Segment)
     }
 
-    /// Writes what waits behind the FPDUs of a segment: messages that fit it whole. The first one
-    /// that does not begins the next segment.
+    /// Appends further messages to a segment, as long as each fits completely. The first one that
+    /// does not fit begins the next segment.
     fn pack(
         &mut self,
         segment: &mut TxSegment,
@@ -224,8 +224,8 @@ impl FullOperation<'_> {
         Ok(())
     }
 
-    /// What short messages are next. None in front of a message that was begun, nor where a request
-    /// and a response wait both.
+    /// Kind of the next short messages. `None` while a message is being sent, and if a request and
+    /// a response both wait.
     #[inline]
     fn short_run(&self) -> Option<ShortRun> {
         let tx = self.stream.tx();
@@ -244,7 +244,7 @@ impl FullOperation<'_> {
         }
     }
 
-    /// Writes the short messages that are next. False if the segment has no room for the next one.
+    /// Writes the next short messages. False if the segment has no room for the next one.
     #[inline]
     fn pack_short(
         &mut self,
@@ -267,8 +267,7 @@ impl FullOperation<'_> {
         Ok(end != RunEnd::NoRoom)
     }
 
-    /// Writes the next FPDU of the current message behind those of a segment. False if there is no
-    /// room for it.
+    /// Appends the next FPDU of the current message to a segment. False if there is no room for it.
     fn write_fpdu(
         &mut self,
         FpduSize { ulpdu_len, .. }: FpduSize,
@@ -291,12 +290,12 @@ impl FullOperation<'_> {
         Ok(true)
     }
 
-    /// True if something waits to be sent, or may.
+    /// True if something waits, or may wait, to be sent.
     fn has_more(&self) -> bool {
         self.work.has_posted() || self.stream.has_more()
     }
 
-    /// A segment was handed to TCP: is another to follow?
+    /// A segment was passed to TCP: whether another one follows.
     fn after_segment(&mut self, fpdus: u64, counters: &mut EngineCounters) -> Sent {
         counters.fpdus_out += fpdus;
         self.stream.note_sent(self.now);

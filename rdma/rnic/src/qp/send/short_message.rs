@@ -1,8 +1,8 @@
-//! Short messages: Sends and RDMA Writes of one FPDU, written into a TCP segment straight from the
+//! Short messages: Sends and RDMA Writes of one FPDU, written into a TCP segment directly from the
 //! send queue.
 //!
-//! Most work requests of a stream of small messages are such. Everything else is left to
-//! `begin.rs`, and so is what would fail.
+//! In a stream of small messages, most work requests are short messages. `begin.rs` handles all
+//! others, and all that would fail.
 
 use xwarp_driver::PartialSum;
 use xwarp_iwarp::Stag;
@@ -20,21 +20,21 @@ use crate::qp::stream::TxStream;
 use crate::qp::work_queues::Done;
 use crate::stags::{Bytes, Views};
 
-/// What ends a run of short messages.
+/// Why a run of short messages ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunEnd {
-    /// The next work request, if there is one, is no short message.
+    /// The next work request is no short message, or there is none.
     Other,
     /// The segment has no room for the next message.
     NoRoom,
-    /// The memory of the next message's payload is gone.
+    /// The memory of the next message's payload is no longer valid.
     Gone,
 }
 
-/// The payload's memory has gone.
+/// The payload's memory is no longer valid.
 pub(super) struct Gone;
 
-/// Where a payload is.
+/// Source of a payload.
 enum Source<'a> {
     Region(Bytes<'a>),
     Inline(&'a [u8]),
@@ -47,7 +47,7 @@ fn copy_inline(bytes: &[u8], into: &mut [u8]) -> bool {
 }
 
 impl Source<'_> {
-    /// Copies it; false if the memory has gone.
+    /// Copies the payload; false if its memory is no longer valid.
     #[inline]
     fn read(&self, into: &mut [u8], pass: &mut impl PayloadPass) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl Source<'_> {
     }
 }
 
-/// Writes a header; what is left for the payload.
+/// Writes a header. Returns the rest of the buffer, for the payload.
 #[inline]
 pub(super) fn put_header<'a, const N: usize>(
     ulpdu: &'a mut [u8],
@@ -74,7 +74,7 @@ pub(super) fn put_header<'a, const N: usize>(
     Some(payload)
 }
 
-/// Writes an FPDU of a whole message; its sum, if it is known.
+/// Writes an FPDU of a whole message. Returns its checksum, if it was computed.
 #[inline]
 fn write_by<const N: usize>(
     mut pass: impl PayloadPass,
@@ -92,8 +92,8 @@ fn write_by<const N: usize>(
     Ok(tx.seal_by(pass, fpdu, ulpdu_len))
 }
 
-/// Writes a long FPDU in one pass. A function of its own, so that shorter messages have the
-/// registers for themselves.
+/// Writes a long FPDU in one pass. A separate function, so that shorter messages can use all
+/// registers.
 #[inline(never)]
 fn write_in_one_pass<const N: usize>(
     fpdu: &mut [u8],
@@ -106,7 +106,7 @@ fn write_in_one_pass<const N: usize>(
     write_by(pass, fpdu, ulpdu_len, header, source, tx)
 }
 
-/// A payload that lies in one piece and may be read, and its bytes.
+/// A payload in one piece that may be read, and its length in bytes.
 #[inline]
 fn source<'a, 'm: 'a>(payload: &'a Payload, memory: &mut Views<'m>) -> Option<(Source<'a>, u32)> {
     match payload {
@@ -128,15 +128,15 @@ fn source<'a, 'm: 'a>(payload: &'a Payload, memory: &mut Views<'m>) -> Option<(S
 /// A segment that a run of FPDUs is written into.
 pub(super) struct Filling<'a, 's> {
     segment: &'a mut TxSegment,
-    /// Until it was asked for room.
+    /// `None` once TCP was asked for room.
     tcp: Option<&'a mut ConnMut<'s>>,
-    /// What is left of the room.
+    /// Free part of the room.
     rest: &'a mut [u8],
     pub(super) end: RunEnd,
 }
 
 impl<'a, 's> Filling<'a, 's> {
-    /// Behind what the segment has.
+    /// Appends to the FPDUs of the segment.
     pub(super) fn new(segment: &'a mut TxSegment, tcp: &'a mut ConnMut<'s>) -> Self {
         Self {
             segment,
@@ -152,8 +152,8 @@ impl<'a, 's> Filling<'a, 's> {
         self.segment.mulpdu()
     }
 
-    /// Room for the next FPDU, of `len` bytes; `None` ends the run. `more`: further messages
-    /// follow.
+    /// Room for the next FPDU, of `len` bytes; `None` ends the run. `more`: whether further
+    /// messages follow.
     #[inline]
     pub(super) fn room(&mut self, len: usize, more: bool) -> Option<&'a mut [u8]> {
         if self.tcp.is_some() {
@@ -174,7 +174,7 @@ impl<'a, 's> Filling<'a, 's> {
         self.rest = room.unwrap_or_default();
     }
 
-    /// That FPDU was sealed. Its sum may be known.
+    /// Records the FPDU that was sealed, with its checksum if it was computed.
     #[inline]
     pub(super) fn add(&mut self, len: usize, sum: Option<PartialSum>) {
         self.segment.add(len, sum);
@@ -189,9 +189,9 @@ struct Run<'a, 's> {
 }
 
 impl Run<'_, '_> {
-    /// Writes the message of a work request, if it is one that has nothing to wait for and fails in
-    /// nothing but, perhaps, the copying. `None`, with nothing done, if it ends the run. `more`:
-    /// other requests are behind it.
+    /// Writes the message of a work request if it is a short message that has nothing to wait for
+    /// and can fail only in copying. `None`, without an effect, ends the run. `more`: whether other
+    /// requests follow.
     #[inline]
     fn write(&mut self, request: &SendRequest, more: bool) -> Option<Done> {
         if request.read_fence {
@@ -221,8 +221,8 @@ impl Run<'_, '_> {
         Some(Done { opcode, byte_len })
     }
 
-    /// Writes header and payload of a message; bytes of the payload. Inlined, it would share its
-    /// registers with the rings that it writes from and to.
+    /// Writes header and payload of a message. Returns the payload's length in bytes. Inlined, it
+    /// would share its registers with the rings that it reads and writes.
     #[inline(never)]
     fn write_fpdu<const N: usize>(
         &mut self,
@@ -254,7 +254,7 @@ impl Run<'_, '_> {
 
 impl FullOperation<'_> {
     /// Writes up to `most` short messages into a segment, from the oldest work request on. Returns
-    /// how many, and what has ended the run.
+    /// their number, and why the run has ended.
     #[inline(never)]
     pub(super) fn write_short(
         &mut self,

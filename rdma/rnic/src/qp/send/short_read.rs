@@ -1,8 +1,8 @@
-//! Short Reads: Read Requests, and Read Responses of one FPDU, written into a TCP segment straight
-//! from where they wait.
+//! Short Reads: Read Requests, and Read Responses of one FPDU, written into a TCP segment directly
+//! from their queues.
 //!
-//! Most Reads of a stream of small messages are such. Everything else is left to `begin.rs`, and so
-//! is what would fail.
+//! In a stream of small messages, most Reads are short. `begin.rs` handles all others, and all that
+//! would fail.
 
 use xwarp_driver::PartialSum;
 use xwarp_iwarp::ddp::TAGGED_HEADER_BYTES;
@@ -20,8 +20,8 @@ use crate::qp::rights::right_for;
 use crate::qp::stream::{Stream, TxStream};
 use crate::stags::{Bytes, StagTable, Views};
 
-/// The Read Request of a work request, if it is one that fails in nothing. `sinks` are the memory
-/// that its response may be placed in.
+/// The Read Request of a work request, if it cannot fail. `sinks`: memory that its response may be
+/// placed in.
 #[inline]
 fn read_request(request: &SendRequest, sinks: &mut Views<'_>) -> Option<ReadRequest> {
     let Operation::Read { sink, remote, .. } = &request.operation else {
@@ -38,8 +38,8 @@ fn read_request(request: &SendRequest, sinks: &mut Views<'_>) -> Option<ReadRequ
     })
 }
 
-/// Writes a Read Request into a segment. False, with nothing done, if that ends the run. `more`:
-/// further messages follow.
+/// Writes a Read Request into a segment. False, without an effect, if that ends the run. `more`:
+/// whether further messages follow.
 #[inline]
 fn write_request(
     filling: &mut Filling<'_, '_>,
@@ -61,7 +61,7 @@ fn write_request(
     true
 }
 
-/// Writes the next Read Response into a segment. False, with nothing done, if that ends the run.
+/// Writes the next Read Response into a segment. False, without an effect, if that ends the run.
 #[inline]
 fn write_response(
     filling: &mut Filling<'_, '_>,
@@ -71,7 +71,7 @@ fn write_response(
     let Some((read, more)) = tx.next_read() else {
         return false;
     };
-    // A Read of no bytes looks at no source (RFC 5040 §5.2).
+    // A Read of no bytes accesses no source (RFC 5040 §5.2).
     let payload_len = usize::try_from(read.len).unwrap_or(usize::MAX);
     let ulpdu_len = payload_len.saturating_add(TAGGED_HEADER_BYTES);
     if payload_len == 0 || ulpdu_len > filling.mulpdu() {
@@ -97,7 +97,7 @@ fn write_response(
     true
 }
 
-/// Writes the FPDU; its sum, if it is known.
+/// Writes the FPDU. Returns its checksum, if it was computed.
 #[inline]
 fn write_by(
     mut pass: impl PayloadPass,
@@ -114,8 +114,8 @@ fn write_by(
     Ok(tx.seal_by(pass, fpdu, ulpdu_len))
 }
 
-/// Writes a long FPDU in one pass. A function of its own, so that shorter messages have the
-/// registers for themselves.
+/// Writes a long FPDU in one pass. A separate function, so that shorter messages can use all
+/// registers.
 #[inline(never)]
 fn write_in_one_pass(
     fpdu: &mut [u8],
@@ -130,7 +130,7 @@ fn write_in_one_pass(
 
 impl FullOperation<'_> {
     /// Writes up to `most` Read Requests into a segment, from the oldest work request on. Returns
-    /// how many, and what has ended the run.
+    /// their number, and why the run has ended.
     #[inline(never)]
     pub(super) fn write_short_requests(
         &mut self,
@@ -147,7 +147,7 @@ impl FullOperation<'_> {
         let stags = device.tables.stags.read();
         let mut sinks = Views::new(&stags, self.user, right);
         let write = |request: &SendRequest, more| {
-            // Its response is expected from now on.
+            // From now on its response is expected.
             write_request(&mut filling, stream, &mut sinks, (request, more))
         };
         let sent = self.work.begin_posted(most, write);
@@ -159,7 +159,7 @@ impl FullOperation<'_> {
     }
 
     /// Writes up to `most` Read Responses into a segment, from the next one on, while no work
-    /// request waits. Returns how many, and what has ended the run.
+    /// request waits. Returns their number, and why the run has ended.
     #[inline(never)]
     pub(super) fn write_short_responses(
         &mut self,

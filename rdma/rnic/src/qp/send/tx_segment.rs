@@ -3,17 +3,17 @@
 use xwarp_driver::PartialSum;
 use xwarp_tcp::ConnMut;
 
-/// See the module.
+/// A TCP segment that FPDUs are being written into.
 pub(super) struct TxSegment {
     mulpdu: usize,
     len: usize,
     fpdus: u64,
-    /// Bytes of those FPDUs whose sum is known, and their sum.
+    /// Length in bytes of the FPDUs whose checksum was computed, and their checksum.
     summed: (usize, PartialSum),
 }
 
 impl TxSegment {
-    /// A segment without FPDUs, whose ULPDUs may have `mulpdu` bytes.
+    /// A segment without FPDUs, for ULPDUs of up to `mulpdu` bytes.
     pub(super) fn new(mulpdu: usize) -> Self {
         Self {
             mulpdu,
@@ -23,7 +23,7 @@ impl TxSegment {
         }
     }
 
-    /// Largest ULPDU that it could hold.
+    /// Largest ULPDU that it can hold, in bytes.
     pub(super) fn mulpdu(&self) -> usize {
         self.mulpdu
     }
@@ -33,13 +33,13 @@ impl TxSegment {
         self.len
     }
 
-    /// The sum of the sealed FPDUs, if that of each is known.
+    /// The checksum of the sealed FPDUs, if that of each was computed.
     pub(super) fn sum(&self) -> Option<PartialSum> {
         let (len, sum) = self.summed;
         (len == self.len).then_some(sum)
     }
 
-    /// Sealed FPDUs.
+    /// Number of sealed FPDUs.
     pub(super) fn fpdus(&self) -> u64 {
         self.fpdus
     }
@@ -49,7 +49,7 @@ impl TxSegment {
         self.len == 0
     }
 
-    /// Room for an FPDU of `len` bytes after the sealed ones, if TCP can send it with them now.
+    /// Room for an FPDU of `len` bytes after the sealed ones, if TCP can send all of them now.
     #[inline]
     pub(super) fn room<'a>(&self, tcp: &'a mut ConnMut<'_>, len: usize) -> Option<&'a mut [u8]> {
         if self.len == 0 {
@@ -59,7 +59,7 @@ impl TxSegment {
     }
 
     /// Room for FPDUs after the sealed ones, if TCP can send one of `len` bytes with them now.
-    /// `more`: further FPDUs follow.
+    /// `more`: whether further FPDUs follow.
     #[inline]
     pub(super) fn open<'a>(
         &self,
@@ -77,13 +77,13 @@ impl TxSegment {
         self.rest(tcp)
     }
 
-    /// All the room behind the sealed FPDUs.
+    /// All room after the sealed FPDUs.
     fn rest<'a>(&self, tcp: &'a mut ConnMut<'_>) -> Option<&'a mut [u8]> {
         tcp.widen()?.get_mut(self.len..)
     }
 
-    /// An FPDU of `len` bytes was sealed in that room. Its sum may be known: the length is even
-    /// (RFC 5044 §4.1).
+    /// Records a sealed FPDU of `len` bytes. Checksums can be added, as the length is even (RFC
+    /// 5044 §4.1).
     #[inline]
     pub(super) fn add(&mut self, len: usize, sum: Option<PartialSum>) {
         if let Some(sum) = sum {

@@ -33,10 +33,10 @@ enum TxState {
     /// A responder sends nothing before the peer's first FPDU (RFC 5044 §7.1.2). Only memory work
     /// is done.
     AwaitsFirstFpdu,
-    /// The last streaming message goes first (verbs draft §6.2.1.2); then the stream awaits the
+    /// The last streaming message is sent first (verbs draft §6.2.1.2); then the stream awaits the
     /// first FPDU.
     StreamingMessage {
-        /// The peer has sent an FPDU already.
+        /// Whether the peer has sent an FPDU already.
         has_first_fpdu: bool,
     },
     Open,
@@ -44,17 +44,17 @@ enum TxState {
     Closed,
 }
 
-/// What goes out before any message.
+/// Data to send before any message.
 pub(super) enum Ahead {
-    /// Nothing: messages may go out.
+    /// Nothing: messages may be sent.
     Nothing,
-    /// The rest of the last streaming message, which is sent.
+    /// The rest of the last streaming message.
     Message,
     /// The Terminate, as the last FPDU.
     Terminate,
-    /// TCP takes nothing now.
+    /// TCP accepts nothing now.
     Blocked,
-    /// Nothing may go out at all.
+    /// Nothing may be sent at all.
     Closed,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Connection {
     info: ConnectionInfo,
 }
 
-/// See the module.
+/// An RDMAP stream, in both directions.
 pub(super) struct Stream {
     conn: ConnId,
     /// DDP and RDMAP version.
@@ -76,11 +76,11 @@ pub(super) struct Stream {
     retry: FirstFpduRetry,
     /// Terminate to be sent before the stream ends.
     terminate: Option<Box<Terminate>>,
-    /// What is left of the last streaming message.
+    /// Unsent rest of the last streaming message.
     streaming_message: VecDeque<u8>,
-    /// Our RTR was a Read, whose response completes no work request.
+    /// Whether the RTR of this side was a Read, whose response completes no work request.
     rtr_read: bool,
-    /// The peer has closed its side: nothing more will be received.
+    /// Whether the peer has closed its side, so that nothing more is received.
     peer_closed: bool,
     port: Arc<LocalPort>,
 }
@@ -123,12 +123,12 @@ impl Connection {
         &mut self.stream
     }
 
-    /// MPA's receive side, and the stream that takes what it finds.
+    /// MPA's receive side, and the stream that handles its FPDUs.
     pub(super) fn both(&mut self) -> (&mut Deframer, &mut Stream) {
         (&mut self.deframer, &mut self.stream)
     }
 
-    /// What was settled for it.
+    /// Negotiated parameters.
     pub(super) fn info(&self) -> ConnectionInfo {
         self.info
     }
@@ -146,7 +146,7 @@ impl Connection {
         self.stream.receiver.set_ird(ird);
     }
 
-    /// The Terminate at the head of what the peer has sent, if that is what it is (verbs.md A33).
+    /// The Terminate at the start of the peer's unread bytes, if there is one (verbs.md A33).
     pub(super) fn read_terminate(&mut self, stack: &mut Stack) -> Option<ReceivedTerminate> {
         let Self {
             deframer, stream, ..
@@ -162,17 +162,16 @@ impl Connection {
         }
     }
 
-    /// Hands the TCP connection back.
+    /// Releases the TCP connection.
     pub(super) fn release(self, device: &mut RdmaDevice) {
         let Stream { conn, port, .. } = self.stream;
         device.note(ConnChange::Released(conn, port));
     }
 }
 
-/// What both directions of the stream are set to.
+/// Configuration of both directions of the stream.
 fn stream_config(negotiated: &Negotiated, info: &ConnectionInfo, extensions: bool) -> StreamConfig {
-    // An ORD that is left to the ULP may be 0, and yet an RTR that is a Read needs one
-    // (R6581-9.2-14).
+    // If the ULP negotiates ORD, ORD may be 0, but an RTR that is a Read needs one (R6581-9.2-14).
     let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
     StreamConfig {
         version: negotiated.version,
@@ -220,7 +219,7 @@ impl Stream {
         self.version
     }
 
-    /// FPDUs may be sent.
+    /// True if FPDUs may be sent.
     pub(super) fn is_open(&self) -> bool {
         self.tx_state == TxState::Open
     }
@@ -230,7 +229,7 @@ impl Stream {
         self.tx_state == TxState::Closed
     }
 
-    /// Nothing may be sent before the peer's first FPDU.
+    /// True if nothing may be sent before the peer's first FPDU.
     pub(super) fn awaits_first_fpdu(&self) -> bool {
         self.tx_state == TxState::AwaitsFirstFpdu
     }
@@ -241,7 +240,7 @@ impl Stream {
         (self.awaits_first_fpdu() || self.is_closed()) && device.has_unsent(self.conn)
     }
 
-    /// The peer has closed its side.
+    /// True if the peer has closed its side.
     pub(super) fn is_peer_closed(&self) -> bool {
         self.peer_closed
     }
@@ -250,34 +249,34 @@ impl Stream {
         self.peer_closed = true;
     }
 
-    /// True if it has something to send besides work requests that have not begun.
+    /// True if it has something to send, not counting work requests that have not begun.
     pub(super) fn has_more(&self) -> bool {
         !self.tx.is_idle() || self.terminate.is_some()
     }
 
-    /// Something is being sent, answered or received.
+    /// True if a message is being sent, answered or received.
     pub(super) fn in_progress(&self) -> bool {
         let incoming = self.mid_message() || self.outstanding_reads() > 0;
         incoming || !self.tx.is_idle()
     }
 
-    /// True if this side has nothing left to send, so that its FIN cuts nothing off; `has_posted`:
-    /// work requests have not begun.
+    /// True if this side has nothing left to send, so that its FIN cuts nothing off. `has_posted`:
+    /// whether work requests have not begun.
     pub(super) fn is_drained(&self, has_posted: bool) -> bool {
-        // A responder whose peer has never spoken has nothing that it may send (RFC 5044 §7.1.2).
+        // A responder may send nothing before the peer's first FPDU (RFC 5044 §7.1.2).
         let is_drained = self.awaits_first_fpdu() || !has_posted && !self.tx.has_responses();
-        // An RTR that is a Read is no work request, but waits for its response as well.
+        // An RTR that is a Read is no work request, but waits for its response, too.
         let awaits_rtr = self.outstanding_reads() > 0;
         is_drained && !awaits_rtr && !self.tx.has_message()
     }
 
-    /// When the peer is to be woken, should it still be silent.
+    /// When a silent peer is woken.
     pub(super) fn retry_due(&self) -> Option<Instant> {
         self.retry.due()
     }
 
-    /// The connection is an initiator's: wakes its peer if that overlooks the first FPDU, and
-    /// begins with the RTR, ahead of all work (R6581-5-1).
+    /// Begins as an initiator: wakes a peer that overlooks the first FPDU, and sends the RTR ahead
+    /// of all work (R6581-5-1).
     pub(super) fn begin_as_initiator(&mut self, retry: FirstFpduRetry, rtr: Option<Rtr>) {
         self.retry = retry;
         let Some(rtr) = rtr else {
@@ -290,7 +289,7 @@ impl Stream {
         self.tx.begin_rtr(rtr);
     }
 
-    /// These bytes go out before anything else, as they are.
+    /// Sends these bytes unframed before anything else.
     pub(super) fn begin_with(&mut self, message: VecDeque<u8>) {
         self.streaming_message = message;
         self.tx_state = TxState::StreamingMessage {
@@ -298,7 +297,7 @@ impl Stream {
         };
     }
 
-    /// Sends what goes out before any message.
+    /// Sends the data that precedes all messages.
     pub(super) fn send_ahead(&mut self, stack: &mut Stack, now: Instant) -> Ahead {
         match self.tx_state {
             TxState::Open | TxState::AwaitsFirstFpdu if self.terminate.is_none() => Ahead::Nothing,
@@ -343,8 +342,8 @@ impl Stream {
         stack.close(self.conn, now);
     }
 
-    /// Nothing more is begun or received. True if the Terminate goes out next; else, if there is
-    /// none or it may not, TCP closes at once.
+    /// Stops sending and receiving. Returns true if the Terminate is sent next. Without one, or if
+    /// it may not be sent, TCP closes at once.
     pub(super) fn end(&mut self, terminate: Option<Terminate>, device: &mut RdmaDevice) -> bool {
         self.tx.clear();
         device.counters.drop_after_failure += device.unread(self.conn) as u64;
@@ -361,12 +360,12 @@ impl Stream {
         has_terminate
     }
 
-    /// An FPDU was handed to TCP.
+    /// Records that an FPDU was passed to TCP.
     pub(super) fn note_sent(&mut self, now: Instant) {
         self.retry.sent(now);
     }
 
-    /// An FPDU of the peer is here.
+    /// Records that an FPDU of the peer has arrived.
     pub(super) fn note_received(&mut self) {
         self.retry.received();
         match self.tx_state {
@@ -380,9 +379,9 @@ impl Stream {
         }
     }
 
-    /// Wakes a peer that has sent nothing since our first FPDU, by an RDMA Write of no bytes.
-    /// Between the segments of a message there is no place for that, and no need: more comes.
-    /// `begins_work`: the queue pair still sends.
+    /// Wakes a peer that has sent nothing since the first FPDU of this side, by an RDMA Write of no
+    /// bytes. Between the segments of a message none is allowed, and none needed: more segments
+    /// follow. `begins_work`: whether the queue pair still sends.
     pub(super) fn retry_first_fpdu(&mut self, begins_work: bool, device: &mut RdmaDevice) {
         let now = device.now;
         self.retry.passed(now);
@@ -396,13 +395,13 @@ impl Stream {
         }
     }
 
-    /// True for the first Read Response if it answers our RTR.
+    /// True for the first Read Response if it answers the RTR of this side.
     pub(super) fn take_rtr_response(&mut self) -> bool {
         std::mem::take(&mut self.rtr_read)
     }
 }
 
-/// What is sent.
+/// Sending.
 impl Stream {
     #[inline]
     pub(super) fn tx(&self) -> &TxStream {
@@ -414,34 +413,34 @@ impl Stream {
         &mut self.tx
     }
 
-    /// Begins a Read Request, whose response is expected from now on.
+    /// Begins a Read Request. From now on its response is expected.
     pub(super) fn begin_read(&mut self, read: ReadRequest) {
         self.receiver.expect_read(read);
         self.tx.begin_read(&read);
     }
 
-    /// ULPDU of a Read Request that is sent at once, and whose response is expected from now on.
+    /// ULPDU of a Read Request that is sent at once. From now on its response is expected.
     #[inline]
     pub(super) fn begin_whole_read(&mut self, read: ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
         self.receiver.expect_read(read);
         self.tx.whole_read_request(&read)
     }
 
-    /// The next response was sent, by one FPDU.
+    /// Records that the next response was sent, as one FPDU.
     #[inline]
     pub(super) fn end_whole_response(&mut self) {
         self.tx.end_response();
         self.receiver.response_sent();
     }
 
-    /// Begins an Atomic Request, whose response is expected from now on.
+    /// Begins an Atomic Request. From now on its response is expected.
     pub(super) fn begin_atomic(&mut self, operation: AtomicOperation, remote: RemoteAddress) {
         let id = self.tx.begin_atomic(operation, remote);
         self.receiver.expect_atomic(id);
     }
 
-    /// Writes the next FPDU of the message being sent. Whether the message of a work request ends
-    /// with it, and its sum if it is known.
+    /// Writes the next FPDU of the current message. Returns whether it ends the message of a work
+    /// request, and its checksum, if it was computed.
     pub(super) fn write_fpdu(
         &mut self,
         fpdu: &mut [u8],
@@ -456,59 +455,59 @@ impl Stream {
         Ok((ended == Some(TxSource::Request), sum))
     }
 
-    /// The message being sent is a work request's, and this header is its.
+    /// True if this is the header of the current message, and that is a work request's.
     pub(super) fn is_sending(&self, header: &CapturedHeader) -> bool {
         self.tx.is_sending(header)
     }
 
-    /// Read and Atomic Requests since the one with this MSN, if that awaits its response;
-    /// `refused`: the peer has returned it.
+    /// Number of Read and Atomic Requests since the one with this MSN, if that awaits its response.
+    /// `refused`: the request that the peer has returned.
     pub(super) fn requests_since(&self, msn: u32, refused: Option<&ReadRequest>) -> Option<usize> {
         let since = usize::try_from(self.tx.requests_since(msn)).ok()?;
         self.receiver.awaits(since, refused).then_some(since)
     }
 }
 
-/// What is received.
+/// Receiving.
 impl Stream {
-    /// Part of a message is here.
+    /// True if a message has arrived in part.
     pub(super) fn mid_message(&self) -> bool {
         self.receiver.mid_message()
     }
 
-    /// Reads and Atomic Operations of ours that await their response.
+    /// Reads and Atomic Operations of this side that await their response.
     pub(super) fn outstanding_reads(&self) -> usize {
         self.receiver.outstanding_reads()
     }
 
-    /// The segment in a ULPDU, if it is an ordinary one that nothing seems wrong with.
+    /// The segment in a ULPDU, if it is an ordinary one without a visible error.
     #[inline]
     pub(super) fn predict<'u>(&self, ulpdu: &'u [u8]) -> Option<FastSegment<'u>> {
         self.receiver.predict(ulpdu)
     }
 
-    /// The ordinary Send that was predicted was placed.
+    /// Records that the predicted ordinary Send was placed.
     #[inline]
     pub(super) fn handle_placed_send(&mut self) {
         self.receiver.placed_send();
     }
 
-    /// The segment of a Read in a ULPDU, if it is an ordinary one that nothing seems wrong with.
+    /// The segment of a Read in a ULPDU, if it is an ordinary one without a visible error.
     pub(super) fn predict_read<'u>(&self, ulpdu: &'u [u8]) -> Option<FastReadSegment<'u>> {
         self.receiver.predict_read(ulpdu)
     }
 
-    /// The ordinary Read Request that was predicted will be answered.
+    /// Records that the predicted ordinary Read Request will be answered.
     pub(super) fn handle_queued_read(&mut self) {
         self.receiver.queued_read();
     }
 
-    /// The predicted segment of a Read Response, with `len` bytes, was placed.
+    /// Records that the predicted segment of a Read Response, with `len` bytes, was placed.
     pub(super) fn handle_placed_response(&mut self, len: usize, last: bool) {
         self.receiver.placed_response(len, last);
     }
 
-    /// Has the protocol check a ULPDU.
+    /// Checks a ULPDU by the protocol's rules.
     pub(super) fn handle_ulpdu<'u, R: Resources>(
         &mut self,
         ulpdu: &'u [u8],
@@ -517,12 +516,12 @@ impl Stream {
         self.receiver.on_ulpdu(ulpdu, resources)
     }
 
-    /// What the protocol found right cannot be done.
+    /// Refuses a segment that the protocol accepted but that cannot be executed.
     pub(super) fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> Violation {
         self.receiver.refuse(cause, ulpdu)
     }
 
-    /// A request of the peer's waits for its turn to be answered. False if this side has closed.
+    /// Queues the response to a request of the peer. False if this side has closed.
     pub(super) fn handle_request(&mut self, response: Response) -> bool {
         let is_open = !self.is_closed();
         if is_open {
@@ -532,7 +531,7 @@ impl Stream {
     }
 }
 
-/// Sends bytes that are no FPDU, as many as TCP takes now; how many.
+/// Sends as many unframed bytes as TCP accepts now, and returns their number.
 pub(crate) fn send_raw(tcp: &mut ConnMut<'_>, bytes: &[u8], now: Instant) -> usize {
     let mut sent = 0;
     for piece in bytes.chunks(tcp.emss().max(1)) {
@@ -546,7 +545,7 @@ pub(crate) fn send_raw(tcp: &mut ConnMut<'_>, bytes: &[u8], now: Instant) -> usi
     sent
 }
 
-/// Sends a ULPDU that is there whole; false if TCP takes nothing now.
+/// Sends a complete ULPDU; false if TCP accepts nothing now.
 pub(super) fn send_ulpdu(
     tcp: &mut ConnMut<'_>,
     framer: &mut Framer,
@@ -566,7 +565,7 @@ pub(super) fn send_ulpdu(
     true
 }
 
-/// A closed queue pair takes no message.
+/// A closed queue pair accepts no message.
 struct NoResources;
 
 impl Resources for NoResources {

@@ -1,9 +1,9 @@
 //! A message being sent, and the source of its payload.
 //!
-//! An Atomic Request executes here, when its response is made, not when it arrives. So it executes
-//! after the Reads in front of it, once, and only if it is answered (RFC 7306 §5.4, §7). The
-//! operation is a 64-bit compare-and-exchange in the host's byte order, atomic for every thread and
-//! process that uses 64-bit atomics on the same bytes.
+//! An Atomic Request is executed here, when its response is made, not when it arrives. So it is
+//! executed after the Reads in front of it, once, and only if it is answered (RFC 7306 §5.4, §7).
+//! The operation is a 64-bit compare-and-exchange in the host's byte order, atomic for every thread
+//! and process that uses 64-bit atomics on the same bytes.
 
 use std::ops::Range;
 
@@ -17,14 +17,14 @@ use crate::qp::fault::{Inconsistency, SendFault};
 use crate::qp::payload_pass::PayloadPass;
 use crate::stags::StagTable;
 
-/// Whose message is next where both a work request and a response wait.
+/// Source of the next message if both a work request and a response wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::qp) enum TxSource {
     Request,
     Response,
 }
 
-/// A request of the peer's that waits for its response.
+/// A request of the peer that waits for its response.
 pub(in crate::qp) enum Response {
     Read(InboundRead),
     Atomic(InboundAtomic),
@@ -32,16 +32,16 @@ pub(in crate::qp) enum Response {
 
 /// A message, partly sent.
 pub(in crate::qp) enum TxMessage {
-    /// A work request's.
+    /// Message of a work request.
     Request {
         message: Message,
         payload: Payload,
-        /// Immediate Data of the same work request, and whether it asks for an event.
+        /// Immediate Data of the same work request, and whether it requests an event.
         then: Option<(Immediate, bool)>,
     },
-    /// Memory that the peer reads.
+    /// Read Response, with memory that the peer reads.
     Read(ReadResponse),
-    /// What an Atomic Request, which has been executed, has found.
+    /// Response to an Atomic Request, with the original value.
     Atomic(Message),
 }
 
@@ -62,7 +62,7 @@ impl TxMessage {
         }
     }
 
-    /// Bytes of the next segment's ULPDU; `None` when there is none.
+    /// Length of the next segment's ULPDU in bytes; `None` at the end of the message.
     pub(in crate::qp) fn next_len(&self, mulpdu: usize) -> Option<usize> {
         self.message().next_len(mulpdu)
     }
@@ -71,12 +71,12 @@ impl TxMessage {
         self.message().is_done()
     }
 
-    /// True if the next segment is all of the message.
+    /// True if the next segment contains the whole message.
     pub(in crate::qp) fn is_whole_in(&self, mulpdu: usize) -> bool {
         self.message().is_whole_in(mulpdu)
     }
 
-    /// Work request or response that it belongs to.
+    /// Whether it belongs to a work request or is a response.
     pub(in crate::qp) fn source(&self) -> TxSource {
         match self {
             Self::Request { .. } => TxSource::Request,
@@ -84,13 +84,13 @@ impl TxMessage {
         }
     }
 
-    /// Is this header that of a work request's message?
+    /// Whether this is the header of a work request's message.
     pub(in crate::qp) fn is_request_of(&self, header: &CapturedHeader) -> bool {
         self.source() == TxSource::Request && self.message().is_named_by(header)
     }
 
-    /// Writes the next segment, which is as long as `ulpdu`, by a pass. All memory is checked anew,
-    /// as a region may have been deregistered since the last segment.
+    /// Writes the next segment, which is as long as `ulpdu`, by a pass. All memory is checked
+    /// again, as a region may have been deregistered since the last segment.
     pub(in crate::qp) fn write_segment(
         &mut self,
         ulpdu: &mut [u8],
@@ -121,7 +121,7 @@ impl TxMessage {
     }
 }
 
-/// The next segment of a Read Response. On `Err` none of it counts as sent.
+/// Writes the next segment of a Read Response. After an error none of it counts as sent.
 fn write_response(
     response: &mut ReadResponse,
     ulpdu: &mut [u8],
@@ -133,7 +133,7 @@ fn write_response(
         return Ok(());
     };
     let payload = write_header(ulpdu, &segment, pass);
-    // A Read of no bytes looks at no source (RFC 5040 §5.2).
+    // A Read of no bytes accesses no source (RFC 5040 §5.2).
     if let Some(range) = response.next_source(mulpdu) {
         let right = Access::REMOTE_READ;
         let bytes = stags.access(user, range.stag, range.to, range.len, right)?;
@@ -144,7 +144,7 @@ fn write_response(
     Ok(())
 }
 
-/// Writes a segment's header; what is left for its payload.
+/// Writes a segment's header. Returns the rest of the buffer, for its payload.
 fn write_header<'a>(
     ulpdu: &'a mut [u8],
     segment: &Segment,
@@ -156,8 +156,8 @@ fn write_header<'a>(
     payload
 }
 
-/// Executes an Atomic Request when its turn to be answered has come, and returns what it found. So
-/// it is executed once, after all requests before it were answered and before those after it
+/// Executes an Atomic Request when its response is due, and returns the original value. So it is
+/// executed once, after all requests before it were answered and before those after it
 /// (R7306-5.2.1-7-1, R7306-5.4-8-1).
 pub(in crate::qp) fn execute(
     stags: &StagTable,
@@ -169,7 +169,7 @@ pub(in crate::qp) fn execute(
         .map_err(|error| SendFault::Response(Terminate::atomic_refused(atomic, error)))
 }
 
-/// Copies bytes `range` of a payload to `into`, which is as long.
+/// Copies bytes `range` of a payload to `into`, which has the same length.
 fn fill(
     memory: (&StagTable, QpIdentity),
     payload: &Payload,
@@ -189,7 +189,7 @@ fn fill(
     }
 }
 
-/// Copies bytes `range` of the message that a list makes to `into`, which is as long.
+/// Copies bytes `range` of a scatter/gather list's message to `into`, which has the same length.
 fn gather(
     (stags, user): (&StagTable, QpIdentity),
     sgl: &Sgl,
@@ -207,9 +207,9 @@ fn gather(
     })
 }
 
-/// Calls `each` for the pieces of a scatter/gather list that bytes `start..start+len` of its
-/// message cover. Its arguments are the Tagged Offset in the piece's region, the region, and which
-/// of those `len` bytes it is.
+/// Calls `each` for the pieces of a scatter/gather list that contain bytes `start..start+len` of
+/// its message. Its arguments are the Tagged Offset in the piece's region, the region, and the
+/// range within those `len` bytes.
 pub(in crate::qp) fn for_each_piece<E>(
     sgl: &Sgl,
     start: u32,
@@ -228,8 +228,7 @@ pub(in crate::qp) fn for_each_piece<E>(
         if n == 0 {
             break;
         }
-        // A wrap is found by the access check: it adds the length to what is at most the last
-        // byte's offset.
+        // The access check detects a wrap: it adds the length to at most the last byte's offset.
         each(sge.to.saturating_add(skip as u64), sge.stag, done..done + n)?;
         done += n;
         skip = 0;

@@ -19,15 +19,15 @@ use crate::qp::fault::{Inconsistency, SendFault};
 use crate::qp::payload_pass::{self, OnePass, PayloadPass, ThreePasses};
 use crate::stags::StagTable;
 
-/// An FPDU to be written.
+/// Size of an FPDU to write.
 #[derive(Clone, Copy)]
 pub(in crate::qp) struct FpduSize {
     pub(in crate::qp) ulpdu_len: usize,
-    /// It is all of its message.
+    /// Whether it contains the whole message.
     pub(in crate::qp) is_whole: bool,
 }
 
-/// See the module.
+/// State of an RDMAP stream's TX side.
 pub(in crate::qp) struct TxStream {
     framer: Framer,
     sender: Sender,
@@ -35,9 +35,9 @@ pub(in crate::qp) struct TxStream {
     message: Option<TxMessage>,
     /// Requests of the peer that wait for their response.
     responses: VecDeque<Response>,
-    /// Whose message is next.
+    /// Source of the next message.
     turn: TxSource,
-    /// Request Identifier of our next Atomic Request.
+    /// Request Identifier of the next Atomic Request.
     next_atomic: u32,
 }
 
@@ -54,24 +54,24 @@ impl TxStream {
         }
     }
 
-    /// Neither is a message being sent, nor does a response wait.
+    /// True if no message is being sent and no response waits.
     #[inline]
     pub(in crate::qp) fn is_idle(&self) -> bool {
         self.message.is_none() && self.responses.is_empty()
     }
 
-    /// A response waits for its turn.
+    /// True if a response waits for its turn.
     pub(in crate::qp) fn has_responses(&self) -> bool {
         !self.responses.is_empty()
     }
 
-    /// A message is being sent.
+    /// True if a message is being sent.
     #[inline]
     pub(in crate::qp) fn has_message(&self) -> bool {
         self.message.is_some()
     }
 
-    /// Gives up the message being sent, and the responses that wait.
+    /// Drops the message being sent, and the responses that wait.
     pub(super) fn clear(&mut self) {
         self.message = None;
         self.responses.clear();
@@ -80,13 +80,13 @@ impl TxStream {
 
 /// Turns.
 impl TxStream {
-    /// A request of the peer's waits for its turn to be answered.
+    /// Queues the response to a request of the peer.
     pub(super) fn handle_request(&mut self, response: Response) {
         self.responses.push_back(response);
     }
 
-    /// The response whose turn it is, if one waits. Work requests and responses take turns where
-    /// both wait.
+    /// Takes the next response, if it is the responses' turn. Work requests and responses take
+    /// turns if both wait.
     pub(in crate::qp) fn poll_turn(&mut self, request_waits: bool) -> Option<Response> {
         let has_turn = self.turn == TxSource::Response || !request_waits;
         let response = has_turn.then(|| self.responses.pop_front()).flatten();
@@ -98,7 +98,7 @@ impl TxStream {
         response
     }
 
-    /// The next response, whether or not it is the responses' turn.
+    /// Takes the next response, whether or not it is the responses' turn.
     pub(in crate::qp) fn poll_response(&mut self) -> Option<Response> {
         self.responses.pop_front()
     }
@@ -113,14 +113,14 @@ impl TxStream {
         }
     }
 
-    /// The next response was sent: the turn is a request's.
+    /// Records that the next response was sent. The next turn is a request's.
     #[inline]
     pub(super) fn end_response(&mut self) {
         self.responses.pop_front();
         self.turn = TxSource::Request;
     }
 
-    /// Work requests were sent: the turn is a response's.
+    /// Records that work requests were sent. The next turn is a response's.
     pub(in crate::qp) fn handle_requests_sent(&mut self) {
         self.turn = TxSource::Response;
     }
@@ -138,8 +138,8 @@ impl TxStream {
         });
     }
 
-    /// Begins a Write of `len` bytes. `then`: the Immediate Data that follows, and whether it asks
-    /// for an event.
+    /// Begins a Write of `len` bytes. `then`: the Immediate Data that follows, and whether it
+    /// requests an event.
     pub(in crate::qp) fn begin_write(
         &mut self,
         remote: RemoteAddress,
@@ -161,14 +161,14 @@ impl TxStream {
         self.message = Some(TxMessage::header_only(message));
     }
 
-    /// Begins a Read Request. The receive side has to expect its response.
+    /// Begins a Read Request. The caller makes the receive side expect its response.
     pub(super) fn begin_read(&mut self, read: &ReadRequest) {
         let message = self.sender.read_request(read);
         self.message = Some(TxMessage::header_only(message));
     }
 
-    /// Begins an Atomic Request, and returns its Request Identifier. The receive side has to expect
-    /// its response.
+    /// Begins an Atomic Request, and returns its Request Identifier. The caller makes the receive
+    /// side expect its response.
     pub(super) fn begin_atomic(&mut self, operation: AtomicOperation, to: RemoteAddress) -> u32 {
         let id = self.next_atomic;
         self.next_atomic = id.wrapping_add(1);
@@ -183,7 +183,7 @@ impl TxStream {
         id
     }
 
-    /// Begins the RTR, which is of no work request: none has begun.
+    /// Begins the RTR, which belongs to no work request: none has begun.
     pub(super) fn begin_rtr(&mut self, rtr: Rtr) {
         let message = self.sender.ready_to_receive(rtr);
         self.message = Some(TxMessage::header_only(message));
@@ -200,13 +200,13 @@ impl TxStream {
         self.message = Some(TxMessage::Atomic(message));
     }
 
-    /// This header is that of the message being sent, which is a work request's.
+    /// True if this is the header of the current message, and that is a work request's.
     pub(super) fn is_sending(&self, header: &CapturedHeader) -> bool {
         let message = self.message.as_ref();
         message.is_some_and(|message| message.is_request_of(header))
     }
 
-    /// Read and Atomic Requests since the one with this MSN.
+    /// Number of Read and Atomic Requests since the one with this MSN.
     pub(super) fn requests_since(&self, msn: u32) -> u32 {
         self.sender.requests_since(msn)
     }
@@ -219,7 +219,7 @@ impl TxStream {
         self.framer.mulpdu(emss)
     }
 
-    /// Bytes that the next FPDU takes with a ULPDU of this length.
+    /// Length in bytes of an FPDU with a ULPDU of this length.
     #[inline]
     pub(in crate::qp) fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         self.framer.fpdu_len(ulpdu_len)
@@ -240,8 +240,8 @@ impl TxStream {
         })
     }
 
-    /// Writes the next FPDU of the message being sent. Whose message it was if nothing is left of
-    /// it; the FPDU's sum, if it is known.
+    /// Writes the next FPDU of the current message. Returns the source of the message if that was
+    /// its last FPDU, and the FPDU's checksum, if it was computed.
     pub(super) fn write_fpdu(
         &mut self,
         fpdu: &mut [u8],
@@ -256,7 +256,7 @@ impl TxStream {
         }
     }
 
-    /// It is apart, so that short FPDUs have the registers for themselves.
+    /// A separate function, so that short FPDUs can use all registers.
     #[inline(never)]
     fn write_fpdu_in_one_pass(
         &mut self,
@@ -287,11 +287,11 @@ impl TxStream {
         Ok((self.end_fpdu(), sum))
     }
 
-    /// Keeps what is left of the message; whose it was if nothing is left.
+    /// Keeps the rest of the message. Returns its source if there is no rest.
     fn end_fpdu(&mut self) -> Option<TxSource> {
         let message = self.message.as_ref().filter(|it| it.is_done())?;
         let source = message.source();
-        // No other message comes between a Write and its Immediate Data.
+        // No other message is sent between a Write and its Immediate Data.
         let immediate = match message {
             TxMessage::Request { then, .. } => *then,
             TxMessage::Read(_) | TxMessage::Atomic(_) => None,
@@ -302,19 +302,19 @@ impl TxStream {
         self.message.is_none().then_some(source)
     }
 
-    /// DDP header of a Send that one FPDU carries.
+    /// DDP header of a Send that fits one FPDU.
     #[inline]
     pub(in crate::qp) fn whole_send(&mut self, kind: SendKind) -> [u8; UNTAGGED_HEADER_BYTES] {
         self.sender.whole_send(kind)
     }
 
-    /// DDP header of a Write that one FPDU carries.
+    /// DDP header of a Write that fits one FPDU.
     #[inline]
     pub(in crate::qp) fn whole_write(&self, to: RemoteAddress) -> [u8; TAGGED_HEADER_BYTES] {
         self.sender.whole_write(to.stag, to.to)
     }
 
-    /// DDP header of the answer to a Read Request that one FPDU carries.
+    /// DDP header of a Read Response that fits one FPDU.
     #[inline]
     pub(in crate::qp) fn whole_read_response(
         &self,
@@ -323,19 +323,20 @@ impl TxStream {
         self.sender.whole_read_response(read)
     }
 
-    /// ULPDU of a Read Request. The receive side has to expect its response.
+    /// ULPDU of a Read Request. The caller makes the receive side expect its response.
     #[inline]
     pub(super) fn whole_read_request(&mut self, read: &ReadRequest) -> [u8; READ_REQUEST_ULPDU] {
         self.sender.whole_read_request(read)
     }
 
-    /// True if an FPDU with a ULPDU of this length is best written in one pass.
+    /// True if an FPDU with a ULPDU of this length is written fastest in one pass.
     #[inline]
     pub(in crate::qp) fn one_pass_pays(&self, ulpdu_len: usize) -> bool {
         payload_pass::one_pays(&self.framer, ulpdu_len)
     }
 
-    /// Completes an FPDU, whose ULPDU was written into it by a pass; its sum, if it is known.
+    /// Completes an FPDU whose ULPDU was written by a pass. Returns its checksum, if it was
+    /// computed.
     #[inline]
     pub(in crate::qp) fn seal_by(
         &mut self,
@@ -346,18 +347,18 @@ impl TxStream {
         pass.seal(&mut self.framer, fpdu, ulpdu_len)
     }
 
-    /// Completes an FPDU, whose ULPDU was written into it.
+    /// Completes an FPDU whose ULPDU was written.
     #[inline]
     pub(in crate::qp) fn seal(&mut self, fpdu: &mut [u8], ulpdu_len: usize) {
         self.framer.seal(fpdu, ulpdu_len);
     }
 
-    /// Sends a ULPDU that is there whole; false if TCP takes nothing now.
+    /// Sends a complete ULPDU; false if TCP accepts nothing now.
     pub(super) fn send_ulpdu(&mut self, tcp: &mut ConnMut<'_>, ulpdu: &[u8], now: Instant) -> bool {
         send_ulpdu(tcp, &mut self.framer, ulpdu, now)
     }
 
-    /// Sends an RDMA Write of no bytes, which names no memory; false if TCP takes nothing now.
+    /// Sends an RDMA Write of no bytes, which names no memory; false if TCP accepts nothing now.
     pub(super) fn send_empty_write(&mut self, tcp: &mut ConnMut<'_>, now: Instant) -> bool {
         let mut message: Message = self.sender.write(Stag::PLACEHOLDER, 0, 0);
         let segment = message.next_segment(MAX_ULPDU);

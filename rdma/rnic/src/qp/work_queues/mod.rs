@@ -24,7 +24,7 @@ use crate::tables::{CqFull, CqTable};
 pub(super) use receive_buffers::ReceiveBuffers;
 use receive_buffers::Source;
 
-/// Work requests that are sent and completed together at most.
+/// Largest number of work requests that are sent and completed together.
 const DIRECT: usize = 64;
 
 /// A work request of the send queue that was begun and has not completed.
@@ -33,15 +33,15 @@ pub(super) struct InFlight {
     opcode: Opcode,
     signaled: bool,
     byte_len: u32,
-    /// It is done when the peer has answered, not when it is sent.
+    /// Whether it completes when the peer has responded, not when it is sent.
     awaits_response: bool,
-    /// What a Read invalidates when it is answered.
+    /// `STag` that a Read invalidates when its response has arrived.
     invalidate: Option<Stag>,
-    /// Where an Atomic Operation's result goes.
+    /// Where an Atomic Operation's original value is stored.
     sink: Option<Sge>,
-    /// An Atomic Operation's result, or when a Read was answered.
+    /// An Atomic Operation's original value, or the arrival time of a Read's response.
     detail: Detail,
-    /// How it has ended, if it has.
+    /// Its result, once there is one.
     outcome: Option<CompletionStatus>,
 }
 
@@ -61,38 +61,38 @@ impl InFlight {
         }
     }
 
-    /// What a Read invalidates when it is answered.
+    /// `STag` that a Read invalidates when its response has arrived.
     pub(super) fn sink_to_invalidate(&self) -> Option<Stag> {
         self.invalidate
     }
 
-    /// Notes the result of an Atomic Operation; where it goes, too.
+    /// Records the original value of an Atomic Operation. Returns where to store it, too.
     pub(super) fn set_original(&mut self, original: u64) -> Option<Sge> {
         self.detail = Detail::Original(original);
         self.sink
     }
 
-    /// Notes when a Read was answered, if that is known.
+    /// Records when the response to a Read arrived, if that is known.
     pub(super) fn set_arrival(&mut self, arrival: Detail) {
         self.detail = arrival;
     }
 
-    /// The peer has answered: it ends with this.
+    /// Records the result of a work request that the peer has responded to.
     pub(super) fn end(&mut self, outcome: CompletionStatus) {
         self.outcome = Some(outcome);
     }
 }
 
-/// What the completion of a work request that was done will say of it.
+/// Data for the completion of a finished work request.
 pub(super) struct Done {
     pub(super) opcode: Opcode,
     pub(super) byte_len: u32,
 }
 
-/// What the completion of a receive will say of the message.
+/// Data for the completion of a received message.
 pub(super) struct Received {
     pub(super) byte_len: u32,
-    /// An event is wanted.
+    /// Whether the message requested a Solicited Event.
     pub(super) solicited: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Received {
 pub(super) struct WorkQueues {
     qp: QpId,
     posted: PostedRequests<SendRequest>,
-    /// In the order in which it was posted and completes.
+    /// In the order of posting, which is the order of completion.
     in_flight: VecDeque<InFlight>,
     receive: ReceiveBuffers,
     send_cq: CqId,
@@ -122,7 +122,7 @@ impl fmt::Debug for WorkQueues {
 }
 
 impl WorkQueues {
-    /// Those of a new queue pair, which complete `[sends, receives]` on these completion queues.
+    /// The work queues of a new queue pair, with the completion queues of `[sends, receives]`.
     pub(super) fn new(
         qp: QpId,
         sq: Consumer<SendRequest>,
@@ -147,7 +147,7 @@ impl WorkQueues {
         }
     }
 
-    /// Where sends and receives complete.
+    /// Completion queues of sends and receives.
     pub(super) fn cqs(&self) -> [CqId; 2] {
         [self.send_cq, self.recv_cq]
     }
@@ -165,7 +165,7 @@ impl WorkQueues {
         self.posted.depth()
     }
 
-    /// Makes room for what a resize takes out of the present rings.
+    /// Reserves memory for the contents of the current rings, which a resize moves.
     pub(super) fn reserve(&mut self, rings: &NewRings) -> Result<(), OutOfMemory> {
         if rings.sq.is_some() {
             self.posted.reserve()?;
@@ -176,7 +176,7 @@ impl WorkQueues {
         Ok(())
     }
 
-    /// Goes on with other rings, for as many work queues as there are some.
+    /// Replaces the rings that are given.
     pub(super) fn resize(&mut self, rings: NewRings) {
         if let Some(sq) = rings.sq {
             self.posted.resize(sq.ring);
@@ -186,17 +186,17 @@ impl WorkQueues {
         }
     }
 
-    /// Work requests of the send queue have not begun.
+    /// True if work requests of the send queue have not begun.
     pub(super) fn has_posted(&self) -> bool {
         !self.posted.is_empty()
     }
 
-    /// Work requests of the send queue have begun and not completed.
+    /// True if work requests of the send queue have begun and not completed.
     pub(super) fn has_in_flight(&self) -> bool {
         !self.in_flight.is_empty()
     }
 
-    /// The next work request of the send queue, which stays.
+    /// The next work request of the send queue, without taking it.
     pub(super) fn peek(&self) -> Option<&SendRequest> {
         self.posted.peek()
     }
@@ -209,8 +209,8 @@ impl WorkQueues {
     }
 
     /// Begins up to `most` work requests, from the oldest posted one on, as long as `send` sends
-    /// them. Returns how many. Each waits for its response. `send` gets whether further ones
-    /// follow.
+    /// them. Returns their number. Each waits for its response. The second argument of `send` is
+    /// whether further ones follow.
     pub(super) fn begin_posted(
         &mut self,
         most: usize,
@@ -233,10 +233,10 @@ impl WorkQueues {
     }
 
     /// Sends work requests from the oldest posted one on, as long as `send` does. Each is a message
-    /// that completes when it is sent. Returns how many were sent. `send` gets whether further ones
-    /// follow, and returns the bytes of the payload. Nothing is sent while other work is in flight,
-    /// as completions come in the order of posting, nor more than the completion queue has room
-    /// for.
+    /// that completes when it is sent. Returns their number. `send` receives whether further ones
+    /// follow, and returns the length of the payload. Nothing is sent while other work is in
+    /// flight, as completions are in the order of posting, nor more than the completion queue has
+    /// room for.
     pub(super) fn send_posted(
         &mut self,
         most: usize,
@@ -270,7 +270,7 @@ impl WorkQueues {
         Ok(taken)
     }
 
-    /// The newest message is with TCP wholly. What the peer does not answer is complete with that
+    /// TCP has the whole newest message. A work request without a response is complete with that
     /// (RFC 5040 §5.5, verbs.md A22); a Read or an Atomic Operation waits for its response.
     pub(super) fn newest_sent(&mut self) {
         if let Some(newest) = self.in_flight.back_mut()
@@ -280,14 +280,15 @@ impl WorkQueues {
         }
     }
 
-    /// The oldest work request that waits for its response: the peer answers in order (RFC 5040
+    /// The oldest work request that waits for its response: the peer responds in order (RFC 5040
     /// §5.5, R7306-5.4-8-1).
     pub(super) fn oldest_unanswered(&mut self) -> Option<&mut InFlight> {
         (self.in_flight.iter_mut()).find(|it| it.awaits_response && it.outcome.is_none())
     }
 
     /// Attributes the peer's Terminate to the work request in flight that the returned header
-    /// names, which ends with that (verbs draft §9.5.2). One that has ended keeps its outcome.
+    /// names, which ends with it (verbs draft §9.5.2). A work request that has ended keeps its
+    /// result.
     pub(super) fn attribute(&mut self, terminate: &ReceivedTerminate, stream: &Stream) {
         let Some(header) = &terminate.ddp_header else {
             return;
@@ -300,7 +301,7 @@ impl WorkQueues {
                 let since = stream.requests_since(it.msn.get(), refused);
                 since.and_then(|since| requests.nth(since))
             }
-            // Only what is being sent has not ended.
+            // Only the work request being sent has not ended.
             CapturedHeader::Untagged(_) | CapturedHeader::Tagged(_) => {
                 stream.is_sending(header).then(|| open.next()).flatten()
             }
@@ -311,8 +312,8 @@ impl WorkQueues {
         }
     }
 
-    /// Completes work in flight from the oldest on, as far as it is done: completions come in the
-    /// order of posting.
+    /// Completes finished work in flight from the oldest on: completions are in the order of
+    /// posting.
     pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
         let done = |it: &InFlight| it.outcome == Some(CompletionStatus::Success);
         while self.in_flight.front().is_some_and(done) {
@@ -324,8 +325,8 @@ impl WorkQueues {
         Ok(())
     }
 
-    /// Ends work in flight. What was done and is not signaled has no completion, and its slot is
-    /// free at once (verbs draft §8.2.1).
+    /// Ends work in flight. A successful unsignaled request has no completion, and its slot is
+    /// freed at once (verbs draft §8.2.1).
     fn complete(
         &self,
         cqs: &mut CqTable,
@@ -358,8 +359,8 @@ impl WorkQueues {
         }
     }
 
-    /// Completes the receive that the current message has taken, with what `describe` says of the
-    /// message.
+    /// Completes the receive of the current message. `describe` sets the message's fields of the
+    /// completion.
     pub(super) fn complete_receive(
         &mut self,
         cqs: &mut CqTable,
@@ -376,8 +377,8 @@ impl WorkQueues {
         pushed.map_err(|CqFull| CqOverflow::Receive)
     }
 
-    /// Places messages into the oldest buffers, where these lie, as long as `place` does, and
-    /// completes these. None is placed for whose completion there is no room.
+    /// Places messages directly into the oldest buffers, as long as `place` does, and completes
+    /// these. No message is placed without room for its completion.
     #[inline]
     pub(super) fn receive_run(
         &mut self,
@@ -415,9 +416,9 @@ impl WorkQueues {
         }
     }
 
-    /// Ends all work that is not complete: `Flushed`, but for the newest send in flight, which gets
+    /// Ends all unfinished work as `Flushed`, except for the newest send in flight, which gets
     /// `culprit` if there is one (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its
-    /// outcome.
+    /// result.
     pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
         let newest = self.in_flight.len().checked_sub(1);
         let in_flight = std::mem::take(&mut self.in_flight);

@@ -1,5 +1,5 @@
-//! Receive buffers of a queue pair. Some are posted, to it or to a shared queue. A message is being
-//! placed into the current one.
+//! Receive buffers of a queue pair: the posted ones, in its own or in a shared queue, and the
+//! current one, which a message is being placed into.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::qp::fault::{Inconsistency, Unavailable};
 use crate::queues::{CurrentReceive, EventQueue, ReceiveRing};
 use crate::tables::{BorrowedReceives, Srq};
 
-/// Where buffers are posted.
+/// Queue that buffers are posted to.
 pub(in crate::qp) enum Source {
     Own(ReceiveRing),
     Shared(Arc<Srq>),
 }
 
-/// See the module.
+/// Receive buffers of a queue pair.
 pub(in crate::qp) struct ReceiveBuffers {
     source: Source,
     current: Option<CurrentReceive>,
     unavailable: Option<Unavailable>,
-    /// Of messages in progress; never armed where the source is not shared.
+    /// Limit of messages in progress; never armed if the source is not shared.
     limit: RqLimit,
 }
 
@@ -53,7 +53,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// The shared queue that it takes from.
+    /// The shared receive queue, if it has one.
     pub(in crate::qp) fn shared(&self) -> Option<&Srq> {
         match &self.source {
             Source::Own(_) => None,
@@ -61,7 +61,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Work requests that may be posted to its own queue.
+    /// Depth of its own receive queue in work requests.
     pub(in crate::qp) fn depth(&self) -> usize {
         match &self.source {
             Source::Own(own) => own.posted.depth(),
@@ -69,7 +69,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// A message begins: takes the next buffer. Returns its length in bytes.
+    /// Takes the next buffer for a new message. Returns its length in bytes.
     pub(in crate::qp) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
         let next = match &mut self.source {
             Source::Own(own) => own.take(),
@@ -90,12 +90,12 @@ impl ReceiveBuffers {
         len.map(u64::from)
     }
 
-    /// Why the last message has found no buffer, if it was not for want of one.
+    /// Why the last message found no buffer, if the reason was not an empty queue.
     pub(in crate::qp) fn take_unavailable(&mut self) -> Option<Unavailable> {
         self.unavailable.take()
     }
 
-    /// Makes room for that.
+    /// Reserves memory for a resize.
     pub(in crate::qp) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         match &mut self.source {
             Source::Own(own) => own.posted.reserve(),
@@ -103,14 +103,14 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Goes on with another ring.
+    /// Replaces its own ring.
     pub(in crate::qp) fn resize(&mut self, ring: Consumer<RecvRequest>) {
         if let Source::Own(own) = &mut self.source {
             own.posted.resize(ring);
         }
     }
 
-    /// The limit of messages in progress, where the source is shared (verbs draft §6.3.8).
+    /// The limit of messages in progress, if the source is shared (verbs draft §6.3.8).
     pub(in crate::qp) fn limit(&self) -> Option<RqLimit> {
         self.shared().map(|_| self.limit)
     }
@@ -119,31 +119,31 @@ impl ReceiveBuffers {
         self.limit = limit;
     }
 
-    /// Number of messages that have taken a buffer and not completed. They are placed one after the
-    /// other, so that it is at most one.
+    /// Number of messages that have taken a buffer and not completed. Messages are placed one after
+    /// the other, so it is at most one.
     fn in_progress(&self) -> usize {
         usize::from(self.current.is_some())
     }
 
-    /// More messages are in progress than the limit, for the first time since that was armed.
+    /// True if more messages are in progress than the limit, for the first time since it was armed.
     pub(in crate::qp) fn reaches_limit(&mut self) -> bool {
         let reached = self.limit.armed && self.in_progress() > self.limit.limit;
         self.limit.armed &= !reached;
         reached
     }
 
-    /// What the present message is placed into.
+    /// Buffer of the current message.
     pub(in crate::qp) fn current(&self) -> Option<&CurrentReceive> {
         self.current.as_ref()
     }
 
-    /// The present message ends.
+    /// Ends the current message. Returns its buffer.
     pub(in crate::qp) fn end(&mut self) -> Option<CurrentReceive> {
         self.current.take()
     }
 
-    /// Takes the oldest buffer that has not completed, for the end of the queue pair. What no
-    /// message has taken stays in a shared queue (verbs draft §6.3.6).
+    /// Takes the oldest buffer that has not completed, at the end of the queue pair. Unused buffers
+    /// stay in a shared queue (verbs draft §6.3.6).
     pub(in crate::qp) fn flush_one(&mut self) -> Option<CurrentReceive> {
         self.end().or_else(|| match &mut self.source {
             Source::Own(own) => own.take(),
@@ -151,8 +151,8 @@ impl ReceiveBuffers {
         })
     }
 
-    /// Lends posted buffers for messages that begin and end together, and how many of them may be
-    /// taken before an event would be due.
+    /// Lends posted buffers for messages that begin and end together, and the number of buffers
+    /// that may be taken before an event is due.
     #[inline]
     pub(in crate::qp) fn lend(&mut self) -> Option<(BorrowedReceives<'_>, usize)> {
         let reports = self.limit.armed && self.limit.limit == 0;
@@ -162,7 +162,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Who accesses the buffers' pieces for a queue pair.
+    /// Identity that a queue pair's accesses to the buffers' pieces are checked with.
     #[inline]
     pub(in crate::qp) fn user(&self, qp: QpIdentity) -> QpIdentity {
         self.shared().map_or(qp, |srq| qp.in_domain(srq.pd()))
