@@ -4,7 +4,7 @@
 
 use super::sync::{AtomicU8, Ordering, fence};
 
-/// Which completions wake a waiter. Each value includes the former.
+/// Completions that wake a waiter. Each value includes the former.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Arm {
@@ -17,10 +17,10 @@ pub enum Arm {
 /// No thread waits.
 const UNARMED: u8 = 0;
 
-/// What the waiter asks for.
+/// Completions that the waiter has requested an event for.
 ///
-/// The waiter arms, then looks at the ring once more. An engine appends an entry, then reads the
-/// arm state. Each writes before it reads, with a full barrier between. So either the waiter finds
+/// The waiter arms, then checks the ring once more. An engine appends an entry, then reads the arm
+/// state. Each writes before it reads, with a full barrier in between. So either the waiter finds
 /// the entry, or the engine finds the waiter.
 #[derive(Debug)]
 pub(super) struct ArmState(AtomicU8);
@@ -30,23 +30,23 @@ impl ArmState {
         Self(AtomicU8::new(UNARMED))
     }
 
-    /// Asks for a wake-up. The application calls it before it looks at the queue again.
+    /// Requests a wake-up. The application calls it before it checks the queue again.
     pub(super) fn arm(&self, kind: Arm) {
         self.0.fetch_max(kind as u8, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// True until a completion has come that the waiter asked for.
+    /// True until a completion of the requested kind has arrived.
     pub(super) fn is_armed(&self) -> bool {
         self.0.load(Ordering::SeqCst) != UNARMED
     }
 
-    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed.
-    /// Of several engines one wakes it.
+    /// Whether a waiter must be woken for an entry that was just appended; it is disarmed then. Of
+    /// several engines only one wakes it.
     #[inline]
     pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
         // The entry must be visible before the arm state is read: the application arms before it
-        // looks again.
+        // checks again.
         fence(Ordering::SeqCst);
         let armed = self.0.load(Ordering::Relaxed);
         let wakes = armed == Arm::Next as u8 || (armed == Arm::Solicited as u8 && wakes_solicited);
@@ -59,9 +59,9 @@ impl ArmState {
     }
 }
 
-/// Arms a queue for a waiter that has found nothing in it, and looks again. `None`: the waiter may
-/// sleep, as a completion from now on wakes it. A completion that came between the waiter's look
-/// and the arming has woken no thread: the second look finds it.
+/// Arms a queue for a waiter that has found it empty, and checks again. `None`: the waiter may
+/// sleep, as a later completion wakes it. A completion that arrived between the waiter's check and
+/// the arming has woken no thread: the second check finds it.
 pub fn arm_and_look<Q, T, E>(
     queue: &mut Q,
     arm: impl FnOnce(&Q) -> Result<(), E>,

@@ -17,7 +17,7 @@ use crate::model::{CqId, HandlerId, ResizeError, WorkCompletion};
 pub struct Cqe {
     /// The completion.
     pub completion: WorkCompletion,
-    /// The work queue that has a free slot when it has been polled.
+    /// The work queue whose slot is freed when the entry is polled.
     pub slots: SlotKey,
 }
 
@@ -25,7 +25,7 @@ pub struct Cqe {
 const _: () = assert!(size_of::<Cqe>() == 64);
 
 impl Cqe {
-    /// It wakes also those who wait for solicited completions only (verbs draft §8.2.5).
+    /// Whether it also wakes waiters for solicited completions only (verbs draft §8.2.5).
     #[inline]
     fn wakes_solicited(&self) -> bool {
         self.completion.solicited || !self.completion.is_success()
@@ -44,16 +44,16 @@ pub enum EventTarget {
     Channel(Arc<CompletionNotices>),
 }
 
-/// What became of a completion.
+/// Result of appending a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// Appended, after other completions that have not been announced yet.
+    /// Appended. Earlier completions are not announced yet, either.
     Joined,
-    /// It was appended, the first one since completions were announced.
+    /// Appended as the first completion since the last announcement.
     Began,
-    /// There was no room.
+    /// The ring was full.
     Full {
-        /// The first completion that this queue has lost.
+        /// Whether this is the first completion that the queue has lost.
         first: bool,
     },
 }
@@ -65,10 +65,10 @@ pub struct CqSink {
     shared: Arc<CqShared>,
     bell: Doorbell,
     pub(crate) target: EventTarget,
-    /// Completions that were ever put into the ring, or into those before it.
+    /// Number of completions that were ever appended to the ring and its predecessors.
     pushed: u64,
-    /// Whether any of the completions that were not announced yet wakes those who wait for
-    /// solicited ones; `None` if there is none.
+    /// Whether any unannounced completion wakes waiters for solicited completions; `None` without
+    /// unannounced ones.
     unannounced: Option<bool>,
 }
 
@@ -80,7 +80,7 @@ impl Drop for CqSink {
 }
 
 impl CqSink {
-    /// The end of a ring whose other end the application has.
+    /// The engine's end of a ring. The application has the other end.
     pub fn new(
         identity: Arc<Identity>,
         ring: Producer<Cqe>,
@@ -98,12 +98,12 @@ impl CqSink {
         }
     }
 
-    /// The queue's identity, which no other has until the last engine has dropped its end.
+    /// The queue's identity. No other queue has it until the last engine has dropped its end.
     pub(crate) fn id(&self) -> CqId {
         self.identity.cq()
     }
 
-    /// What the ends of the queue share.
+    /// State that the ends of the queue share.
     pub(crate) fn shared(&self) -> &Arc<CqShared> {
         &self.shared
     }
@@ -120,18 +120,19 @@ impl CqSink {
         self.note(wakes_solicited)
     }
 
-    /// Completions that were ever put there.
+    /// Number of completions that were ever appended.
     pub(crate) fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// Completions that the queue has room for.
+    /// Number of completions that the queue has room for.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.ring.slots()
     }
 
-    /// Appends up to `most` completions, all by one store. There must be [`room`](Self::room).
+    /// Appends up to `most` completions, all by one store. The queue must have
+    /// [`room`](Self::room).
     #[inline]
     pub(crate) fn push_run(&mut self, most: usize, entries: impl Iterator<Item = Cqe>) -> Pushed {
         let Ok(places) = self.ring.write_chunk_uninit(most) else {
@@ -149,7 +150,7 @@ impl CqSink {
         self.note(wakes_solicited)
     }
 
-    /// Completions were appended, some of which may wake those who wait for solicited ones.
+    /// Records that completions were appended. Some may wake waiters for solicited completions.
     #[inline]
     fn note(&mut self, wakes_solicited: bool) -> Pushed {
         let before = self.unannounced;
@@ -161,8 +162,8 @@ impl CqSink {
         }
     }
 
-    /// Wakes threads that wait for completions like those appended since the last time. True if one
-    /// did wait.
+    /// Wakes threads that wait for completions like those appended since the last announcement.
+    /// Returns true if a thread was waiting.
     #[inline]
     pub(crate) fn announce(&mut self) -> bool {
         let Some(wakes_solicited) = self.unannounced.take() else {
@@ -175,8 +176,8 @@ impl CqSink {
         wakes
     }
 
-    /// Goes on with another ring. If `waiting` completions lie elsewhere, these and the unread ones
-    /// here must have room there.
+    /// Replaces the ring. The new one must have room for the unread completions, and for `waiting`
+    /// completions that are elsewhere.
     pub(crate) fn resize(
         &mut self,
         ring: Producer<Cqe>,
@@ -216,7 +217,7 @@ mod tests {
     use std::time::{Duration, Instant};
     use xwarp_driver::Sleeper;
 
-    /// Completions that are published while the application polls, arms, polls again and sleeps.
+    /// Completions that are appended while the application polls, arms, polls again and sleeps.
     const COMPLETIONS: u64 = 1_000_000;
 
     fn publish(sink: &mut CqSink, slots: SlotKey) {
@@ -272,7 +273,7 @@ mod tests {
                 }
                 let armed = || shared.is_armed();
                 let (timeout, asleep) = (Duration::from_secs(20), Instant::now());
-                // An earlier ring, before anything waits, ends a sleep early.
+                // A wake-up before the waiter is armed would end a sleep early.
                 while armed() {
                     sleeper.sleep([None; 2], Some(timeout), armed).unwrap();
                     assert!(asleep.elapsed() < timeout, "the doorbell was not rung");

@@ -1,32 +1,32 @@
-//! Orders of a completion queue that several engines fill: what must be polled from one engine's
-//! ring before what follows in another's.
+//! Orders of a completion queue that several engines fill: completions in one engine's ring that
+//! must be polled before certain completions in another's.
 //!
-//! A queue pair may move from one engine to another. Its completions still come in order (verbs
-//! draft §8.2.3): those that it has left behind are polled before those that follow.
+//! A queue pair may move from one engine to another. Its completions stay in order (verbs draft
+//! §8.2.3): those on its former engine are polled before later ones.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::locked::Locked;
 
-/// A place in a completion queue: an engine's ring, and how many completions were ever put into it
-/// before.
+/// A place in a completion queue: an engine's ring, and the number of completions that were
+/// appended to it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqPlace {
-    /// The engine.
+    /// Index of the engine.
     pub engine: usize,
-    /// The completions before it.
+    /// Number of completions before the place.
     pub count: u64,
 }
 
-/// Completions before the one place are polled before those after the other.
+/// Completions before `first` are polled before those after `then`.
 #[derive(Debug)]
 struct Order {
     first: CqPlace,
     then: CqPlace,
 }
 
-/// See the module.
+/// Orders of a completion queue.
 #[derive(Default)]
 pub struct CqOrders {
     any: AtomicBool,
@@ -40,18 +40,19 @@ impl fmt::Debug for CqOrders {
 }
 
 impl CqOrders {
-    /// What lies before `first` is to be polled before what lies behind `then`, where nothing has
-    /// been put yet.
+    /// Completions before `first` must be polled before those after `then`, where none has been
+    /// appended yet.
     pub fn put(&self, first: CqPlace, then: CqPlace) {
         let mut pending = self.pending.lock();
         pending.push(Order { first, then });
-        // Before completions after `then` are put there, so that a poller which finds them finds
-        // this.
+        // Set before completions after `then` are appended, so that a poller that finds them finds
+        // the order, too.
         self.any.store(true, Ordering::Release);
     }
 
-    /// How many of the `seen` completions at `next` may be polled now. Later ones may have to wait,
-    /// so the caller counts first. `polled` returns how many were polled of an engine's ring.
+    /// How many of the `seen` completions at `next` may be polled now. Orders may be added at any
+    /// time, so the caller counts first. `polled` returns the number of polled completions of an
+    /// engine's ring.
     pub fn allowed(&self, next: CqPlace, seen: usize, polled: impl Fn(usize) -> u64) -> usize {
         if !self.any.load(Ordering::Acquire) {
             return seen;

@@ -1,5 +1,5 @@
-//! Arm state of a completion queue, and what else its two ends share besides the ring (verbs draft
-//! §8.2.5).
+//! State that the two ends of a completion queue share besides the ring, such as the arm state
+//! (verbs draft §8.2.5).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,23 +8,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::arming::{Arm, ArmState};
 use super::cq_orders::CqOrders;
 
-/// What the two ends of a completion queue share besides its ring.
+/// State that the two ends of a completion queue share besides its ring.
 pub struct CqShared {
     armed: ArmState,
     overflowed: AtomicBool,
-    /// Queues of queue pairs that complete on it.
+    /// Number of work queues that complete on it.
     users: AtomicUsize,
     orders: CqOrders,
-    /// Whether its completion channel has its identity.
+    /// State of the queue in its completion channel.
     notice: Mutex<Notice>,
 }
 
-/// A completion queue's part in its completion channel.
+/// State of a completion queue in its completion channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// It is not in it.
+    /// The channel does not contain the queue.
     Absent,
-    /// It is in it.
+    /// The channel contains the queue.
     Present,
     /// The queue is destroyed.
     Destroyed,
@@ -46,7 +46,7 @@ impl CqShared {
         }
     }
 
-    /// The queue is destroyed: a completion channel passes over it from now on.
+    /// Marks the queue as destroyed: a completion channel skips it from now on.
     pub fn set_destroyed(&self) {
         *self.notice() = Notice::Destroyed;
     }
@@ -55,12 +55,12 @@ impl CqShared {
         self.notice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a wake-up. The application calls it before it looks at the queue again.
+    /// Requests a wake-up. The application calls it before it checks the queue again.
     pub fn arm(&self, kind: Arm) {
         self.armed.arm(kind);
     }
 
-    /// True until the completion has come that was asked for.
+    /// True until a completion of the requested kind has arrived.
     pub fn is_armed(&self) -> bool {
         self.armed.is_armed()
     }
@@ -70,22 +70,22 @@ impl CqShared {
         self.overflowed.load(Ordering::Relaxed)
     }
 
-    /// A completion was lost; true if it is the first one.
+    /// Records that a completion was lost. Returns true if it is the first one.
     pub(super) fn overflow(&self) -> bool {
         !self.overflowed.swap(true, Ordering::Relaxed)
     }
 
-    /// In what order the engines' rings are polled.
+    /// Order in which the engines' rings are polled.
     pub fn orders(&self) -> &CqOrders {
         &self.orders
     }
 
-    /// A queue of a queue pair is created that completes on it.
+    /// Counts a work queue that completes on it.
     pub(crate) fn join(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One is gone.
+    /// Removes a work queue from the count.
     pub(crate) fn leave(&self) {
         self.users.fetch_sub(1, Ordering::Relaxed);
     }
@@ -95,8 +95,8 @@ impl CqShared {
         self.users.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a waiter is to be woken by an entry that was just appended, which then is disarmed.
-    /// Of several engines one wakes it.
+    /// Whether a waiter must be woken for an entry that was just appended; it is disarmed then. Of
+    /// several engines only one wakes it.
     #[inline]
     pub(super) fn disarm_for(&self, wakes_solicited: bool) -> bool {
         self.armed.disarm_for(wakes_solicited)

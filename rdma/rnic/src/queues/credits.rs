@@ -1,10 +1,9 @@
 //! Send and receive credits: how many more work requests a work queue accepts (verbs draft
 //! §8.1.3.1, §8.2.1).
 //!
-//! A slot is taken by posting. It is free again when its completion has been polled. An unsignaled
-//! work request that was done has no completion, and frees its slot at once. Poller and poster hold
-//! different objects, maybe in different threads. So they meet in a table of the RNIC, where a
-//! completion names its queue.
+//! Posting takes a slot, and polling the completion frees it. A successful unsignaled work request
+//! has no completion, and frees its slot at once. Poller and poster use different objects, perhaps
+//! in different threads. So they share a table of the RNIC, where a completion names its queue.
 
 use std::io;
 use std::mem;
@@ -19,21 +18,21 @@ use super::resize::NewRing;
 use super::ring::ring;
 use crate::model::{OutOfMemory, PostError, QpId};
 
-/// Bits of a word that count. The bits above them distinguish the word's users.
+/// Bits of a word for the count. The bits above distinguish the users of the word.
 const COUNT_BITS: u32 = u32::BITS;
 const COUNT_MASK: u64 = u32::MAX as u64;
 
-/// A queue in the table. No later queue has it.
+/// A queue in the table. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotKey {
     index: u32,
     generation: u32,
 }
 
-/// How many slots were freed of each queue, modulo 2^32 (decision record rnic/0017).
+/// Number of freed slots of each queue, modulo 2^32 (decision record rnic/0017).
 pub struct SlotTable {
     words: Vec<AtomicU64>,
-    /// Where shared receive queues begin.
+    /// Index of the first shared receive queue.
     first_srq: u32,
 }
 
@@ -46,8 +45,8 @@ fn word(generation: u32, count: u32) -> u64 {
     u64::from(generation) << COUNT_BITS | u64::from(count)
 }
 
-/// The places of a queue pair's send queue and receive queue. Those of the queue pair that was in
-/// its slot before it are the same.
+/// Indices of a queue pair's send queue and receive queue. Queue pairs with the same slot use the
+/// same ones, one after the other.
 fn places(qp: QpId) -> [u32; 2] {
     // A slot has 16 bits.
     let first = u32::try_from(2 * qp.slot()).unwrap_or(u32::MAX - 1);
@@ -55,8 +54,8 @@ fn places(qp: QpId) -> [u32; 2] {
 }
 
 impl SlotTable {
-    /// Table for this number of queue pairs and shared receive queues. A place that was never used
-    /// takes no memory, as it was never written.
+    /// Table for this number of queue pairs and shared receive queues. An unused entry takes no
+    /// memory, as it is never written.
     ///
     /// # Errors
     ///
@@ -73,12 +72,12 @@ impl SlotTable {
         self.open(self.first_srq.saturating_add(srq))
     }
 
-    /// Begins the send queue and the receive queue of a new queue pair.
+    /// Opens the credit counters of a new queue pair's send queue and receive queue.
     pub(crate) fn open_pair(&self, qp: QpId) -> [SlotKey; 2] {
         places(qp).map(|index| self.open(index))
     }
 
-    /// The send queue and the receive queue of a queue pair that there is.
+    /// Keys of an existing queue pair's send queue and receive queue.
     pub fn pair(&self, qp: QpId) -> [SlotKey; 2] {
         places(qp).map(|index| self.key(index))
     }
@@ -87,7 +86,7 @@ impl SlotTable {
         self.words.get(usize::try_from(index).ok()?)
     }
 
-    /// Begins a new queue, of which nothing was freed. Completions of the queue that had the place
+    /// Opens the counter of a new queue at zero. Completions of the queue that used the entry
     /// before free nothing from now on.
     fn open(&self, index: u32) -> SlotKey {
         let generation = self.at(index).map_or(0, |place| {
@@ -106,7 +105,7 @@ impl SlotTable {
         SlotKey { index, generation }
     }
 
-    /// Frees a slot of a queue, unless it is gone. Any thread may do so at any time.
+    /// Frees a slot of a queue, unless the queue is destroyed. Any thread may call it at any time.
     #[inline]
     pub fn free(&self, key: SlotKey) {
         self.free_many(key, 1);
@@ -118,7 +117,7 @@ impl SlotTable {
         let Some(place) = self.at(key.index) else {
             return;
         };
-        // An error says that the queue is gone.
+        // An error means that the queue is destroyed.
         let _ = place.fetch_update(Ordering::Release, Ordering::Relaxed, |now| {
             let (generation, count) = halves(now);
             (generation == key.generation).then(|| word(generation, count.wrapping_add(slots)))
@@ -134,26 +133,25 @@ impl SlotTable {
     }
 }
 
-/// Queues whose slots are freed together with those of another one.
+/// Number of further queues whose slots are counted together with those of the first.
 const OTHERS: usize = 3;
 
-/// Slots that completions free, counted by their queues until each queue's are freed by one locked
-/// instruction.
+/// Slots to free, counted by queue, so that one locked instruction frees all slots of a queue.
 pub struct FreedSlots {
-    /// The queue of most of them. How many it has is the rest of all.
+    /// The queue of most slots. Its count is the total minus the others' counts.
     first: SlotKey,
     others: ArrayVec<(SlotKey, u32), OTHERS>,
 }
 
 impl FreedSlots {
-    /// None as yet; the first one is of this queue.
+    /// No slots yet. The first one will be of this queue.
     #[inline]
     pub fn beginning_with(first: SlotKey) -> Self {
         let others = ArrayVec::new();
         Self { first, others }
     }
 
-    /// Notes a slot. False if it is of one queue too many.
+    /// Counts a slot. False if it belongs to one queue too many.
     #[inline]
     pub fn note(&mut self, key: SlotKey) -> bool {
         key == self.first || self.note_other(key)
@@ -168,7 +166,7 @@ impl FreedSlots {
         self.others.try_push((key, 1)).is_ok()
     }
 
-    /// Frees those that were noted, `slots` in all.
+    /// Frees the counted slots, `slots` in all.
     pub fn free(self, mut slots: u32, table: &SlotTable) {
         for (key, of_other) in self.others {
             table.free_many(key, of_other);
@@ -184,15 +182,14 @@ pub struct WorkQueue<T> {
     table: Arc<SlotTable>,
     key: SlotKey,
     depth: u32,
-    /// Slots taken since the beginning, modulo 2^32.
+    /// Number of slots taken since the beginning, modulo 2^32.
     taken: u32,
-    /// Slots freed since the beginning, modulo 2^32, as last seen.
+    /// Number of slots freed since the beginning, modulo 2^32, as last read.
     freed: u32,
 }
 
 impl<T> WorkQueue<T> {
-    /// Ring for `depth` work requests: the end that is posted to, and the end that the engine takes
-    /// from.
+    /// Ring for `depth` work requests: the poster's end and the engine's end.
     pub fn rings(depth: usize) -> Result<(Producer<T>, Consumer<T>), OutOfMemory> {
         ring(depth)
     }
@@ -210,30 +207,30 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Work requests that it may hold.
+    /// Depth of the queue in work requests.
     pub fn depth(&self) -> usize {
         self.ring.buffer().capacity()
     }
 
-    /// Slots that are taken, as last seen.
+    /// Number of slots in use, as last read.
     fn in_use(&self) -> u32 {
         self.taken.wrapping_sub(self.freed)
     }
 
-    /// Slots that are taken.
+    /// Number of slots in use.
     pub fn outstanding(&mut self) -> u32 {
         self.freed = self.table.freed(self.key);
         self.in_use()
     }
 
-    /// A ring of another depth to go on with: what is posted to, and what the engine takes from.
+    /// A ring of another depth for a resize: the poster's end and the engine's end.
     pub fn other_ring(&mut self, depth: usize) -> Result<(Producer<T>, NewRing<T>), OutOfMemory> {
         let (posts, ring) = Self::rings(depth)?;
         let present = usize::try_from(self.outstanding()).unwrap_or(usize::MAX);
         Ok((posts, NewRing { ring, present }))
     }
 
-    /// Goes on with another ring of another depth, which has room for all that is outstanding.
+    /// Replaces the ring by one of another depth, which has room for all outstanding requests.
     pub fn resize(&mut self, ring: Producer<T>) {
         self.depth = u32::try_from(ring.buffer().capacity()).unwrap_or(u32::MAX);
         self.ring = ring;
@@ -255,12 +252,11 @@ impl<T> WorkQueue<T> {
         } else {
             self.depth.saturating_sub(self.outstanding())
         };
-        // A slot is freed after the engine has taken the request, so that the ring has room, too.
+        // A slot is freed after the engine has taken the request, so the ring has room, too.
         usize::try_from(free).map_or(0, |free| free.min(self.ring.slots()))
     }
 
-    /// Puts work requests into the queue by one store, up to the [`room`](Self::room). Returns how
-    /// many.
+    /// Posts work requests by one store, up to the [`room`](Self::room). Returns their number.
     #[inline]
     pub fn push_run(&mut self, most: usize, requests: impl Iterator<Item = T>) -> usize {
         let places = self.ring.write_chunk_uninit(most);
@@ -270,8 +266,8 @@ impl<T> WorkQueue<T> {
         posted
     }
 
-    /// Puts a work request into the queue if a slot is free. Reads the counter of the other thread
-    /// only if none seems to be.
+    /// Posts a work request if a slot is free. Reads the counter of the other thread only if none
+    /// seems to be.
     pub fn push(&mut self, request: T) -> Result<(), PostError> {
         if !self.has_room() || self.ring.push(request).is_err() {
             return Err(self.full());
@@ -280,7 +276,7 @@ impl<T> WorkQueue<T> {
         Ok(())
     }
 
-    /// Refuses more where no slot is free.
+    /// Fails if no slot is free.
     #[inline]
     pub fn check_room(&mut self) -> Result<(), PostError> {
         if self.has_room() {
@@ -289,8 +285,8 @@ impl<T> WorkQueue<T> {
         Err(self.full())
     }
 
-    /// Puts a work request into the queue after [`check_room`](Self::check_room) has allowed it. A
-    /// request that is made in the argument is made in its place, not moved there.
+    /// Posts a work request after [`check_room`](Self::check_room) has allowed it. A request that
+    /// the argument expression constructs is constructed in its slot.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "else the request is moved")]
     pub fn put(&mut self, request: T) {

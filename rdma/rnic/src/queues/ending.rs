@@ -1,4 +1,4 @@
-//! The end of an RNIC: its reason, and the signals of threads that wait.
+//! The end of an RNIC: its reason, and the signals of waiting threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -7,14 +7,14 @@ use xwarp_driver::Signal;
 
 use super::waiters::Waiters;
 
-/// Whether an engine has ended or failed. Signals that were registered are raised then.
+/// Whether an engine has ended or failed. Registered signals are raised then.
 #[derive(Default)]
 pub struct Ending {
-    /// An engine has ended, and all do.
+    /// Whether an engine has ended, so that all engines end.
     over: AtomicBool,
-    /// An engine fails, or has failed.
+    /// Whether an engine is failing, or has failed.
     failing: AtomicBool,
-    /// It has panicked.
+    /// Whether an engine has panicked.
     panicked: AtomicBool,
     /// Why the engine has failed.
     failure: OnceLock<String>,
@@ -22,8 +22,8 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Registers `signal`, which is raised when the engine ends or fails. It is raised at once if
-    /// that has happened already.
+    /// Registers `signal`, which is raised when the engine ends or fails. If that has happened
+    /// already, it is raised at once.
     pub fn watch(&self, signal: &Arc<Signal>) {
         let gone = |waiter: &Weak<Signal>| waiter.strong_count() == 0;
         let has_happened = || self.is_over() || self.failure().is_some();
@@ -37,12 +37,13 @@ impl Ending {
         self.failure.get().map(String::as_str)
     }
 
-    /// True once the engine is gone.
+    /// True once the engine has ended.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// An engine begins to fail. True if it is the first of its RNIC, which reports the failure.
+    /// Records that an engine begins to fail. True if it is the first of its RNIC, which reports
+    /// the failure.
     pub(crate) fn begin_failure(&self) -> bool {
         !self.failing.swap(true, Ordering::Relaxed)
     }
@@ -57,14 +58,14 @@ impl Ending {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// The engine fails; of several reasons the first one stays.
+    /// Records the failure of an engine. The first reason is kept.
     pub(crate) fn fail(&self, reason: &str) {
         if self.failure.set(reason.to_owned()).is_ok() {
             self.raise_all();
         }
     }
 
-    /// The engine is gone.
+    /// Records the end of the engine.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.raise_all();

@@ -7,10 +7,10 @@ use xwarp_driver::Doorbell;
 
 use super::ready_set::ReadySet;
 
-/// See the module.
+/// Doorbell of an engine.
 pub struct EngineDoorbell {
     ready: ReadySet,
-    /// Slot that stands for the failure of another engine.
+    /// Slot that means the failure of another engine.
     failed: usize,
     /// `None` if the thread that runs the engine does not sleep.
     bell: Option<Doorbell>,
@@ -29,7 +29,7 @@ impl EngineDoorbell {
     /// Notifies the engine of new work on the queue pair in this slot.
     #[inline]
     pub fn notify(&self, slot: usize) {
-        // Otherwise the thread that has added the slot rings.
+        // Otherwise the thread that added the slot rings.
         if self.ready.add(slot) {
             self.ring();
         }
@@ -48,7 +48,7 @@ impl EngineDoorbell {
         self.notify(self.failed);
     }
 
-    /// Whether a slot that was notified stands for the failure of another engine.
+    /// Whether a notified slot means the failure of another engine.
     pub(crate) fn is_failure(&self, slot: usize) -> bool {
         slot == self.failed
     }
@@ -60,7 +60,7 @@ impl EngineDoorbell {
 }
 
 impl fmt::Debug for EngineDoorbell {
-    /// Whether queue pairs are ready that the engine has not taken, and whether the next
+    /// Shows whether queue pairs are ready that the engine has not taken, and whether the next
     /// notification wakes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EngineDoorbell")

@@ -1,9 +1,9 @@
-//! Queue of asynchronous events. They wait for the handler until the engine's turn is over, or for
-//! a call that polls them.
+//! Queue of asynchronous events. They wait for the handler until the end of the engine's step, or
+//! for a call that polls them.
 //!
 //! A peer can cause events, so the number that may wait is bounded (RFC 5042 §2.2.7;
-//! `RnicConfig::max_events`). Events that find no room are counted in one `EventsLost` in their
-//! place. The failure of the RNIC is always kept. Query QP returns what became of a queue pair.
+//! `RnicConfig::max_events`). Events that find no room are counted by one `EventsLost` in their
+//! place. The failure of the RNIC is always kept. Query QP returns the state of a queue pair.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,15 +16,16 @@ use crate::model::{AsyncEvent, AsyncEventKind, EventResource};
 
 #[derive(Default)]
 struct Lists {
-    /// There is a handler, which takes what happens from now on.
+    /// Whether there is a handler, which receives later events.
     handled: bool,
-    /// For the handler, which takes all of an engine's when its turn is over; by engines.
+    /// Events for the handler, by engine. The handler receives an engine's events at the end of its
+    /// step.
     unhandled: Vec<VecDeque<AsyncEvent>>,
     /// Events for calls that poll.
     polled: VecDeque<AsyncEvent>,
 }
 
-/// The event that reports `count` lost events. There is one until it is taken.
+/// The event that reports `count` lost events. There is at most one until it is taken.
 fn lost(count: u64) -> AsyncEvent {
     AsyncEvent {
         resource: EventResource::Rnic,
@@ -32,28 +33,29 @@ fn lost(count: u64) -> AsyncEvent {
     }
 }
 
-/// See the module. Each engine of an RNIC has one, and passes its own events on to the handler.
+/// Queue of asynchronous events. Each engine of an RNIC has one, and passes its own events to the
+/// handler.
 pub struct EventQueue {
     common: Arc<Common>,
     engine: usize,
-    /// Something waits for the handler.
+    /// Whether events wait for the handler.
     has_unhandled: AtomicBool,
 }
 
-/// What the queues of the engines have in common.
+/// State that the queues of all engines share.
 struct Common {
     lists: Mutex<Lists>,
-    /// Raised while there is something to poll.
+    /// Raised while events can be polled.
     signal: Arc<Signal>,
     /// How many events may wait to be polled, besides those of the RNIC itself and the one that
     /// reports lost events.
     bound: usize,
-    /// Events that found no room.
+    /// Number of events that found no room.
     lost: AtomicU64,
 }
 
 impl EventQueue {
-    /// Queue for at most `bound` events that are not taken. It takes a file descriptor.
+    /// Queue for at most `bound` untaken events. It takes a file descriptor.
     pub fn new(bound: usize) -> io::Result<Self> {
         let common = Common {
             lists: Mutex::default(),
@@ -76,25 +78,25 @@ impl EventQueue {
         }
     }
 
-    /// That of engine number `engine` of the RNIC.
+    /// The queue of engine number `engine` of the RNIC.
     pub(crate) fn of_engine(&self, engine: usize) -> Self {
         Self::with(Arc::clone(&self.common), engine)
     }
 
-    /// How many events may wait to be polled.
+    /// Maximum number of events that wait to be polled.
     pub fn bound(&self) -> usize {
         self.common.bound
     }
 
-    /// Events that found no room since the beginning.
+    /// Number of lost events since the beginning.
     pub(crate) fn lost(&self) -> u64 {
         self.common.lost.load(Ordering::Relaxed)
     }
 }
 
 impl Common {
-    /// Keeps an event to be polled, or counts it if there is no room. The failure of the RNIC comes
-    /// once, and no verb reports it.
+    /// Keeps an event to be polled, or counts it if there is no room. The failure of the RNIC is
+    /// always kept: it occurs once, and no verb reports it.
     fn keep(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
         if polled.len() < self.bound || event.resource == EventResource::Rnic {
             self.append(polled, event);
@@ -113,7 +115,8 @@ impl Common {
         self.append(polled, lost(1));
     }
 
-    /// Within the lock of the list, so that the signal is raised exactly while there is something.
+    /// The signal is changed under the lock of the list, so that it is raised exactly while there
+    /// are events.
     fn append(&self, polled: &mut VecDeque<AsyncEvent>, event: AsyncEvent) {
         polled.push_back(event);
         if polled.len() == 1 {
@@ -135,13 +138,13 @@ impl EventQueue {
         lists.unhandled.get_mut(self.engine)
     }
 
-    /// Something has happened.
+    /// Reports an event.
     pub(crate) fn report(&self, event: AsyncEvent) {
         self.report_before(event, || ());
     }
 
-    /// Reports an event and then does `next`. A thread that has taken the event finds `next` done,
-    /// and a thread that finds it done can take the event.
+    /// Reports an event and then runs `next`. A thread that has taken the event sees the effect of
+    /// `next`, and a thread that sees the effect can take the event.
     pub(crate) fn report_before(&self, event: AsyncEvent, next: impl FnOnce()) {
         let mut lists = self.lists();
         let handled = lists.handled;
@@ -155,12 +158,12 @@ impl EventQueue {
         next();
     }
 
-    /// For the engine, which alone reports.
+    /// Called by the engine, which alone reports.
     pub(crate) fn has_unhandled(&self) -> bool {
         self.has_unhandled.load(Ordering::Relaxed)
     }
 
-    /// The oldest event that the handler has not got.
+    /// Takes the oldest event that the handler has not received.
     pub(crate) fn take_unhandled(&self) -> Option<AsyncEvent> {
         let event = self.unhandled(&mut self.lists())?.pop_front();
         if event.is_none() {
@@ -169,14 +172,14 @@ impl EventQueue {
         event
     }
 
-    /// Puts an event back that the handler did not get.
+    /// Returns an event that the handler did not receive to the queue.
     pub(crate) fn put_back(&self, event: AsyncEvent) {
         if let Some(unhandled) = self.unhandled(&mut self.lists()) {
             unhandled.push_front(event);
         }
     }
 
-    /// Sets whether there is a handler. Events that no handler has got are kept to be polled.
+    /// Sets whether there is a handler. Events that no handler has received are kept to be polled.
     pub(crate) fn set_handled(&self, handled: bool) {
         let mut lists = self.lists();
         lists.handled = handled;
@@ -188,7 +191,7 @@ impl EventQueue {
         }
     }
 
-    /// The oldest that no handler has taken. With the last one the signal is cleared.
+    /// Takes the oldest event that no handler has received. Taking the last one clears the signal.
     pub fn take(&self) -> Option<AsyncEvent> {
         let mut lists = self.lists();
         let event = lists.polled.pop_front();
@@ -198,7 +201,7 @@ impl EventQueue {
         event
     }
 
-    /// What is raised while there is an event to take.
+    /// Signal that is raised while there is an event to take.
     pub fn signal(&self) -> &Arc<Signal> {
         &self.common.signal
     }
@@ -211,7 +214,7 @@ mod tests {
     use AsyncEventKind::{Closed, EventsLost, Failed};
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-    /// What happened to queue pair `qp`.
+    /// An event of queue pair `qp`.
     fn closed(qp: u64) -> AsyncEvent {
         AsyncEvent {
             resource: EventResource::Qp(QpId::new(qp, 0)),
@@ -246,7 +249,7 @@ mod tests {
             );
         });
         assert_eq!(events.take(), Some(closed(1)));
-        // The event stays even if `next` does not happen: it was there before.
+        // The event stays even if `next` panics: it was reported before.
         let stopped = catch_unwind(AssertUnwindSafe(|| {
             events.report_before(closed(2), || resume_unwind(Box::new(())));
         }));
@@ -259,7 +262,7 @@ mod tests {
         let events = EventQueue::new(2).unwrap();
         (0..3).for_each(|qp| events.report(closed(qp)));
         assert_eq!(events.take(), Some(closed(0)));
-        events.report(closed(3)); // the event that reports the gap has a place
+        events.report(closed(3)); // the event that reports the loss has a place
         assert_eq!(events.take(), Some(closed(1)));
         events.report(closed(4));
         events.report(closed(5));

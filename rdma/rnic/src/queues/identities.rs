@@ -1,4 +1,4 @@
-//! Identities of an RNIC's objects: one place gives them out, whatever engine has the object.
+//! Identities of an RNIC's objects, allocated centrally for all engines.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use slab::Slab;
 use super::locked::Locked;
 use crate::model::{CapabilityError, CqId};
 
-/// Gives out the identities of one kind of object.
+/// Allocates the identities of one kind of object.
 pub struct Identities {
     given: Locked<Given>,
-    /// What a refusal says that there are too many of.
+    /// Name of the limit in an error.
     what: &'static str,
     max: usize,
 }
@@ -21,7 +21,7 @@ struct Given {
     next_serial: u64,
 }
 
-/// A slot, which is not allocated again before this is dropped, and a serial number, which is never
+/// A slot, which is allocated again only after this is dropped, and a serial number, which is never
 /// allocated again.
 pub struct Identity {
     slot: usize,
@@ -30,7 +30,7 @@ pub struct Identity {
 }
 
 impl Identities {
-    /// For `max` objects at once. `what` names their number in a refusal.
+    /// For at most `max` simultaneous objects. `what` names the limit in an error.
     pub fn new(what: &'static str, max: usize) -> Arc<Self> {
         let given = Locked::default();
         Arc::new(Self { given, what, max })
@@ -40,12 +40,12 @@ impl Identities {
     ///
     /// # Errors
     ///
-    /// [`CapabilityError`]: there are as many objects as there may be.
+    /// [`CapabilityError`]: there are `max` objects already.
     pub fn allocate(self: &Arc<Self>) -> Result<Identity, CapabilityError> {
         let mut given = self.given.lock();
         CapabilityError::check(self.what, given.slots.len() + 1, 1, self.max)?;
         let serial = given.next_serial;
-        given.next_serial += 1; // 2^64 will not be created
+        given.next_serial += 1; // 2^64 are never created
         Ok(Identity {
             slot: given.slots.insert(()),
             serial,
@@ -55,12 +55,12 @@ impl Identities {
 }
 
 impl Identity {
-    /// Less than there may be objects at once.
+    /// The slot, which is below the maximum number of objects.
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// That of a completion queue.
+    /// Identity of a completion queue.
     pub fn cq(&self) -> CqId {
         CqId {
             slot: self.slot,

@@ -1,18 +1,18 @@
-//! Values that the engines of an RNIC have in common: read on the data path, changed by verbs and
-//! by work requests that change memory.
+//! Values that the engines of an RNIC share: read on the data path, changed by verbs and by work
+//! requests that change memory.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 
-/// An engine's hold of a value that several engines may share.
+/// An engine's access to a value that several engines may share.
 ///
-/// Where there is one engine, the value is its own, without a lock. Else a read takes the part of
-/// the lock that is its thread's. So engines that read write to no cache line of each other's. A
-/// change takes all parts: when it returns, it is in force on all engines.
+/// With one engine, the value is its own, without a lock. Otherwise a read locks only the shard of
+/// its thread, so engines that read write to no cache line of each other's. A change locks all
+/// shards: when it returns, it is in force on all engines.
 ///
-/// An engine has one hold, and a guard borrows it. So no engine waits for a guard of its own.
+/// An engine has one access, and a guard borrows it. So no engine waits for a guard of its own.
 pub struct InCommon<T>(Hold<T>);
 
 enum Hold<T> {
@@ -20,24 +20,24 @@ enum Hold<T> {
     Shared(Arc<ShardedLock<T>>),
 }
 
-/// Lends the value for reading.
+/// Guard for reading.
 pub enum Read<'a, T> {
-    /// Of one engine.
+    /// Of a single engine.
     Own(&'a T),
-    /// Of several.
+    /// Of one of several engines.
     Shared(ShardedLockReadGuard<'a, T>),
 }
 
-/// Lends the value for a change.
+/// Guard for a change.
 pub enum Change<'a, T> {
-    /// Of one engine.
+    /// Of a single engine.
     Own(&'a mut T),
-    /// Of several.
+    /// Of one of several engines.
     Shared(ShardedLockWriteGuard<'a, T>),
 }
 
 impl<T> InCommon<T> {
-    /// The holds of `engines` engines. A value of several is prepared by `share`.
+    /// The accesses of `engines` engines. `share` prepares a value for several engines.
     pub fn of_engines(mut value: T, engines: usize, share: impl FnOnce(&mut T)) -> Vec<Self> {
         if engines == 1 {
             return vec![Self(Hold::Own(value))];
@@ -48,7 +48,7 @@ impl<T> InCommon<T> {
         (0..engines).map(hold).collect()
     }
 
-    /// Lends it for reading.
+    /// Locks the value for reading.
     #[inline]
     pub fn read(&mut self) -> Read<'_, T> {
         match &self.0 {
@@ -59,7 +59,7 @@ impl<T> InCommon<T> {
         }
     }
 
-    /// Lends it for a change.
+    /// Locks the value for a change.
     pub fn change(&mut self) -> Change<'_, T> {
         match &mut self.0 {
             Hold::Own(value) => Change::Own(value),

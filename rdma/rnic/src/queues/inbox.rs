@@ -1,5 +1,5 @@
-//! Inbox: what the engine has for the application, in order, with a descriptor that is readable
-//! while there is something.
+//! Inbox: values from the engine for the application, in order, with a descriptor that is readable
+//! while there are some.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,12 +15,12 @@ pub struct Inbox<T> {
 
 struct Letters<T> {
     waiting: VecDeque<T>,
-    /// Values are no longer taken.
+    /// Whether values are no longer accepted.
     closed: bool,
 }
 
 impl<T> Inbox<T> {
-    /// One without values. It takes a file descriptor.
+    /// An empty inbox. It takes a file descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             letters: Mutex::new(Letters {
@@ -38,14 +38,14 @@ impl<T> Inbox<T> {
             return Err(value);
         }
         letters.waiting.push_back(value);
-        // Within the lock, so that it is raised exactly while there is something.
+        // Raised under the lock, so that it is raised exactly while there are values.
         if letters.waiting.len() == 1 {
             self.signal.raise();
         }
         Ok(())
     }
 
-    /// The oldest value. With the last one the signal is cleared.
+    /// Takes the oldest value. Taking the last one clears the signal.
     pub fn take(&self) -> Option<T> {
         let mut letters = self.letters();
         let value = letters.waiting.pop_front();
@@ -55,19 +55,19 @@ impl<T> Inbox<T> {
         value
     }
 
-    /// How many values wait.
+    /// Number of values in the inbox.
     pub(crate) fn len(&self) -> usize {
         self.letters().waiting.len()
     }
 
-    /// Closes the inbox and takes what is there. Later values are returned to their senders.
+    /// Closes the inbox and takes its values. Later values are returned to their senders.
     pub fn close(&self) -> VecDeque<T> {
         let mut letters = self.letters();
         letters.closed = true;
         std::mem::take(&mut letters.waiting)
     }
 
-    /// What is raised while there is a value to take.
+    /// Signal that is raised while there is a value to take.
     pub fn signal(&self) -> &Arc<Signal> {
         &self.signal
     }

@@ -1,12 +1,12 @@
-//! Values that several engines, or an engine and verbs, change now and then.
+//! Values behind a lock, for rare changes by several engines, or by an engine and verbs.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lends a value that is behind a lock.
+/// Guard of a locked value.
 pub type Guard<'a, T> = MutexGuard<'a, T>;
 
-/// A value behind a lock. After a panic of the thread that held the lock, the value is as it was
-/// left.
+/// A value behind a lock. If a thread panics while it holds the lock, the value stays as the thread
+/// left it.
 #[derive(Default)]
 pub struct Locked<T>(Mutex<T>);
 

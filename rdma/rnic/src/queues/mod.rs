@@ -44,8 +44,7 @@ pub(crate) use receive_ring::{CurrentReceive, ReceiveRing};
 pub use resize::{NewRing, NewRings};
 pub use ring::ring;
 
-/// What the protocols of waking are made of; the model checker's stand in its place in their
-/// models.
+/// Primitives of the wake-up protocols. The models replace them by the model checker's.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Completion channel, the engine's end: which armed completion queues have got the completion that
-//! was asked for.
+//! Completion channel, the engine's end: armed completion queues that have received the requested
+//! completion.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::cq_shared::{CqShared, Notice as State};
 use super::inbox::Inbox;
 use crate::model::CqId;
 
-/// Completion queues with news, each at most once however often it was armed.
+/// Completion queues with an event, each at most once however often it was armed.
 pub struct CompletionNotices {
     inbox: Inbox<Notice>,
 }
@@ -21,14 +21,14 @@ struct Notice {
 }
 
 impl CompletionNotices {
-    /// A channel without news. It takes a file descriptor.
+    /// An empty channel. It takes a file descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             inbox: Inbox::new()?,
         })
     }
 
-    /// The completion has come that was asked for.
+    /// Adds a queue whose requested completion has arrived.
     pub(crate) fn put(&self, cq: CqId, shared: &Arc<CqShared>) {
         let mut state = shared.notice();
         match *state {
@@ -42,8 +42,8 @@ impl CompletionNotices {
         }
     }
 
-    /// The queue that has waited longest. Its completions are in it already. Skips destroyed
-    /// queues.
+    /// Takes the queue that has waited longest. Its completions can be polled already. Skips
+    /// destroyed queues.
     pub fn take(&self) -> Option<CqId> {
         loop {
             let Notice { cq, shared } = self.inbox.take()?;
@@ -58,7 +58,7 @@ impl CompletionNotices {
         }
     }
 
-    /// What is raised while there is news.
+    /// Signal that is raised while the channel is not empty.
     pub fn signal(&self) -> &Arc<Signal> {
         self.inbox.signal()
     }

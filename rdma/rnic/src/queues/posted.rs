@@ -1,4 +1,4 @@
-//! Posted work requests that the engine has not taken: its end of a work queue.
+//! Posted work requests that the engine has not taken: the engine's end of a work queue.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use rtrb::chunks::ReadChunk;
 
 use crate::model::OutOfMemory;
 
-/// See the module. A queue is resized by another ring, as the application posts to one end of it
-/// while the engine takes from the other.
+/// The engine's end of a work queue. A resize replaces the ring, as the application may post to one
+/// end while the engine takes from the other.
 pub(crate) struct PostedRequests<T> {
     ring: Consumer<T>,
-    /// What was in former rings, older than what is in this one.
+    /// Requests from former rings, older than those in the current ring.
     backlog: VecDeque<T>,
 }
 
@@ -23,12 +23,12 @@ impl<T> PostedRequests<T> {
         }
     }
 
-    /// Work requests that the queue may hold.
+    /// Depth of the queue in work requests.
     pub(crate) fn depth(&self) -> usize {
         self.ring.buffer().capacity()
     }
 
-    /// Those that are there.
+    /// Number of posted work requests.
     pub(crate) fn len(&self) -> usize {
         self.backlog.len() + self.ring.slots()
     }
@@ -37,12 +37,13 @@ impl<T> PostedRequests<T> {
         self.backlog.is_empty() && self.ring.is_empty()
     }
 
-    /// The oldest, which stays.
+    /// The oldest request, without taking it.
     pub(crate) fn peek(&self) -> Option<&T> {
         self.backlog.front().or_else(|| self.ring.peek().ok())
     }
 
-    /// Up to `most` of the oldest, to be read in place. `None` if some are in former rings.
+    /// Up to `most` of the oldest requests, to be read in place. `None` if some are in former
+    /// rings.
     #[inline]
     pub(crate) fn oldest(&mut self, most: usize) -> Option<ReadChunk<'_, T>> {
         if !self.backlog.is_empty() {
@@ -52,8 +53,8 @@ impl<T> PostedRequests<T> {
         self.ring.read_chunk(there).ok()
     }
 
-    /// Takes up to `most` of the oldest, as far as `take` does: see [`TakenRun`]. `None` if some
-    /// are in former rings.
+    /// Takes up to `most` of the oldest requests, as long as `take` does: see [`TakenRun`]. `None`
+    /// if some are in former rings.
     #[inline]
     pub(crate) fn take_run<R, F>(&mut self, most: usize, take: F) -> Option<TakenRun<'_, T, F>>
     where
@@ -67,13 +68,13 @@ impl<T> PostedRequests<T> {
         })
     }
 
-    /// Puts one in front of all.
+    /// Returns a request to the front.
     #[cfg(feature = "fault-injection")]
     pub(crate) fn put_back(&mut self, first: T) {
         self.backlog.push_front(first);
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest request.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.backlog.is_empty() {
@@ -81,19 +82,19 @@ impl<T> PostedRequests<T> {
         }
         let oldest = self.backlog.pop_front();
         if self.backlog.is_empty() {
-            // Its memory is not needed again.
+            // Frees the memory, which is not needed again.
             self.backlog = VecDeque::new();
         }
         oldest
     }
 
-    /// Makes room for what the present ring has, which [`resize`](Self::resize) needs.
+    /// Reserves memory for the contents of the current ring, which [`resize`](Self::resize) needs.
     pub(crate) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         Ok(self.backlog.try_reserve(self.ring.slots())?)
     }
 
-    /// Goes on with another ring, to which nothing is posted before this; what is in the former one
-    /// comes first.
+    /// Replaces the ring by another one, which must be empty. The contents of the former ring come
+    /// first.
     pub(crate) fn resize(&mut self, ring: Consumer<T>) {
         let mut former = std::mem::replace(&mut self.ring, ring);
         (self.backlog).extend(std::iter::from_fn(|| former.pop().ok()));
@@ -101,33 +102,33 @@ impl<T> PostedRequests<T> {
 }
 
 /// Iterator over the results of the oldest work requests, which are read in place. It ends with the
-/// first one that is not taken, `None`; one that is taken may have no result, `Some(None)`. `take`
-/// gets whether further ones follow.
+/// first request that `take` does not take, `None`; a taken request may have no result,
+/// `Some(None)`. The second argument of `take` is whether further ones follow.
 ///
-/// All that were taken leave the ring by one store, before this ends: after the last one that may
-/// be taken, or after the first `None`. So a caller that publishes the results publishes them when
-/// the slots are free.
+/// All taken requests leave the ring by one store, before the iterator ends: after the last one
+/// that may be taken, or after the first `None`. So a caller that publishes the results publishes
+/// them when the slots are free.
 pub(crate) struct TakenRun<'a, T, F> {
-    /// Until they have left.
+    /// `None` once the requests have left the ring.
     chunk: Option<ReadChunk<'a, T>>,
     taken: usize,
     take: F,
 }
 
 impl<T, F> TakenRun<'_, T, F> {
-    /// Work requests that it may take.
+    /// Maximum number of work requests to take.
     #[inline]
     pub(crate) fn most(&self) -> usize {
         self.chunk.as_ref().map_or(0, ReadChunk::len)
     }
 
-    /// Work requests that it has taken.
+    /// Number of taken work requests.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Once a run, so that it takes none of the registers of what is done for each.
+    /// Called once per run; not inlined, so that it takes no registers of the loop.
     #[inline(never)]
     fn leave(&mut self) {
         if let Some(chunk) = self.chunk.take() {
@@ -194,7 +195,7 @@ mod tests {
         let mut posted = PostedRequests::new(ring);
         (0..3).for_each(|i| post.push(i).unwrap());
         assert_eq!((posted.pop(), posted.pop()), (Some(0), Some(1)));
-        (3..6).for_each(|i| post.push(i).unwrap()); // 4 and 5 lie at the begin again
+        (3..6).for_each(|i| post.push(i).unwrap()); // 4 and 5 wrap around in the ring
         let take = |&next: &i32, more| (next < 5).then_some((next != 3).then_some((next, more)));
         let mut run = posted.take_run(9, take).unwrap();
         assert_eq!((run.most(), run.next()), (4, Some((2, true))));

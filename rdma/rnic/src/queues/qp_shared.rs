@@ -1,4 +1,4 @@
-//! A queue pair's state as the engine shows it to the application's threads.
+//! A queue pair's state, as the engine publishes it to the application's threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,26 +8,26 @@ use xwarp_driver::Signal;
 use super::waiters::Waiters;
 use crate::model::{AsyncEventKind, ConnectionEnd, ConnectionInfo, QpState, StartUpParameters};
 
-/// Copies of what start-up asks for, and of what it has settled.
+/// Copies of the requested and of the negotiated start-up parameters.
 struct StartUp {
     wanted: StartUpParameters,
     settled: Option<ConnectionInfo>,
 }
 
-/// What the engine shows of a queue pair. The engine itself reads none of it.
+/// Published state of a queue pair. The engine itself reads none of it.
 pub struct QpShared {
     state: AtomicU8,
     destroyed: AtomicBool,
     engine: AtomicUsize,
     start_up: Mutex<StartUp>,
-    /// Why the last connection has ended, or is ending.
+    /// Cause of the current or last connection's end.
     end: Mutex<Option<ConnectionEnd>>,
-    /// Raised by every new state.
+    /// Signals raised by every new state.
     watchers: Waiters<Weak<Signal>>,
 }
 
 impl QpShared {
-    /// Of a queue pair in Idle on this engine, which asks for this in start-up.
+    /// State of a queue pair in Idle on this engine, with the parameters of its next start-up.
     pub fn new(wanted: StartUpParameters, engine: usize) -> Self {
         let settled = None;
         Self {
@@ -40,21 +40,21 @@ impl QpShared {
         }
     }
 
-    /// Raises `signal` at every further state, as long as it is held elsewhere.
+    /// Raises `signal` at every further state, until its other references are dropped.
     pub fn watch(&self, signal: &Arc<Signal>) {
         let gone = |watcher: &Weak<Signal>| watcher.strong_count() == 0;
-        // The watcher itself looks at the state.
+        // The watcher checks the state itself.
         (self.watchers).register(Arc::downgrade(signal), gone, || ());
     }
 
-    /// The state that the engine showed last.
+    /// The last published state.
     #[inline]
     pub fn state(&self) -> QpState {
         QpState::from_u8(self.state.load(Ordering::Acquire))
     }
 
-    /// Shows a new state. A thread that looks after this call sees what the application posted
-    /// before it could see the state.
+    /// Publishes a new state. A thread that reads after this call finds all work that the
+    /// application posted before it could see the state.
     pub(crate) fn set(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -65,24 +65,24 @@ impl QpShared {
         });
     }
 
-    /// The engine that the queue pair is on, or was on a moment ago. An engine that it has left
-    /// passes notifications on.
+    /// The engine of the queue pair, which may have changed a moment ago. The former engine passes
+    /// notifications on.
     #[inline]
     pub fn engine(&self) -> usize {
         self.engine.load(Ordering::Relaxed)
     }
 
-    /// It is on this engine now.
+    /// Records that the queue pair is on this engine now.
     pub(crate) fn set_engine(&self, engine: usize) {
         self.engine.store(engine, Ordering::Relaxed);
     }
 
-    /// The queue pair is gone, once its state is Error.
+    /// Records that the queue pair is destroyed, once its state is Error.
     pub(crate) fn set_destroyed(&self) {
         self.destroyed.store(true, Ordering::Release);
     }
 
-    /// True once the queue pair is gone.
+    /// True once the queue pair is destroyed.
     pub fn is_destroyed(&self) -> bool {
         self.destroyed.load(Ordering::Acquire)
     }
@@ -91,8 +91,8 @@ impl QpShared {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows why the connection ends, before the state and the completions that follow from it. The
-    /// first failure counts; a close that has begun well may still fail.
+    /// Publishes why the connection ends, before the resulting state and completions. The first
+    /// failure is kept; a close that began well may still fail.
     pub(crate) fn set_end(&self, end: ConnectionEnd) {
         let mut shown = self.shown_end();
         if let None | Some(ConnectionEnd::Event(AsyncEventKind::Closed)) = *shown {
@@ -100,7 +100,7 @@ impl QpShared {
         }
     }
 
-    /// Forgets the end of the last connection, as there is a new one.
+    /// Clears the end of the last connection, as there is a new one.
     pub(crate) fn clear_end(&self) {
         *self.shown_end() = None;
     }
@@ -118,7 +118,7 @@ impl QpShared {
         self.shown_start_up().wanted = wanted;
     }
 
-    /// What the next start-up asks for.
+    /// Parameters of the next start-up.
     pub fn start_up(&self) -> StartUpParameters {
         self.shown_start_up().wanted
     }
@@ -127,7 +127,7 @@ impl QpShared {
         self.shown_start_up().settled = Some(info);
     }
 
-    /// What start-up has settled for the present or the last connection.
+    /// Negotiated parameters of the current or last connection.
     pub fn connection(&self) -> Option<ConnectionInfo> {
         self.shown_start_up().settled
     }

@@ -12,11 +12,11 @@ use super::sync::{AtomicU64, Ordering, fence};
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of small numbers that any thread can add to and the engine empties. Looking at an empty
-/// one costs one load.
+/// A set of small numbers that any thread can add to and the engine empties. Checking an empty set
+/// costs one load.
 pub struct ReadySet {
     words: Vec<AtomicU64>,
-    /// A bit for each group of words of which one may have a bit.
+    /// A bit for each group of words, set if one of its words may have a bit.
     summary: AtomicU64,
     /// A group has 2 to the power of this many words, so that there are at most 64 groups.
     group_shift: u32,
@@ -33,13 +33,12 @@ impl ReadySet {
         }
     }
 
-    /// Adds `number`. What the caller did before is visible to the thread that takes it out. False if it
-    /// was in the set already, so that no notification is needed.
+    /// Adds `number`. Everything that the caller wrote before is visible to the thread that takes
+    /// it. Returns false if it was in the set already, so that no notification is needed.
     ///
-    /// Then it costs a barrier, but no locked instruction. The caller writes, then reads
-    /// the bit; the taker clears the bit, then reads what was written. Each has a full barrier
-    /// between. So either the caller finds the bit cleared, or the taker finds what was
-    /// written.
+    /// In that case it costs a barrier, but no locked instruction. The caller writes, then reads
+    /// the bit; the taker clears the bit, then reads the caller's data. Each has a full barrier in
+    /// between. So either the caller finds the bit cleared, or the taker finds the data.
     #[inline]
     pub fn add(&self, number: usize) -> bool {
         let (at, bit) = (number / BITS, 1 << (number % BITS));
@@ -59,13 +58,13 @@ impl ReadySet {
     #[inline(never)]
     fn set(&self, at: usize, word: &AtomicU64, bit: u64) -> bool {
         word.fetch_or(bit, Ordering::Release);
-        // After the word: a thread that finds this bit finds that one.
+        // Set after the word: a thread that finds this bit finds the word's bit, too.
         self.summary
             .fetch_or(1 << (at >> self.group_shift), Ordering::Release);
         true
     }
 
-    /// True if nothing is in it.
+    /// True if the set is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.summary.load(Ordering::Relaxed) == 0
@@ -90,7 +89,7 @@ impl ReadySet {
     }
 }
 
-/// Empties a word; what was in it.
+/// Empties a word. Returns its former value.
 fn take(word: &AtomicU64) -> u64 {
     if word.load(Ordering::Relaxed) == 0 {
         return 0;
@@ -98,7 +97,7 @@ fn take(word: &AtomicU64) -> u64 {
     word.swap(0, Ordering::Acquire)
 }
 
-/// The numbers of the bits that are set.
+/// The numbers of the set bits.
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros() as usize;

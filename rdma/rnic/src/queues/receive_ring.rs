@@ -1,5 +1,5 @@
-//! Receive buffers that were posted, and those that messages have taken: the engine's end of a
-//! receive queue, a queue pair's or a shared one.
+//! Posted receive buffers, and those that messages have taken: the engine's end of a receive queue,
+//! of one queue pair or shared.
 
 use rtrb::Consumer;
 
@@ -19,7 +19,7 @@ impl CurrentReceive {
     }
 }
 
-/// Receive buffers that were posted, to a queue pair or to a shared queue.
+/// Posted receive buffers of a queue pair or of a shared queue.
 pub(crate) struct ReceiveRing {
     pub(crate) posted: PostedRequests<RecvRequest>,
     /// Where their slots are freed.
@@ -32,7 +32,7 @@ impl ReceiveRing {
         Self { posted, slots }
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest buffer.
     pub(crate) fn take(&mut self) -> Option<CurrentReceive> {
         let (request, slots) = (self.posted.pop()?, self.slots);
         Some(CurrentReceive { request, slots })

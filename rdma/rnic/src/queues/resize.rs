@@ -1,27 +1,27 @@
-//! Rings that work queues go on with when they are resized (verbs draft §6.5).
+//! New rings for a resize of work queues (verbs draft §6.5).
 //!
-//! Copying into a larger ring would need both sides to stop. Instead the side that fills goes on
-//! with a new ring, and the side that empties takes what the former ring holds first. A work queue
-//! is not resized while another thread may be posting to it.
+//! Copying into a larger ring would need both sides to stop. Instead the filling side switches to a
+//! new ring, and the emptying side first takes the contents of the former ring. A work queue is not
+//! resized while another thread may be posting to it.
 
 use rtrb::Consumer;
 
 use crate::model::{ModifyError, RecvRequest, SendRequest};
 
-/// What a work queue that is resized goes on with.
+/// New ring of a work queue.
 pub struct NewRing<T> {
     /// The engine's end.
     pub ring: Consumer<T>,
-    /// Work requests that are outstanding.
+    /// Number of outstanding work requests.
     pub present: usize,
 }
 
-/// What both queues of a queue pair go on with.
+/// New rings of a queue pair's queues.
 #[derive(Default)]
 pub struct NewRings {
-    /// Of the send queue, if it is resized.
+    /// Ring of the send queue, if it is resized.
     pub sq: Option<NewRing<SendRequest>>,
-    /// Of the receive queue, if it is resized.
+    /// Ring of the receive queue, if it is resized.
     pub rq: Option<NewRing<RecvRequest>>,
 }
 
@@ -40,7 +40,7 @@ impl<T> NewRing<T> {
 }
 
 impl NewRings {
-    /// Is there room for all that is outstanding?
+    /// Checks that there is room for all outstanding requests.
     pub(crate) fn check(&self) -> Result<(), ModifyError> {
         let sq = (self.sq.as_ref()).map_or(Ok(()), |ring| ring.check("the send queue"));
         let rq = (self.rq.as_ref()).map_or(Ok(()), |ring| ring.check("the receive queue"));

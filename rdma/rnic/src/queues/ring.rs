@@ -13,10 +13,10 @@ use crate::model::OutOfMemory;
 
 /// Ring for this number of entries.
 pub fn ring<T>(entries: usize) -> Result<(Producer<T>, Consumer<T>), OutOfMemory> {
-    // `rtrb` ends the process where there is no memory. So as much is asked for here first, and
-    // given back.
+    // `rtrb` aborts the process if there is no memory. So the same amount is allocated here first,
+    // and freed.
     let mut probe: Vec<T> = Vec::new();
     probe.try_reserve_exact(entries)?;
-    drop(black_box(probe)); // the optimizer removes an allocation that is not used
+    drop(black_box(probe)); // the optimizer removes an unused allocation
     Ok(RingBuffer::new(entries))
 }

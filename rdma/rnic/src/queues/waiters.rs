@@ -1,5 +1,5 @@
-//! Waiters for something that may happen at any time: each is notified, whether it registers before
-//! or after.
+//! Waiters for a change that may happen at any time: each is notified, whether it registers before
+//! or after the change.
 //!
 //! The includer provides `sync` (locks of the standard library, or of the model checker).
 
@@ -7,9 +7,9 @@ use super::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Waiters that are notified of a change of state. The state itself is elsewhere.
 ///
-/// A waiter registers, then looks at the state. The thread that changes the state does that first,
-/// and then goes through the waiters. Both take the lock. So either the waiter is in the list by
-/// then, or it finds the new state.
+/// A waiter registers, then checks the state. The thread that changes the state does that first,
+/// and then notifies the waiters. Both take the lock. So either the waiter is in the list by then,
+/// or it finds the new state.
 pub(super) struct Waiters<W>(Mutex<Vec<W>>);
 
 impl<W> Default for Waiters<W> {
@@ -19,8 +19,8 @@ impl<W> Default for Waiters<W> {
 }
 
 impl<W> Waiters<W> {
-    /// Registers a waiter; those that are `gone` make room for it. Then calls `look`, which finds
-    /// what has changed before.
+    /// Registers a waiter, and removes waiters that are `gone`. Then calls `look`, which finds
+    /// earlier changes.
     pub(super) fn register<R>(
         &self,
         waiter: W,

@@ -1,16 +1,16 @@
-//! The protection domains that there are, and what is of them (verbs draft §5.2.2).
+//! The protection domains and the number of their objects (verbs draft §5.2.2).
 
 use rustc_hash::FxHashMap;
 
 use crate::model::{CapabilityError, CreateError, DestroyError, MAX_PDS, PdId};
 
-/// A protection domain that was not deallocated, or that objects are of.
+/// A protection domain that was not deallocated, or that still has objects.
 #[derive(Default)]
 struct Domain {
-    /// The application can make objects of it.
+    /// Whether the application can create objects in it.
     open: bool,
     qps: usize,
-    /// Shared receive queues, regions and windows.
+    /// Number of shared receive queues, regions and windows.
     others: usize,
 }
 
@@ -20,7 +20,7 @@ impl Domain {
     }
 }
 
-/// All of an RNIC.
+/// All protection domains of an RNIC.
 #[derive(Default)]
 pub struct Domains {
     all: FxHashMap<PdId, Domain>,
@@ -28,7 +28,7 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// Allocate PD. A domain that the application has dropped counts for as long as it has objects.
+    /// Allocate PD. A domain that the application has dropped counts until its last object is gone.
     pub fn allocate(&mut self) -> Result<PdId, CreateError> {
         let wanted = self.all.len() + 1;
         CapabilityError::check("a number of protection domains of", wanted, 1, MAX_PDS)?;
@@ -42,7 +42,7 @@ impl Domains {
         Ok(id)
     }
 
-    /// Deallocate PD (verbs draft §9.2.2.2). The verb is refused while an object is of the domain.
+    /// Deallocate PD (verbs draft §9.2.2.2). Refused while the domain has objects.
     pub fn deallocate(&mut self, id: PdId) -> Result<(), DestroyError> {
         match self.all.get(&id).map_or(0, Domain::objects) {
             0 => {
@@ -53,27 +53,27 @@ impl Domains {
         }
     }
 
-    /// The application has dropped it: it goes with its last object.
+    /// The application has dropped the domain, which ends with its last object.
     pub fn orphan(&mut self, id: PdId) {
         self.change(id, |domain| domain.open = false);
     }
 
-    /// A queue pair of it is created.
+    /// Counts a new queue pair.
     pub(crate) fn join_qp(&mut self, id: PdId) {
         self.all.entry(id).or_default().qps += 1;
     }
 
-    /// A queue pair of it is gone.
+    /// Removes a queue pair from the count.
     pub(crate) fn leave_qp(&mut self, id: PdId) {
         self.change(id, |domain| domain.qps -= 1);
     }
 
-    /// Something else of it is created.
+    /// Counts a new object other than a queue pair.
     pub(crate) fn join(&mut self, id: PdId) {
         self.all.entry(id).or_default().others += 1;
     }
 
-    /// Something else of it is gone.
+    /// Removes an object other than a queue pair from the count.
     pub(crate) fn leave(&mut self, id: PdId) {
         self.change(id, |domain| domain.others -= 1);
     }
@@ -87,7 +87,7 @@ impl Domains {
         }
     }
 
-    /// Its queue pairs.
+    /// Number of its queue pairs.
     pub(crate) fn queue_pairs(&self, id: PdId) -> usize {
         self.all.get(&id).map_or(0, |domain| domain.qps)
     }

@@ -1,5 +1,5 @@
-//! Regions and windows by their index. The last one found is found again without a search, since
-//! segments of a peer often name the same one.
+//! Regions and windows by their index. The last lookup is cached, since segments of a peer often
+//! name the same entry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,12 +8,11 @@ use rustc_hash::FxHashMap;
 use super::entry::Entry;
 use crate::model::OutOfMemory;
 
-/// What was found last when nothing was: index 0, which no region or window has, at a place where
-/// nothing is.
+/// Empty cache: index 0, which no region or window has, at a place without an entry.
 const NOTHING: u64 = u32::MAX as u64;
 
-/// The last entry found, and its place. Several engines do not use it: each would write the cache
-/// line that the others read.
+/// Cache of the last lookup. Several engines do not use it: each would write a cache line that the
+/// others read.
 struct Last {
     /// The index in the upper half, its place in the lower.
     found: AtomicU64,
@@ -21,7 +20,7 @@ struct Last {
 }
 
 impl Last {
-    /// The place of an index, if that was found last.
+    /// The place of an index, if it is cached.
     #[inline]
     fn place_of(&self, index: u32) -> Option<usize> {
         let found = self.found.load(Ordering::Relaxed);
@@ -43,13 +42,13 @@ impl Last {
     }
 }
 
-/// See the module.
+/// Regions and windows of a table.
 pub(super) struct Entries {
-    /// Where the entry of an index is; `None` for one that rests. No peer chooses an index, and
-    /// ours are random, so the cheapest hash is as good as any.
+    /// Place of an index's entry; `None` while the index rests. Peers choose no indices, and ours
+    /// are random, so the cheapest hash suffices.
     places: FxHashMap<u32, Option<usize>>,
     stored: Vec<Option<Entry>>,
-    /// Places that no entry has; room for all of them.
+    /// Unused places. It has capacity for all places.
     free: Vec<usize>,
     last: Last,
 }
@@ -69,18 +68,18 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// Several engines look up at the same time from now on.
+    /// Prepares for lookups by several engines at the same time.
     pub(super) fn share(&mut self) {
         self.last.forget();
         self.last.remembers = false;
     }
 
-    /// Indices that are taken or rest.
+    /// Number of indices in use or resting.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Makes room for one more.
+    /// Reserves memory for one more entry.
     pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         self.places.try_reserve(1)?;
         self.stored.try_reserve(1)?;
@@ -89,7 +88,7 @@ impl Entries {
         Ok(())
     }
 
-    /// True for an index that is taken or rests.
+    /// True for an index in use or resting.
     pub(super) fn contains(&self, index: u32) -> bool {
         self.places.contains_key(&index)
     }
@@ -115,7 +114,7 @@ impl Entries {
         Some(place)
     }
 
-    /// Enters what has this index from now on; what had it before.
+    /// Adds the entry of an index. Returns the former one.
     pub(super) fn put(&mut self, index: u32, entry: Entry) -> Option<Entry> {
         let former = self.take(index);
         let place = self.free.pop().unwrap_or(self.stored.len());
@@ -127,20 +126,20 @@ impl Entries {
         former
     }
 
-    /// Lets an index rest; what had it before.
+    /// Removes the entry of an index, which rests from now on. Returns the entry.
     pub(super) fn rest(&mut self, index: u32) -> Option<Entry> {
         let former = self.take(index);
         self.places.insert(index, None);
         former
     }
 
-    /// Forgets an index that has rested.
+    /// Frees an index that has rested.
     pub(super) fn forget(&mut self, index: u32) {
         self.take(index);
         self.places.remove(&index);
     }
 
-    /// Takes an entry out of its place.
+    /// Removes an entry from its place.
     fn take(&mut self, index: u32) -> Option<Entry> {
         let place = self.find(index)?;
         self.last.forget();
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
     use crate::model::{PdId, StagScope};
 
-    /// A region that is known by how many entries its list may have.
+    /// A region that is identified by the length of its list.
     fn entry(name: usize) -> Entry {
         let region = Region {
             remote_access: false,
@@ -193,7 +192,7 @@ mod tests {
         assert_eq!(found(&entries, 1), Some(11));
         assert_eq!(entries.rest(1).as_ref().map(named), Some(11));
         assert_eq!((found(&entries, 1), entries.contains(1)), (None, true));
-        put(&mut entries, 2, 20); // in the place that is free
+        put(&mut entries, 2, 20); // in the free place
         assert_eq!(
             [1, 2, 1, 2].map(|it| found(&entries, it)),
             [None, Some(20), None, Some(20)]

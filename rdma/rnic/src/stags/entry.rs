@@ -10,13 +10,13 @@ use crate::model::{Access, Bind, PdId, QpIdentity, StagScope};
 pub(super) struct Entry {
     /// `STag` and memory while it is Valid; an Invalid one has neither (verbs draft §7.2.2).
     valid: Option<(Stag, View)>,
-    /// Who may use it: for a bound window the queue pair that bound it, otherwise as it was made.
+    /// Who may use it: the queue pair that bound a window, otherwise the scope of its creation.
     scope: StagScope,
     access: Access,
     kind: Kind,
 }
 
-/// What else there is to know of it.
+/// Attributes of a region or of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Region(Region),
@@ -27,7 +27,7 @@ enum Kind {
 pub(super) struct Region {
     /// The Remote Access Flag.
     pub(super) remote_access: bool,
-    /// Its memory is, or once was, that of another region, too.
+    /// Whether it shares its memory with another region, or once did.
     pub(super) shared: bool,
     /// Entries that its list may have.
     pub(super) entries: usize,
@@ -37,7 +37,7 @@ pub(super) struct Region {
 struct Window {
     /// Who may bind it.
     home: StagScope,
-    /// Index of the region that it is bound to; means nothing while it is Invalid.
+    /// Index of the region that it is bound to. Not valid in state Invalid.
     region: u32,
 }
 
@@ -67,7 +67,7 @@ impl Entry {
         }
     }
 
-    /// A window that is bound to nothing, for those of `home` to bind.
+    /// An unbound window, which members of `home` may bind.
     pub(super) fn unbound_window(home: StagScope) -> Self {
         Self {
             valid: None,
@@ -83,15 +83,15 @@ impl Entry {
         self.access = access;
     }
 
-    /// Its memory is that of another region, too, from now on for ever (verbs draft §7.3.2.4).
+    /// Marks its memory as shared with another region, permanently (verbs draft §7.3.2.4).
     pub(super) fn share(&mut self) {
         if let Kind::Region(region) = &mut self.kind {
             region.shared = true;
         }
     }
 
-    /// Binds a window to the part `view` of a region, for `user` (verbs draft §7.10.2). From now on
-    /// the domain no longer matters.
+    /// Binds a window to the part `view` of a region, for `user` (verbs draft §7.10.2). From then
+    /// on only `user` may use it.
     pub(super) fn bind(&mut self, user: QpIdentity, bind: &Bind, view: View) {
         if let Kind::Window(window) = &mut self.kind {
             window.region = bind.region.index();
@@ -101,14 +101,14 @@ impl Entry {
         }
     }
 
-    /// Valid to Invalid. All else about it is kept (verbs draft §7.8).
+    /// Valid to Invalid. All other attributes are kept (verbs draft §7.8).
     pub(super) fn invalidate(&mut self) {
         self.valid = None;
     }
 
-    /// A window becomes what it was when it was allocated (verbs draft §7.10.4). Returns the index
-    /// of the region that it was bound to, and the queue pair that had bound it; `None` if it was
-    /// not bound.
+    /// Returns a window to its state after allocation (verbs draft §7.10.4). Returns the index of
+    /// the region that it was bound to, and the queue pair that had bound it; `None` if it was not
+    /// bound.
     pub(super) fn unbind(&mut self) -> Option<(u32, QpIdentity)> {
         let Kind::Window(window) = self.kind else {
             return None;
@@ -137,7 +137,7 @@ impl Entry {
         }
     }
 
-    /// The `STag` that it is Valid with.
+    /// Its `STag` in state Valid.
     pub(super) fn stag(&self) -> Option<Stag> {
         self.valid.as_ref().map(|(stag, _)| *stag)
     }
@@ -153,26 +153,26 @@ impl Entry {
         self.access
     }
 
-    /// Its protection domain. A window is never bound by a queue pair of another one.
+    /// Its protection domain. Only a queue pair of the same domain can bind a window.
     pub(super) fn pd(&self) -> PdId {
         self.scope.pd()
     }
 
-    /// Its memory, if this is the `STag` that it is Valid with.
+    /// Its memory, if `stag` is its `STag` in state Valid.
     #[inline]
     pub(super) fn view(&self, stag: Stag) -> Option<&View> {
         let (valid, view) = self.valid.as_ref()?;
         (*valid == stag).then_some(view)
     }
 
-    /// Is it Valid with another `STag`? While it is Invalid there is no key to be wrong (verbs
-    /// draft §7.2).
+    /// Whether it is Valid with another key. While it is Invalid, no key is wrong (verbs draft
+    /// §7.2).
     pub(super) fn has_other_key(&self, stag: Stag) -> bool {
         self.valid.as_ref().is_some_and(|(valid, _)| *valid != stag)
     }
 
-    /// Why `user` may not have these rights. A scatter/gather list cannot name a window at all
-    /// (verbs draft §8.1.3.2).
+    /// Why `user` may not have these rights. A scatter/gather list cannot name a window (verbs
+    /// draft §8.1.3.2).
     #[cold]
     pub(super) fn refusal(&self, user: QpIdentity, rights: Access) -> AccessError {
         if self.window_home().is_some() && rights.intersects(Access::LOCAL) {

@@ -17,18 +17,18 @@ use super::entry::Entry;
 use super::table::StagTable;
 use crate::model::{Access, CompletionStatus, QpIdentity};
 
-/// Why an `STag` is not invalidated, for this side or the peer.
+/// Why an `STag` is not invalidated.
 enum Refusal {
     /// Unknown, or with another key.
     Unknown,
-    /// Another domain's or queue pair's.
+    /// It belongs to another domain or queue pair.
     NotAssociated,
-    /// Of a shared region, or of one that windows are bound to.
+    /// It belongs to a shared region, or to one with bound windows.
     Needed,
 }
 
 impl StagTable {
-    /// Invalidate Local `STag`, and what follows a Read with Invalidate (verbs.md A26).
+    /// Invalidate Local `STag`, and the invalidation after a Read (verbs.md A26).
     pub(crate) fn invalidate_local(
         &mut self,
         user: QpIdentity,
@@ -43,8 +43,8 @@ impl StagTable {
     }
 
     /// Checks whether `user`'s peer may invalidate `stag` (RFC 5040 §5.3). It may not if other
-    /// queue pairs may use the region, too (R5040-8.1.1-7), if the peer could not use it anyway, or
-    /// if it is Invalid already (RFC 5040 §7.2; the verbs draft's §7.8 would allow that).
+    /// queue pairs may use the region, too (R5040-8.1.1-7), if the peer has no right to it, or if
+    /// it is Invalid already (RFC 5040 §7.2; the verbs draft's §7.8 would allow that).
     pub(crate) fn check_invalidate(
         &self,
         user: QpIdentity,
@@ -67,7 +67,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// The rules that hold for both.
+    /// Checks the rules that hold for this side and the peer.
     fn judge(&self, user: QpIdentity, stag: Stag) -> Result<&Entry, Refusal> {
         let entry = self.get(stag.index()).ok_or(Refusal::Unknown)?;
         if entry.has_other_key(stag) {
@@ -83,10 +83,10 @@ impl StagTable {
         Ok(entry)
     }
 
-    /// Valid to Invalid: from now on the memory cannot be accessed by this `STag`. Everything else
-    /// about it is kept (verbs draft §7.8).
+    /// Valid to Invalid: from now on this `STag` gives no access to the memory. All other
+    /// attributes are kept (verbs draft §7.8).
     pub(crate) fn invalidate(&mut self, stag: Stag) {
-        // Another queue pair may have registered it anew since it was judged.
+        // Another queue pair may have registered it again since the check.
         if (self.get(stag.index())).is_none_or(|entry| entry.has_other_key(stag)) {
             return;
         }
@@ -96,8 +96,8 @@ impl StagTable {
         }
     }
 
-    /// Takes away what a window is bound to, if it is one and bound: it is as it was allocated
-    /// (verbs draft §7.10.4).
+    /// Unbinds a window that is bound, and returns it to its state after allocation (verbs draft
+    /// §7.10.4).
     pub(super) fn unbind(&mut self, index: u32) {
         let bound = self.get_mut(index).and_then(Entry::unbind);
         if let Some((region, user)) = bound {

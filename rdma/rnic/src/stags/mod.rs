@@ -1,4 +1,4 @@
-//! `STag`s: the table that every access is checked against, and who may use what is in it (verbs
+//! `STag`s: the table that every access is checked against, and the users of its entries (verbs
 //! draft §7).
 
 mod bindings;

@@ -10,12 +10,12 @@ use crate::model::{
     RegionMemory, RegionSpec, RegisterError, SpecError, StagScope,
 };
 
-/// A Reregister that failed.
+/// Error of a Reregister.
 #[derive(Debug)]
 pub struct NotReregistered {
-    /// The region is as it was; otherwise it is deallocated.
+    /// Whether the region is unchanged; otherwise it is deallocated.
     pub kept: bool,
-    /// What is wrong.
+    /// Cause of the error.
     pub cause: RegisterError,
 }
 
@@ -33,8 +33,8 @@ impl StagTable {
         Ok(stag)
     }
 
-    /// RI-Reregister Non-Shared Memory Region (verbs draft §7.3.2.3), under the same index. An
-    /// error of the first kind leaves the region as it was, any other deallocates it.
+    /// RI-Reregister Non-Shared Memory Region (verbs draft §7.3.2.3), under the same index. The
+    /// error reports whether the region is unchanged or deallocated.
     pub fn reregister(
         &mut self,
         index: u32,
@@ -70,8 +70,8 @@ impl StagTable {
         Ok(stag)
     }
 
-    /// Another `STag` of the same index: with this key, or with a random one that it does not have
-    /// now.
+    /// Another `STag` of the same index: with this key, or with a random one that differs from the
+    /// current key.
     fn next_stag(&self, index: u32, key: Option<u8>) -> Result<Stag, RegisterError> {
         let plain = Stag(index << 8);
         let now = self.get(index).and_then(Entry::stag);
@@ -115,8 +115,8 @@ impl StagTable {
         Ok(stag)
     }
 
-    /// Allocate Non-Shared Memory Region `STag`: without memory, in state Invalid. Its key means
-    /// nothing yet.
+    /// Allocate Non-Shared Memory Region `STag`: without memory, in state Invalid. Its key has no
+    /// meaning yet.
     pub fn allocate(
         &mut self,
         scope: StagScope,
@@ -159,7 +159,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// The region whose `STag` a Fast-Register may use now.
+    /// The region that a Fast-Register may use now.
     fn fast_region(&self, user: QpIdentity, stag: Stag) -> Result<Region, CompletionStatus> {
         let entry = self.get(stag.index());
         let entry = entry.ok_or(CompletionStatus::InvalidStag)?;
@@ -201,7 +201,7 @@ impl StagTable {
     }
 }
 
-/// Memory that may only be read has no region that may be written (verbs draft §7.5).
+/// Refuses rights to write for read-only memory (verbs draft §7.5).
 fn check_writable(view: &View, spec: &RegionSpec) -> Result<(), SpecError> {
     if spec.access.writes() && !view.is_writable() {
         return Err(SpecError::ReadOnlyMemory(spec.access));
@@ -209,7 +209,7 @@ fn check_writable(view: &View, spec: &RegionSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// A region whose memory is its own.
+/// A region that does not share its memory.
 fn non_shared(
     stag: Stag,
     view: View,

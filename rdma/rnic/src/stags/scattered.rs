@@ -1,20 +1,20 @@
 //! Memory of a region in several pieces: the pages or blocks of a physical buffer list.
 //!
 //! A physical address (`STag` 0, buffer lists; verbs draft §7.2.1) is an offset in the region area
-//! of the process, where no frame lies. So a privileged queue pair reaches every region of its
-//! process and nothing else. Memory outside of the area cannot be named. Entries keep no memory
-//! alive.
+//! of the process, which holds no frames. So a privileged queue pair reaches every region of its
+//! process and nothing else. Memory outside of the area has no physical address. Entries keep no
+//! memory allocated.
 
 use std::sync::Arc;
 
 use crate::model::PhysicalList;
 use xwarp_driver::{CopyError, Digest, SharedBytes};
 
-/// A list that was checked: the memory of a registered region.
+/// A checked list: the memory of a registered region.
 #[derive(Debug)]
 pub(super) struct Scattered {
     area: SharedBytes,
-    /// Bytes of each entry; not 0.
+    /// Size of each entry in bytes; not 0.
     entry_size: usize,
     addresses: Arc<[u64]>,
 }
@@ -60,13 +60,14 @@ impl Scattered {
         })
     }
 
-    /// The area, and where in it `len` bytes lie that one entry holds; `None` if several do.
+    /// The area, and the offset in it of `len` bytes within one entry; `None` if they span several.
     pub(super) fn unbroken(&self, at: usize, len: usize) -> Option<(&SharedBytes, usize)> {
         let whole = self.entry_size - at % self.entry_size >= len;
         whole.then(|| (&self.area, self.address(at)))
     }
 
-    /// The physical address of byte `at`; one that cannot be accessed if the list has no such byte.
+    /// The physical address of byte `at`. If the list has no such byte, an address that cannot be
+    /// accessed.
     fn address(&self, at: usize) -> usize {
         let entry = self.addresses.get(at / self.entry_size);
         let begin = entry.and_then(|&begin| usize::try_from(begin).ok());
@@ -75,7 +76,7 @@ impl Scattered {
         })
     }
 
-    /// Calls `each` for the pieces that bytes `at..at+len` are in, with their physical addresses
+    /// Calls `each` for the pieces that contain bytes `at..at+len`, with their physical addresses
     /// and lengths.
     fn pieces(
         &self,

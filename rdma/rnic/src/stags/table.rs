@@ -22,32 +22,32 @@ use crate::model::{
 /// All 32 bits of an `STag` are random, unless the application chooses the key. So none can be
 /// guessed from others, and they are spread over the whole range (RFC 5040 §8.1.1; RFC 5042
 /// §6.1.1). The upper 24 bits are the index. It is never 0 (verbs draft §7.2.1), nor that of
-/// another region or window. Those that were deallocated last rest. Regions and windows share it,
-/// so that an access costs one look-up (decision record rnic/0013).
+/// another region or window, nor one that was deallocated lately. Regions and windows share the
+/// index space, so that an access costs one lookup (decision record rnic/0013).
 pub struct StagTable {
     entries: Entries,
-    /// Indices that were deallocated, the longest ago first.
+    /// Deallocated indices that rest, the oldest first.
     resting: VecDeque<u32>,
-    /// The queue pairs that regions may be there for.
+    /// The queue pairs that may use regions.
     users: Users,
     bindings: Bindings,
-    /// What physical addresses are offsets in.
+    /// Memory of the physical addresses, which are offsets in it.
     area: SharedBytes,
-    /// What `STag` 0 stands for: all of it.
+    /// View of `STag` 0: all of the region area.
     physical: Option<View>,
     random: RandomSource,
     mode: PblMode,
 }
 
-/// Where random bits come from, 32 at a time; `None` if there are none. The core itself asks no
-/// kernel.
+/// Source of random bits, 32 at a time; `None` if there are none. The core itself makes no system
+/// call.
 pub type RandomSource = fn() -> Option<u32>;
 
-/// `STag`s that are deallocated before an index is used again.
+/// Number of `STag`s that are deallocated before an index is used again.
 pub(super) const REST: usize = 16_384;
 
 impl StagTable {
-    /// Without any region; the physical addresses are those of `area`.
+    /// A table without regions. Physical addresses are offsets in `area`.
     pub fn new(area: SharedBytes, mode: PblMode, random: RandomSource) -> Self {
         Self {
             entries: Entries::default(),
@@ -61,7 +61,7 @@ impl StagTable {
         }
     }
 
-    /// Several engines have it in common from now on.
+    /// Prepares the table for several engines.
     pub fn share(&mut self) {
         self.entries.share();
     }
@@ -75,7 +75,7 @@ impl StagTable {
         loop {
             let random = Stag(self.random()?);
             let stag = random.with_key(key.unwrap_or(random.key()));
-            // Of 2^24 indices less than 1 in 200 is taken: this ends soon.
+            // Of 2^24 indices, fewer than 1 in 200 are in use, so the loop ends soon.
             if stag.index() != 0 && !self.entries.contains(stag.index()) {
                 return Ok(stag);
             }
@@ -92,7 +92,7 @@ impl StagTable {
         self.leave_domain(former);
     }
 
-    /// What was in the table is of its domain no longer.
+    /// Removes a former entry from the count of its domain.
     fn leave_domain(&mut self, former: Option<Entry>) {
         if let Some(former) = former {
             self.users.domains.leave(former.pd());
@@ -108,7 +108,7 @@ impl StagTable {
         self.entries.get_mut(index)
     }
 
-    /// Deallocate `STag` (verbs draft §7.9): after this call, nothing can be placed into it or read
+    /// Deallocate `STag` (verbs draft §7.9): after this call, no data can be placed into it or read
     /// from it.
     pub fn deallocate(&mut self, index: u32) -> Result<(), DeallocateError> {
         if self.get(index).is_none() {
@@ -129,12 +129,13 @@ impl StagTable {
         Ok(())
     }
 
-    /// Its owner is gone: deallocates it after it has taken away the windows that are bound to it.
+    /// Deallocates the index of a dropped handle, after it has invalidated the windows that are
+    /// bound to it.
     pub fn release(&mut self, index: u32) {
         for window in self.bindings.of_region(index) {
             self.unbind(window);
         }
-        // What was deallocated already is unknown by now.
+        // It may have been deallocated already.
         let _ = self.deallocate(index);
     }
 
@@ -143,12 +144,12 @@ impl StagTable {
         &mut self.users.domains
     }
 
-    /// A queue pair is created.
+    /// Adds a new queue pair.
     pub(crate) fn join(&mut self, pd: PdId, access: QpAccess) -> QpIdentity {
         self.users.join(pd, access)
     }
 
-    /// A queue pair is destroyed: the windows that it has bound cannot be used from now on.
+    /// Removes a destroyed queue pair: windows that it has bound cannot be used from now on.
     pub(crate) fn leave(&mut self, user: QpIdentity) {
         for window in self.bindings.of_user(user) {
             self.unbind(window);
@@ -156,32 +157,32 @@ impl StagTable {
         self.users.leave(user);
     }
 
-    /// Is there such a queue pair?
+    /// Whether there is such a queue pair.
     pub fn has_user(&self, qp: QpId) -> bool {
         self.users.contains(qp.serial())
     }
 
-    /// May more than one queue pair use a region of this scope?
+    /// Whether more than one queue pair may use a region of this scope.
     pub(super) fn is_shared(&self, scope: StagScope) -> bool {
         self.users.share(scope)
     }
 
-    /// Has it bound windows that are still bound?
+    /// Whether a queue pair has bound windows.
     pub(crate) fn has_windows(&self, user: QpIdentity) -> bool {
         self.bindings.user_has_any(user)
     }
 
-    /// Are windows bound to this region?
+    /// Whether windows are bound to this region.
     pub(super) fn has_windows_on(&self, region: u32) -> bool {
         self.bindings.region_has_any(region)
     }
 
-    /// A queue pair has bound a window to a region.
+    /// Records that a queue pair has bound a window to a region.
     pub(super) fn note_bound(&mut self, window: u32, region: u32, user: QpIdentity) {
         self.bindings.insert(window, region, user);
     }
 
-    /// That is over.
+    /// Removes the record of a bound window.
     pub(super) fn note_unbound(&mut self, window: u32, region: u32, user: QpIdentity) {
         self.bindings.remove(window, region, user);
     }
@@ -203,7 +204,7 @@ impl StagTable {
     }
 
     /// `len` bytes at `to`, for `user` with all of `rights`. The checks and their order are those
-    /// of RFC 5041 §7.1 (wire.md §5.2, T1 to T5). For no bytes there is nothing to check.
+    /// of RFC 5041 §7.1 (wire.md §5.2, T1 to T5). An access of no bytes is not checked.
     #[inline]
     pub(crate) fn access(
         &self,
@@ -216,7 +217,7 @@ impl StagTable {
         self.view_for(user, stag, rights)?.bytes(to, len)
     }
 
-    /// The memory of an `STag`, for `user` with all of `rights`: what several accesses share.
+    /// The memory of an `STag`, for `user` with all of `rights`, for several accesses.
     #[inline]
     pub(crate) fn view_for(
         &self,
@@ -233,8 +234,8 @@ impl StagTable {
         Ok(view)
     }
 
-    /// What `STag` 0 stands for: all of the region area, for scatter/gather lists of privileged
-    /// queue pairs (verbs draft §7.2.1).
+    /// View of `STag` 0, all of the region area, for scatter/gather lists of privileged queue pairs
+    /// (verbs draft §7.2.1).
     #[cold]
     fn physical(&self, user: QpIdentity, stag: Stag, rights: Access) -> Result<&View, AccessError> {
         let allowed = user.has(QpAccess::PHYSICAL) && Access::LOCAL.contains(rights);
@@ -255,23 +256,23 @@ impl StagTable {
         let right = Access::REMOTE_ATOMIC;
         self.access(user, stag, to, ATOMIC_OPERAND_BYTES, right)?
             .update_u64(|before| request.operation.apply(before))
-            .ok_or(AccessError::Bounds) // alignment was judged with the request, but the STag may have other memory since
+            .ok_or(AccessError::Bounds) // alignment was checked with the request, but the STag may have other memory since
     }
 }
 
 #[cfg(test)]
 impl StagTable {
-    /// Indices that cannot be given now.
+    /// Number of indices that cannot be allocated now.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What physical addresses are offsets in.
+    /// Memory of the physical addresses.
     pub(super) fn area(&self) -> &SharedBytes {
         &self.area
     }
 
-    /// Those of them that rest.
+    /// Number of indices that rest.
     pub(super) fn resting_len(&self) -> usize {
         self.resting.len()
     }

@@ -1,4 +1,4 @@
-//! The queue pairs that regions may be there for (RFC 5041 §8.2).
+//! The queue pairs that may use regions (RFC 5041 §8.2).
 
 use std::collections::hash_map::Entry;
 
@@ -7,22 +7,21 @@ use rustc_hash::FxHashMap;
 use super::domains::Domains;
 use crate::model::{PdId, QpAccess, QpIdentity, StagScope, number_of};
 
-/// Queue pair numbers that InfiniBand reserves, and programs know as such: QP0 and QP1.
+/// Queue pair numbers that InfiniBand reserves: QP0 and QP1.
 const RESERVED_NUMBERS: u32 = 2;
 
-/// The queue pairs that there are.
+/// Existing queue pairs.
 #[derive(Default)]
 pub struct Users {
     next_serial: u64,
-    /// The numbers of queue pairs in use, of 24 bits each, with the serial numbers that they come
-    /// from.
+    /// Queue pair numbers in use, of 24 bits each, with their serial numbers.
     numbers: FxHashMap<u32, u64>,
-    /// Where each domain's are counted.
+    /// Counts the queue pairs of each domain.
     pub(super) domains: Domains,
 }
 
 impl Users {
-    /// A queue pair is created.
+    /// Adds a new queue pair.
     pub(crate) fn join(&mut self, pd: PdId, access: QpAccess) -> QpIdentity {
         let serial = self.take_serial();
         self.domains.join_qp(pd);
@@ -34,7 +33,7 @@ impl Users {
     fn take_serial(&mut self) -> u64 {
         loop {
             let serial = self.next_serial;
-            self.next_serial += 1; // 2^48 will not be created
+            self.next_serial += 1; // 2^48 are never created
             let number = number_of(serial);
             if number < RESERVED_NUMBERS {
                 continue;
@@ -46,18 +45,18 @@ impl Users {
         }
     }
 
-    /// A queue pair is destroyed: no scope admits it again.
+    /// Removes a destroyed queue pair: no scope admits it again.
     pub(crate) fn leave(&mut self, user: QpIdentity) {
         self.numbers.remove(&number_of(user.serial()));
         self.domains.leave_qp(user.pd());
     }
 
-    /// Is there a queue pair with this serial number?
+    /// Whether there is a queue pair with this serial number.
     pub(crate) fn contains(&self, serial: u64) -> bool {
         self.numbers.get(&number_of(serial)) == Some(&serial)
     }
 
-    /// May more than one queue pair use a region of this scope?
+    /// Whether more than one queue pair may use a region of this scope.
     pub(crate) fn share(&self, scope: StagScope) -> bool {
         match scope {
             StagScope::Domain(pd) => self.domains.queue_pairs(pd) > 1,

@@ -1,4 +1,4 @@
-//! Tagged Offsets of a valid `STag`, and the memory that they stand for (verbs draft §7.6).
+//! Tagged Offsets of a valid `STag`, and the memory that they address (verbs draft §7.6).
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
 use super::scattered::Scattered;
 use crate::model::{Addressing, PhysicalList, SpecError};
 
-/// Pages that memory given as a whole counts in.
+/// Page size of memory in one piece, in bytes.
 const PAGE: u64 = 4096;
-/// Bytes of an atomic operand.
+/// Length of an atomic operand in bytes.
 #[allow(clippy::cast_possible_truncation, reason = "it is 8")]
 const OPERAND: usize = ATOMIC_OPERAND_BYTES as usize;
 
-/// Memory that an `STag` may be for.
+/// Memory of an `STag`.
 #[derive(Clone, Debug)]
 pub(super) enum Memory {
     /// One piece.
@@ -29,21 +29,21 @@ pub(super) enum Memory {
 pub(crate) struct View {
     /// Tagged Offset of the first byte.
     base: u64,
-    /// Bytes. `base + len` is at most 2^64 - 1.
+    /// Length in bytes. `base + len` is at most 2^64 - 1.
     len: u64,
-    /// Where the first byte is in `memory`.
+    /// Offset of the first byte in `memory`.
     skip: usize,
     memory: Memory,
-    /// What another base has to equal this one's offset in, 1 if it may be any: the size of pages
-    /// or blocks.
+    /// Size of pages or blocks: another base must have the same offset in it. 1 if any base is
+    /// allowed.
     granule: u64,
-    /// That offset.
+    /// Offset of the first byte in a page or block.
     first_byte_offset: u64,
 }
 
 impl View {
-    /// All of a piece of memory. The RNIC chooses the pages, so that any base will do. A given base
-    /// for the same pages has to have the same offset within a page (verbs draft §7.3.2.4).
+    /// All of a piece of memory. The RNIC chooses the pages, so any base is allowed. Another base
+    /// for the same pages must have the same offset within a page (verbs draft §7.3.2.4).
     pub(crate) fn whole(bytes: SharedBytes, addressing: Addressing) -> Result<Self, SpecError> {
         let len = bytes.len() as u64;
         let base = base_for(addressing, len)?;
@@ -61,7 +61,7 @@ impl View {
         })
     }
 
-    /// A list that was checked, in this area.
+    /// A checked list in this area.
     pub(crate) fn list(
         area: SharedBytes,
         list: &PhysicalList,
@@ -103,11 +103,11 @@ impl View {
         })
     }
 
-    /// False for memory that may only be read.
+    /// False for read-only memory.
     pub(crate) fn is_writable(&self) -> bool {
         match &self.memory {
             Memory::Whole(bytes) => bytes.is_writable(),
-            // The region area is written.
+            // The region area is writable.
             Memory::List(_) => true,
         }
     }
@@ -117,7 +117,7 @@ impl View {
         self.base == 0
     }
 
-    /// Where `len` bytes at `to` are in the memory. Wrap is seen before bounds (wire.md §5.2, T4
+    /// Offset of `len` bytes at `to` in the memory. Wrap is checked before bounds (wire.md §5.2, T4
     /// and T5).
     #[inline]
     fn locate(&self, to: u64, len: u64) -> Result<usize, AccessError> {
@@ -129,7 +129,7 @@ impl View {
         self.skip.checked_add(offset).ok_or(AccessError::Bounds)
     }
 
-    /// `len` bytes at `to`, if they are in it.
+    /// `len` bytes at `to`, if the view contains them.
     #[inline]
     pub(crate) fn bytes(&self, to: u64, len: u64) -> Result<Bytes<'_>, AccessError> {
         let at = self.locate(to, len)?;
@@ -140,7 +140,7 @@ impl View {
     }
 }
 
-/// The Tagged Offset that `len` bytes begin with.
+/// The base of `len` bytes.
 fn base_for(addressing: Addressing, len: u64) -> Result<u64, SpecError> {
     match addressing {
         Addressing::ZeroBased => Ok(0),
@@ -152,7 +152,7 @@ fn base_for(addressing: Addressing, len: u64) -> Result<u64, SpecError> {
     }
 }
 
-/// Bytes that may be accessed: those from a place in memory on, as many as were asked for.
+/// Bytes that may be accessed: a number of bytes from an offset in memory on.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes<'a> {
     memory: &'a Memory,
@@ -160,7 +160,7 @@ pub(crate) struct Bytes<'a> {
 }
 
 impl Bytes<'_> {
-    /// Copies them to `into`, which is no longer than what was asked for.
+    /// Copies the bytes to `into`, which is not longer than them.
     #[inline]
     pub(crate) fn read(self, into: &mut [u8]) -> Result<(), CopyError> {
         match self.memory {
@@ -169,7 +169,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Copies them, and adds them to a digest.
+    /// Copies the bytes, and adds them to a digest.
     pub(crate) fn read_digested(
         self,
         into: &mut [u8],
@@ -181,7 +181,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Copies `from`, which is no longer than what was asked for, to them.
+    /// Copies `from`, which is not longer than the bytes, to them.
     #[inline]
     pub(crate) fn write(self, from: &[u8]) -> Result<(), CopyError> {
         match self.memory {
@@ -190,14 +190,15 @@ impl Bytes<'_> {
         }
     }
 
-    /// Can the first eight be changed atomically (R7306-5.1.1-1)? Not if they are not aligned, or
-    /// in two blocks.
+    /// Whether the first eight bytes can be changed atomically (R7306-5.1.1-1): they are aligned,
+    /// and in one block.
     pub(crate) fn is_aligned(self) -> bool {
         self.operand()
             .is_some_and(|(bytes, at)| bytes.is_aligned(at))
     }
 
-    /// Changes the first eight atomically; what they were. `None` if they cannot be.
+    /// Changes the first eight bytes atomically. Returns their former value; `None` if that is
+    /// impossible.
     pub(crate) fn update_u64(self, change: impl Fn(u64) -> u64) -> Option<u64> {
         let (bytes, at) = self.operand()?;
         bytes.update_u64(at, change).ok()

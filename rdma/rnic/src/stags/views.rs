@@ -1,5 +1,5 @@
-//! Views: the memory that a queue pair accesses piece by piece. What was looked up last is often
-//! accessed next.
+//! Views: the memory that a queue pair accesses piece by piece. The last lookup is cached, as it
+//! often serves the next access.
 
 use xwarp_iwarp::Stag;
 
@@ -7,7 +7,7 @@ use super::table::StagTable;
 use super::view::{Bytes, View};
 use crate::model::{Access, QpIdentity};
 
-/// See the module.
+/// Memory that one user accesses with the same rights.
 pub(crate) struct Views<'a> {
     stags: &'a StagTable,
     user: QpIdentity,
@@ -16,7 +16,7 @@ pub(crate) struct Views<'a> {
 }
 
 impl<'a> Views<'a> {
-    /// What `user` may access with all of `rights`.
+    /// Memory that `user` accesses with all of `rights`.
     pub(crate) fn new(stags: &'a StagTable, user: QpIdentity, rights: Access) -> Self {
         Self {
             stags,
@@ -26,7 +26,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Looks up at once what is accessed first: where nothing else follows, that costs less.
+    /// Looks up the first access at once, which costs less if there is no other access.
     #[inline]
     pub(crate) fn beginning_with(self, stag: Stag) -> Self {
         let view = self.stags.view_for(self.user, stag, self.rights).ok();
@@ -34,7 +34,7 @@ impl<'a> Views<'a> {
         Self { last, ..self }
     }
 
-    /// `len` bytes at `to`, as [`StagTable::access`] gives them.
+    /// `len` bytes at `to`, as [`StagTable::access`] returns them.
     #[inline]
     pub(crate) fn bytes(&mut self, stag: Stag, to: u64, len: u64) -> Option<Bytes<'a>> {
         self.view(stag)?.bytes(to, len).ok()

@@ -11,7 +11,7 @@ use crate::model::{
 };
 
 impl StagTable {
-    /// Allocate Memory Window. The `STag`'s key means nothing before the window is bound.
+    /// Allocate Memory Window. The `STag`'s key has no meaning before the window is bound.
     pub fn allocate_window(&mut self, home: StagScope) -> Result<Stag, RegisterError> {
         let stag = self.vacant(None)?;
         self.put(stag.index(), Entry::unbound_window(home));
@@ -45,7 +45,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// Is it a window that `user` may bind now?
+    /// Checks that it is a window that `user` may bind now.
     fn check_window(&self, user: QpIdentity, stag: Stag) -> Result<(), CompletionStatus> {
         let entry = self.get(stag.index());
         let entry = entry.ok_or(CompletionStatus::InvalidWindow)?;
@@ -60,7 +60,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// The part of its region that the window will be.
+    /// The part of the region that the window covers.
     fn window_view(&self, user: QpIdentity, bind: &Bind) -> Result<View, CompletionStatus> {
         let entry = self.get(bind.region.index());
         let entry = entry.ok_or(CompletionStatus::InvalidRegion)?;

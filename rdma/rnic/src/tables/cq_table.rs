@@ -15,20 +15,20 @@ use crate::queues::{CqPlace, CqSink, Cqe, EventQueue, EventTarget, Pushed, SlotK
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CqFull;
 
-/// See the module.
+/// The engine's ends of all completion queues.
 pub struct CqTable {
-    /// By the slots of their identities, each with its serial number.
+    /// By slot, each with its serial number.
     sinks: Vec<Option<(u64, CqSink)>>,
-    /// Queues with completions that were not announced yet.
+    /// Queues with unannounced completions.
     unannounced: Vec<CqId>,
     slots: Arc<SlotTable>,
     events: Arc<EventQueue>,
     shared_tables: Arc<SharedTables>,
-    /// Whose table it is.
+    /// Index of the engine.
     engine: usize,
-    /// Completions have the time at which the NIC received what raised them.
+    /// Whether completions carry the time when the NIC received their frame.
     stamps: bool,
-    /// That of what is being received.
+    /// Arrival time of the bytes that are being received.
     arrival: Detail,
 }
 
@@ -50,29 +50,29 @@ impl CqTable {
         }
     }
 
-    /// Has completions of what is received have times from now on.
+    /// Records arrival times in all later receive completions.
     pub(crate) fn begin_stamping(&mut self) {
         self.stamps = true;
     }
 
-    /// Whether times of arrival are wanted.
+    /// Whether arrival times are recorded.
     #[inline]
     pub(crate) fn stamps(&self) -> bool {
         self.stamps
     }
 
-    /// Sets the NIC's time of arrival of the bytes that are received next, if the NIC reports one.
+    /// Sets the arrival time of the bytes that are received next, if the NIC reports one.
     pub(crate) fn note_arrival(&mut self, time: Option<Duration>) {
         self.arrival = Detail::of_arrival(time);
     }
 
-    /// When the bytes that are being received arrived.
+    /// Arrival time of the bytes that are being received.
     #[inline]
     pub(crate) fn arrival(&self) -> Detail {
         self.arrival
     }
 
-    /// Create CQ: enters this engine's end of a new queue.
+    /// Create CQ: adds this engine's end of a new queue.
     pub fn insert(&mut self, sink: CqSink) {
         let CqId { slot, serial } = sink.id();
         if self.sinks.len() <= slot {
@@ -94,32 +94,31 @@ impl CqTable {
         (*serial == id.serial).then_some(sink)
     }
 
-    /// A queue of a queue pair is created that completes there. False if there is no such
-    /// completion queue.
+    /// Counts a work queue that completes there. False if there is no such completion queue.
     pub(crate) fn join(&mut self, id: CqId) -> bool {
         self.sink(id).map(|sink| sink.shared().join()).is_some()
     }
 
-    /// One is gone.
+    /// Removes a work queue from the count.
     pub(crate) fn leave(&mut self, id: CqId) {
         if let Some(sink) = self.sink(id) {
             sink.shared().leave();
         }
     }
 
-    /// True while queue pairs complete there, whatever engine they are on.
+    /// True while queue pairs of any engine complete there.
     pub(crate) fn is_used(&mut self, id: CqId) -> bool {
         self.sink(id).is_some_and(|sink| sink.shared().is_used())
     }
 
-    /// What was put into a queue by this engine ends there. `None` if the queue is gone.
+    /// Place behind this engine's completions in a queue. `None` if the queue is destroyed.
     pub(crate) fn place(&mut self, id: CqId) -> Option<CqPlace> {
         let engine = self.engine;
         let count = self.sink(id)?.pushed();
         Some(CqPlace { engine, count })
     }
 
-    /// What this engine puts into a queue from now on is polled after what lies before `first`.
+    /// Orders this engine's later completions in a queue after those before `first`.
     pub(crate) fn follow(&mut self, id: CqId, first: CqPlace) {
         if let Some(then) = self.place(id)
             && let Some(sink) = self.sink(id)
@@ -128,7 +127,7 @@ impl CqTable {
         }
     }
 
-    /// Goes on with another ring, which must have room for what is unread.
+    /// Replaces the ring by one with room for all unread completions.
     pub fn resize(
         &mut self,
         id: CqId,
@@ -139,7 +138,7 @@ impl CqTable {
             .map_or(Ok(()), |sink| sink.resize(ring, waiting))
     }
 
-    /// Forgets a queue. Completions for it go nowhere from now on.
+    /// Removes a queue. Its later completions are discarded.
     pub fn remove(&mut self, id: CqId) {
         if self.sink(id).is_some()
             && let Some(place) = self.sinks.get_mut(id.slot)
@@ -149,8 +148,8 @@ impl CqTable {
     }
 
     /// Appends a completion, which can be polled at once; [`announce`](Self::announce) wakes
-    /// threads that wait for it. A dropped queue takes everything. A completion that cannot be
-    /// polled frees its slot at once.
+    /// threads that wait for it. Completions for a dropped queue are discarded. A completion that
+    /// cannot be polled frees its slot at once.
     pub(crate) fn push(&mut self, id: CqId, entry: Cqe) -> Result<(), CqFull> {
         let slots = entry.slots;
         let Some(sink) = self.sink(id) else {
@@ -173,7 +172,7 @@ impl CqTable {
         }
     }
 
-    /// Completions that a queue has room for; none if it is gone.
+    /// Number of completions that a queue has room for; 0 if it is destroyed.
     pub(crate) fn room(&mut self, id: CqId) -> usize {
         self.sink(id).map_or(0, |sink| sink.room())
     }
@@ -196,8 +195,8 @@ impl CqTable {
         }
     }
 
-    /// Wakes those who wait for completions that were appended since the last time. A batch of them
-    /// is announced once.
+    /// Wakes waiters for completions that were appended since the last announcement. A batch is
+    /// announced once.
     #[inline]
     pub(crate) fn announce(&mut self) {
         if !self.unannounced.is_empty() {
@@ -239,8 +238,8 @@ impl CqTable {
         self.events.report(AsyncEvent { resource, kind });
     }
 
-    /// Appends a completion of a queue pair that has failed already; the queue remembers that it
-    /// overflowed.
+    /// Appends a completion of a queue pair that has failed already. If the queue is full, it only
+    /// records the overflow.
     pub(crate) fn push_or_lose(&mut self, id: CqId, entry: Cqe) {
         let (wr_id, status) = (entry.completion.wr_id, entry.completion.status);
         if self.push(id, entry) == Err(CqFull) {

@@ -8,11 +8,11 @@ use slab::Slab;
 
 use crate::model::{CqId, HandlerError, HandlerId, MAX_HANDLERS};
 
-/// How many handlers were registered, with all RNICs of the process: that of one means nothing to
-/// another (verbs draft §5.1).
+/// Number of handlers that all RNICs of the process have registered, so that an ID of one RNIC is
+/// unknown to any other (verbs draft §5.1).
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
-/// Called when an awaited completion arrives, with the completion queue that has it.
+/// Called when a requested completion arrives, with its completion queue.
 pub type Handler = Box<dyn FnMut(CqId) + Send>;
 
 /// All handlers of an RNIC.
@@ -27,7 +27,7 @@ impl Handlers {
         if self.all.len() >= MAX_HANDLERS {
             return Err(HandlerError::TooMany(MAX_HANDLERS));
         }
-        let serial = REGISTERED.fetch_add(1, Ordering::Relaxed); // 2^64 will not be registered
+        let serial = REGISTERED.fetch_add(1, Ordering::Relaxed); // 2^64 are never registered
         let slot = self.all.insert((serial, handler));
         Ok(HandlerId { slot, serial })
     }
@@ -37,7 +37,7 @@ impl Handlers {
         (*serial == id.serial).then_some(handler)
     }
 
-    /// Is there such a handler?
+    /// Checks that there is such a handler.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Handlers {
         self.find(id).map(|_| ()).ok_or(HandlerError::Unknown)
     }
 
-    /// Puts another handler in the place of one.
+    /// Replaces a handler.
     pub fn replace(&mut self, id: HandlerId, handler: Handler) -> Result<(), HandlerError> {
         *self.find(id).ok_or(HandlerError::Unknown)? = handler;
         Ok(())
@@ -59,7 +59,7 @@ impl Handlers {
         Ok(())
     }
 
-    /// False if it has panicked: what it has broken is its own, and it is not called again.
+    /// Calls a handler. Returns false if it has panicked. It is not called again then.
     pub(crate) fn call(&mut self, id: HandlerId, cq: CqId) -> bool {
         let Some(handler) = self.find(id) else {
             return true;

@@ -1,5 +1,5 @@
-//! Tables of what queue pairs share: completion queues with their handlers, shared receive queues,
-//! and searches for next hops.
+//! Tables that queue pairs share: completion queues with their handlers, shared receive queues, and
+//! searches for next hops.
 
 mod cq_table;
 mod handlers;

@@ -1,7 +1,7 @@
-//! Searches for next hops: what connections wait for before TCP begins.
+//! Searches for next hops, which connections wait for before TCP begins.
 //!
-//! A search asks the host, which is a system call. So it is only kept here, and the thread that
-//! runs the engine polls it.
+//! Polling a search takes system calls. So searches are only stored here, and the thread that runs
+//! the engine polls them.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 
 use crate::model::NextHopSearch;
 
-/// A search, as the thread that runs the engine names it. Never used twice.
+/// Identity of a search. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SearchId(pub u64);
 
-/// Who waits for the next hop.
+/// What waits for the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Searcher {
     /// The queue pair with this key.
@@ -22,7 +22,7 @@ pub(crate) enum Searcher {
     Stream,
 }
 
-/// Searches that are under way.
+/// Running searches.
 #[derive(Default)]
 pub(crate) struct Searches {
     running: FxHashMap<SearchId, (Box<dyn NextHopSearch>, Searcher)>,
@@ -32,7 +32,7 @@ pub(crate) struct Searches {
 }
 
 impl Searches {
-    /// Keeps a search.
+    /// Adds a search.
     pub(crate) fn begin(&mut self, search: Box<dyn NextHopSearch>, searcher: Searcher) -> SearchId {
         let id = SearchId(self.next);
         self.next += 1;
@@ -41,7 +41,7 @@ impl Searches {
         id
     }
 
-    /// Gives a search up, or has its answer; who waited for it.
+    /// Removes a search that has ended or is cancelled. Returns what waited for it.
     pub(crate) fn end(&mut self, id: SearchId) -> Option<Searcher> {
         self.running.remove(&id).map(|(_, searcher)| searcher)
     }
@@ -51,18 +51,18 @@ impl Searches {
         self.running.is_empty()
     }
 
-    /// A search that is under way.
+    /// A running search.
     pub(crate) fn get_mut(&mut self, id: SearchId) -> Option<&mut dyn NextHopSearch> {
         let (search, _) = self.running.get_mut(&id)?;
         Some(&mut **search)
     }
 
-    /// True if a search has begun since that was asked last.
+    /// True if a search has begun since the last [`take_begun`](Self::take_begun).
     pub(crate) fn has_begun(&self) -> bool {
         !self.begun.is_empty()
     }
 
-    /// A search that has begun since this was asked last.
+    /// Takes a search that has begun and was not taken yet.
     pub(crate) fn take_begun(&mut self) -> Option<SearchId> {
         while let Some(id) = self.begun.pop_front() {
             if self.running.contains_key(&id) {

@@ -8,7 +8,7 @@ use super::srq_table::SrqTable;
 use crate::model::{EventHandler, MAX_CQS, MAX_QPS, MAX_SRQS};
 use crate::queues::{EngineDoorbell, EventQueue, Identities, Locked, SlotTable};
 
-/// See the module. `STag`s and protection domains are shared as well, by a hold of each engine.
+/// Tables that the engines of an RNIC share. `STag`s and protection domains are shared in addition.
 /// Engines share nothing else (decision record rnic/0034).
 pub struct SharedTables {
     first_doorbell: Arc<EngineDoorbell>,
@@ -50,7 +50,7 @@ impl SharedTables {
         }))
     }
 
-    /// How many engines there are.
+    /// Number of engines.
     pub fn engines(&self) -> usize {
         self.doorbells.len()
     }
@@ -61,7 +61,7 @@ impl SharedTables {
         &self.doorbells
     }
 
-    /// That of the first engine.
+    /// Doorbell of the first engine.
     pub fn first_doorbell(&self) -> &Arc<EngineDoorbell> {
         &self.first_doorbell
     }

@@ -1,7 +1,7 @@
 //! Shared receive queues as the engines hold them (verbs draft §6.3).
 //!
-//! The queue pair that gets a receive is decided when a message begins (arrival order). Messages of
-//! a queue pair are placed one at a time, so that at most one is in progress. Of the QP RQ Limits
+//! The queue pair that takes a receive is decided when a message begins (arrival order). Messages
+//! of a queue pair are placed one at a time, so at most one is in progress. Of the QP RQ Limits
 //! (verbs draft §6.3.8) only 0 can therefore be exceeded; Query QP returns larger ones as they were
 //! set.
 
@@ -17,11 +17,11 @@ use crate::model::{
 };
 use crate::queues::{CurrentReceive, EventQueue, Guard, Locked, ReceiveRing, SlotKey, SlotTable};
 
-/// Lends posted buffers.
+/// Guard of posted buffers.
 pub(crate) enum BorrowedReceives<'a> {
-    /// Those of one queue pair.
+    /// Buffers of one queue pair.
     Own(&'a mut ReceiveRing),
-    /// Those of a shared queue, which no other engine takes from meanwhile.
+    /// Buffers of a shared queue, which no other engine can take from meanwhile.
     Shared(Guard<'a, SrqState>),
 }
 
@@ -47,23 +47,23 @@ impl DerefMut for BorrowedReceives<'_> {
     }
 }
 
-/// One of them. Its queue pairs hold it, on whatever engine they are.
+/// A shared receive queue. Its queue pairs hold references to it, on any engine.
 pub(crate) struct Srq {
     id: SrqId,
     pd: PdId,
     state: Locked<SrqState>,
 }
 
-/// What is posted to a shared receive queue.
+/// Contents of a shared receive queue.
 pub(crate) struct SrqState {
     buffers: ReceiveRing,
     /// Limit of unused buffers below which an event is reported; 0 for none.
     armed: usize,
-    /// What is in it cannot be made out.
+    /// Whether its contents are inconsistent.
     failed: bool,
 }
 
-/// Nothing can be taken from it.
+/// The queue has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SrqBroken;
 
@@ -72,18 +72,18 @@ impl Srq {
         self.id
     }
 
-    /// The protection domain that the buffers' pieces must be of (verbs draft §6.3.5).
+    /// The protection domain that the buffers' pieces must belong to (verbs draft §6.3.5).
     #[inline]
     pub(crate) fn pd(&self) -> PdId {
         self.pd
     }
 
-    /// Work requests that it holds.
+    /// Depth of the queue in work requests.
     pub(crate) fn depth(&self) -> usize {
         self.state.lock().buffers.posted.depth()
     }
 
-    /// A message begins: takes the oldest buffer, whichever queue pair the message is for (arrival
+    /// Takes the oldest buffer for a new message, whichever queue pair the message is for (arrival
     /// order, verbs draft §6.3.5). Reports an event if too few are left. A buffer that cannot have
     /// been posted fails the queue, since its further contents cannot be trusted.
     pub(crate) fn take(&self, events: &EventQueue) -> Result<Option<CurrentReceive>, SrqBroken> {
@@ -110,8 +110,8 @@ impl Srq {
         Ok(Some(receiving))
     }
 
-    /// Lends its buffers for messages that begin and end together, and how many of them may be
-    /// taken before [`take`](Self::take) would report an event.
+    /// Lends its buffers for messages that begin and end together, and the number of buffers that
+    /// may be taken before [`take`](Self::take) would report an event.
     pub(crate) fn lend(&self) -> Option<(BorrowedReceives<'_>, usize)> {
         let state = self.state.lock();
         if state.failed {
@@ -130,12 +130,12 @@ impl Srq {
     }
 }
 
-/// A shared receive queue, and who needs it.
+/// A shared receive queue, and its users.
 struct Entry {
     srq: Arc<Srq>,
-    /// Queue pairs that take from it.
+    /// Number of queue pairs that take from it.
     users: usize,
-    /// The application has dropped it; it goes with its last queue pair.
+    /// Whether the application has dropped it, so that it ends with its last queue pair.
     orphaned: bool,
 }
 
@@ -151,7 +151,7 @@ impl Entries {
         (entry.srq.id == id).then_some(entry)
     }
 
-    /// Removes a queue that the application has dropped and no queue pair takes from.
+    /// Removes a queue that the application has dropped and no queue pair uses.
     fn remove_unused(&mut self, id: SrqId) -> Option<PdId> {
         let unused = self
             .find(id)
@@ -160,7 +160,7 @@ impl Entries {
     }
 }
 
-/// All of an RNIC, whatever engines their queue pairs are on.
+/// All shared receive queues of an RNIC, for queue pairs on any engine.
 pub struct SrqTable {
     entries: Locked<Entries>,
     slots: Arc<SlotTable>,
@@ -182,7 +182,7 @@ impl SrqTable {
         let wanted = entries.all.len() + 1;
         CapabilityError::check("a number of shared receive queues of", wanted, 1, MAX_SRQS)?;
         let (slot, serial) = (entries.all.vacant_key(), entries.next_serial);
-        entries.next_serial += 1; // 2^64 will not be created
+        entries.next_serial += 1; // 2^64 are never created
         // `MAX_SRQS` bounds the slab's keys.
         let slots = self.slots.open_srq(u32::try_from(slot).unwrap_or(u32::MAX));
         let id = SrqId { slot, serial };
@@ -204,12 +204,12 @@ impl SrqTable {
         entries.find(id).map(|entry| Arc::clone(&entry.srq))
     }
 
-    /// Is it there, or are queue pairs that may have buffers of it?
+    /// Whether the queue exists, or queue pairs that may hold its buffers do.
     pub fn contains(&self, id: SrqId) -> bool {
         self.get(id).is_some()
     }
 
-    /// A queue pair is created that takes from it. With a `limit` above its depth there is none.
+    /// Counts a new queue pair that takes from it. Fails if `limit` exceeds the depth.
     pub(crate) fn join(&self, id: SrqId, limit: usize) -> Result<Arc<Srq>, CreateError> {
         let mut entries = self.entries.lock();
         let entry = entries.find(id).ok_or(CreateError::InvalidSrq)?;
@@ -221,7 +221,8 @@ impl SrqTable {
         Ok(Arc::clone(&entry.srq))
     }
 
-    /// A queue pair that took from it is gone. The protection domain of one that goes with it.
+    /// Removes a queue pair from the count. Returns the queue's protection domain if the queue ends
+    /// with it.
     pub(crate) fn leave(&self, id: SrqId) -> Option<PdId> {
         let mut entries = self.entries.lock();
         entries.find(id)?.users -= 1;
@@ -241,16 +242,16 @@ impl SrqTable {
         }
     }
 
-    /// The limit whose event is still to be reported.
+    /// The limit if it is armed.
     pub fn armed(&self, id: SrqId) -> usize {
         self.get(id).map_or(0, |srq| srq.state.lock().armed)
     }
 
-    /// Goes on with another ring; what is in the former one comes first.
+    /// Replaces the ring; the contents of the former one come first.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`]: there is no memory for what is in the former one.
+    /// [`OutOfMemory`]: there is no memory for the contents of the former ring.
     pub fn resize(&self, id: SrqId, posted: Consumer<RecvRequest>) -> Result<(), OutOfMemory> {
         if let Some(srq) = self.get(id) {
             let mut state = srq.state.lock();
@@ -260,7 +261,8 @@ impl SrqTable {
         Ok(())
     }
 
-    /// The application has dropped it: it goes as soon as no queue pair takes from it.
+    /// The application has dropped the queue, which ends with its last queue pair. Returns the
+    /// queue's protection domain if it ends now.
     pub(crate) fn orphan(&self, id: SrqId) -> Option<PdId> {
         let mut entries = self.entries.lock();
         entries.find(id)?.orphaned = true;

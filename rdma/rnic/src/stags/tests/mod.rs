@@ -1,4 +1,4 @@
-//! The table by itself, without engine or wire.
+//! Tests of the table alone, without engine or wire.
 
 mod bind;
 mod fast;
@@ -35,12 +35,12 @@ fn new_table() -> StagTable {
     StagTable::new(SharedBytes::anonymous(AREA).unwrap(), PblMode::Page, random)
 }
 
-/// As the crate `xwarp` has it.
+/// Random bits, as the crate `xwarp` provides them.
 fn random() -> Option<u32> {
     getrandom::u32().ok()
 }
 
-/// A table, and what users of it can be made of.
+/// A table, and a factory for its users.
 struct Fixture {
     table: StagTable,
 }
@@ -50,7 +50,7 @@ impl Fixture {
         Self { table: new_table() }
     }
 
-    /// A queue pair that may do everything.
+    /// A queue pair with all access flags.
     fn user(&mut self, pd: PdId) -> QpIdentity {
         self.table.join(pd, QpAccess::all())
     }
@@ -60,7 +60,7 @@ impl Fixture {
         self.region_of(StagScope::Domain(PD), &memory(), &RegionSpec::new(access))
     }
 
-    /// One that begins at [`VA`].
+    /// A region that begins at [`VA`].
     fn va_region(&mut self, access: Access) -> Stag {
         let spec = RegionSpec::new(access).at(VA);
         self.region_of(StagScope::Domain(PD), &memory(), &spec)
@@ -96,7 +96,7 @@ impl Fixture {
     }
 }
 
-/// To all of a VA-based region, with both rights.
+/// A Bind to all of a VA-based region, with both rights.
 fn bind(window: Stag, region: Stag) -> Bind {
     Bind {
         window,

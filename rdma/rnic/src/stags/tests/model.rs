@@ -7,12 +7,12 @@ use super::*;
 
 /// Steps of a run.
 const STEPS: usize = if cfg!(miri) { 100 } else { 10_000 };
-/// Runs, each with dice of its own.
+/// Number of runs, each with its own seed.
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 5 };
 /// Regions and windows that a run keeps.
 const OBJECTS: usize = 12;
 
-/// What the model holds of a region or window.
+/// A region or window in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Object {
     pd: PdId,
@@ -32,7 +32,7 @@ enum ObjectKind {
     },
 }
 
-/// Table, model and the dice.
+/// Table, model and random numbers.
 struct Run {
     it: Fixture,
     users: Vec<(QpIdentity, PdId)>,
@@ -67,7 +67,7 @@ impl Run {
         [PD, OTHER_PD][self.roll(2)]
     }
 
-    /// One of the objects, with its key, mostly.
+    /// Mostly one of the objects, with its key.
     fn any_stag(&mut self) -> Stag {
         let n = self.roll(self.objects.len().max(1));
         let Some((&index, object)) = self.objects.iter().nth(n) else {
@@ -86,7 +86,7 @@ impl Run {
         self.objects.values().any(bound)
     }
 
-    /// Is it a region that is not shared?
+    /// Whether it is a region that is not shared.
     fn is_own(&self, index: u32) -> bool {
         let object = self.objects.get(&index);
         object.is_some_and(|it| it.kind == ObjectKind::Region { shared: false })
@@ -235,7 +235,8 @@ impl Run {
             mine && it.key.is_none_or(|key| key == stag.key())
         });
         let remote = self.it.table.check_invalidate(user, stag);
-        // Of a region of a domain with several queue pairs only these themselves may dispose.
+        // Only the queue pairs themselves may invalidate a region of a domain with several queue
+        // pairs.
         let common = |it: &Object| pd == PD && matches!(it.kind, ObjectKind::Region { .. });
         let by_peer = (possible.as_ref()).is_some_and(|it| it.key.is_some() && !common(it));
         assert_eq!(remote.is_ok(), by_peer);
@@ -249,7 +250,7 @@ impl Run {
         }
     }
 
-    /// A queue pair goes, and another one comes.
+    /// Replaces a queue pair by a new one.
     fn replace_user(&mut self) {
         let n = self.roll(3);
         let (user, pd) = self.users[n];
