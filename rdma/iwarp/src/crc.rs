@@ -1,5 +1,5 @@
-//! CRC-32C as MPA uses it (RFC 5044 §4.4, R5044-4.4-8). Decision record iwarp/0005 says which code
-//! computes it.
+//! CRC-32C as MPA uses it (RFC 5044 §4.4, R5044-4.4-8). Decision record iwarp/0005 compares the
+//! implementations.
 
 /// A function that computes CRC-32C, as [`crc32c`] does.
 pub type Crc32c = fn(&[u8]) -> u32;

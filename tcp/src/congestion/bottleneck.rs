@@ -1,7 +1,7 @@
 //! Bottleneck simulation: one sender with endless data on an idealised link, in virtual time.
 //!
 //! The path is a queue of bounded length before a link of fixed rate. Segments are lost at random
-//! before the queue, and marked in it beyond a threshold. The path never reorders, so an ACK says
+//! before the queue, and marked in it beyond a threshold. The path never reorders, so an ACK shows
 //! exactly which segments before it were lost. So a run measures the algorithm, and not the
 //! engine's loss detection.
 

@@ -1,7 +1,7 @@
 //! ACK processing: arrived data, the round trip, losses, the window (RFC 9293 §3.10.7.4, fifth).
 //!
 //! Data begins with an RTO of 3 s if the SYN was retransmitted and no round trip is known (RFC 6298
-//! §5.7). So a lost MPA Request would cost 3 s, and then 6 and 12 s. The echoed timestamp says
+//! §5.7). So a lost MPA Request would cost 3 s, and then 6 and 12 s. The echoed timestamp shows
 //! which SYN the peer has answered (RFC 7323 §4): if it is the latest, its age is the first sample.
 //! An older echo is ambiguous, and the RTO is 3 s.
 

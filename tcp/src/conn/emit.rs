@@ -12,7 +12,7 @@ use crate::wire::seq::{Seq, bytes};
 
 impl Conn {
     /// Sends all pending segments except new data, and returns their number. Afterwards
-    /// `is_drained` says whether that was all.
+    /// `is_drained` returns whether that was all.
     pub(crate) fn egress(&mut self, device: &mut Device, now: Instant) -> usize {
         self.act_on_deferred_ack(device);
         self.pending.clear_lack_of_frame();

@@ -20,8 +20,8 @@ impl Stack {
 
     /// Opens a connection again whose answer was refused: sends a SYN from `local`, which may have
     /// the same port. The answer is accepted at any stack, unless
-    /// [`refuse_stray_answer`](Self::refuse_stray_answer) is called again. The timeout goes on.
-    /// Returns false if no answer was refused, or if another connection has the flow.
+    /// [`refuse_stray_answer`](Self::refuse_stray_answer) is called again. The timeout is not
+    /// restarted. Returns false if no answer was refused, or if another connection has the flow.
     pub fn open_anew(&mut self, conn: ConnId, local: SocketAddr, now: Instant) -> bool {
         self.advance(now);
         let found = self.connections.live(conn);

@@ -1,5 +1,4 @@
-//! Connections: each one's way from the table through its timer, its turn to send and its events to
-//! its end.
+//! Connections of a stack: their table, timers, turns to send, events, and end.
 //!
 //! A connection at rest has no turn: if a segment leaves it with nothing to send, acknowledge or
 //! write, its timer is set at once. Calls for ready connections, frame waiters and ICMP are made

@@ -52,8 +52,8 @@ pub struct StreamConfig {
     /// (RFC 5041 §4.1, RFC 5040 §4.1).
     pub version: u8,
     /// RFC 7306: enables Immediate Data and Atomic Operations. Never with the RDMA Consortium's
-    /// version (R7306-4.1-2). Start-up does not say whether the peer supports them (§1.1): decision
-    /// record iwarp/0004.
+    /// version (R7306-4.1-2). Start-up does not negotiate whether the peer supports them (§1.1):
+    /// decision record iwarp/0004.
     pub extensions: bool,
     /// Responder in the peer-to-peer model: a zero-length Send as first message is the RTR
     /// (R6581-9.2-11).

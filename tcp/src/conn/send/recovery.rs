@@ -343,9 +343,9 @@ mod tests {
             assert_eq!(recovery.is_open(), self.open);
         }
 
-        /// True if a recovery has gone on for so long that its start is no longer compared with
-        /// current data. That takes a timeout after each other for a thousand flights. Needless
-        /// ones are then not detected, which costs only time.
+        /// True if a recovery has lasted so long that its start is no longer compared with current
+        /// data. That takes consecutive timeouts over a thousand flights. Needless recoveries are
+        /// then not detected, which only costs time.
         fn is_endless(&self) -> bool {
             self.doubt.is_some_and(|(una, _)| self.una - una > LARGEST)
         }

@@ -10,7 +10,7 @@ pub(crate) struct TailLossProbe {
     end: Option<Seq>,
 }
 
-/// What an ACK says about the probe.
+/// Result of a probe, as an ACK shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing yet.

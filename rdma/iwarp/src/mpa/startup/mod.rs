@@ -50,7 +50,7 @@ impl StartupParams {
         allow_revision_0: false,
     };
 
-    /// What the Request asks for.
+    /// Enhanced data that the Request offers.
     fn asks(self) -> Option<Enhanced> {
         self.enhanced.filter(|_| self.max_revision >= Revision::Two)
     }
@@ -103,7 +103,7 @@ impl Negotiated {
         }
     }
 
-    /// CRCs and markers in both directions, whatever the bits say (RFC 5044, appendix C).
+    /// CRCs and markers in both directions, regardless of the frames' bits (RFC 5044, appendix C).
     const RDMAC: Self = Self {
         crc: true,
         send_markers: true,

@@ -180,8 +180,8 @@ impl Receiver {
             .map_err(|cause| self.refuse(cause, ulpdu))
     }
 
-    /// Violation found while a segment that passed all checks is placed: its memory is gone. Ends
-    /// the stream as other violations do.
+    /// Returns the violation for a segment that passed all checks but whose memory is gone when it
+    /// is placed. Ends the stream as other violations do.
     pub fn refuse(&mut self, cause: ViolationCause, ulpdu: &[u8]) -> Violation {
         self.ended = true;
         Violation::new(cause, self.version, ulpdu)

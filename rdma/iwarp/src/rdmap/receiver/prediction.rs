@@ -1,12 +1,12 @@
 //! Prediction: recognizes ordinary segments by comparing their control bytes. Nearly all segments
 //! are those of Writes, Sends of one segment, and Reads.
 //!
-//! [`Receiver::on_ulpdu`] returns a value that covers every segment and violation. To copy it took
+//! [`Receiver::on_ulpdu`] returns a value that covers every segment and violation. Copying it took
 //! a third of the instructions of a received Write of 64 bytes. So the shortcuts here compare the
 //! control bytes first, and change nothing. Violations and rare segments go to `on_ulpdu`, which
-//! judges the segment from the start; to place its bytes twice does no harm. Property tests hold
-//! both ways to the same verdicts. Smaller values on the heap are no alternative: the protocol core
-//! does not allocate.
+//! judges the segment from the start; placing its bytes twice is harmless. Property tests check
+//! that both ways give the same verdicts. Smaller values on the heap are no alternative: the
+//! protocol core does not allocate.
 
 use super::{InboundRead, Receiver, bytes};
 use crate::Stag;
