@@ -1,0 +1,71 @@
+//! Requests of a client to the switch, and the replies.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::station::MacAddress;
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Which addresses are there?
+    Addresses,
+    /// From which address do packets to this one leave?
+    Source(IpAddr),
+    /// Which next hop leads there?
+    Hop(IpAddr),
+    /// The client wants a TCP port of an address. Port 0 stands for any free one.
+    OpenPort(SocketAddr),
+    /// The client has closed a port.
+    ClosePort(SocketAddr),
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// All addresses.
+    Addresses(Vec<IpAddr>),
+    /// The source address.
+    Source(IpAddr),
+    /// The next hop.
+    Hop(MacAddress),
+    /// The port is the client's.
+    Port(SocketAddr),
+    /// The port is no longer the client's.
+    Closed,
+}
+
+/// Why the switch refuses a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The address is none of the switch's.
+    #[error("{0} is not an address of this switch")]
+    NotHere(IpAddr),
+    /// A client has the port.
+    #[error(
+        "TCP port {} of {} is in use by another program; choose another port or end it",
+        .0.port(),
+        .0.ip()
+    )]
+    InUse(SocketAddr),
+    /// No port is free.
+    #[error("no ephemeral TCP port of {0} is free")]
+    NoneFree(IpAddr),
+    /// The port is below 1024.
+    #[error("TCP port {0} needs root; choose a port from 1024 up")]
+    NotPermitted(u16),
+    /// The port is not this client's.
+    #[error("TCP port {} of {} was not open", .0.port(), .0.ip())]
+    NotOpen(SocketAddr),
+    /// The user has as many as a user may have.
+    #[error("a user may have {0} ports, and this one has")]
+    TooManyPorts(usize),
+    /// The user has as many clients as a user may have.
+    #[error("a user may have {0} clients, and this one has")]
+    TooManyClients(usize),
+    /// The switch has as many clients as it can have.
+    #[error("the switch has {0} clients, and can have no more")]
+    Full(usize),
+    /// There is no such client.
+    #[error("the client is detached")]
+    Detached,
+}

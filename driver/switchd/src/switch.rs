@@ -1,0 +1,359 @@
+//! The switch: clients, and what becomes of each frame.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::memory::{ClientMemory, Delivery, Head, Hostile};
+use crate::ports::{Ports, PortsPerUid};
+use crate::request::{Refusal, Reply, Request};
+use crate::resets::resets_of;
+use crate::segment::{Reset, Segment, readdress};
+use crate::station::{MacAddress, SWITCH, of_client};
+
+/// Frames of one client that are carried in a turn, before the next client has its turn.
+const BURST: usize = 64;
+/// RSTs of the switch's own in a second, and as many at once at most.
+const RESETS_PER_SECOND: u32 = 1000;
+
+/// Addresses and limits of a switch.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses that all clients share.
+    pub addresses: Vec<IpAddr>,
+    /// Clients at a time, below 65,535.
+    pub clients: usize,
+    /// Clients of one user.
+    pub clients_per_uid: usize,
+    /// Ports of one user.
+    pub ports_per_uid: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            clients: 1024,
+            clients_per_uid: 64,
+            ports_per_uid: 1024,
+        }
+    }
+}
+
+/// A client, which no other client is while the switch lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId {
+    place: usize,
+    generation: u64,
+}
+
+/// Frames, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Delivered to another client.
+    pub delivered: u64,
+    /// The receiver had lent no memory.
+    pub drop_no_room: u64,
+    /// No client has the destination.
+    pub drop_no_port: u64,
+    /// From an address and port that the sender has not reserved.
+    pub drop_spoofed: u64,
+    /// No whole TCP segment.
+    pub drop_not_tcp: u64,
+    /// To the sender itself.
+    pub drop_to_itself: u64,
+    /// Entries of a ring that named no frame.
+    pub drop_no_frame: u64,
+    /// RSTs that the switch has sent.
+    pub resets: u64,
+    /// RSTs that the limit of a second withheld.
+    pub resets_withheld: u64,
+}
+
+struct Client<M> {
+    id: ClientId,
+    uid: u32,
+    memory: M,
+    /// Frames were delivered to it that it was not shown.
+    unpublished: bool,
+}
+
+/// See the crate.
+pub struct Switch<M> {
+    config: Config,
+    places: Vec<Option<Client<M>>>,
+    generation: u64,
+    ports: Ports,
+    budget: ResetBudget,
+    counters: Counters,
+}
+
+impl<M: ClientMemory> Switch<M> {
+    /// A switch without clients.
+    pub fn new(config: Config) -> Self {
+        let most = config.ports_per_uid;
+        Self {
+            config,
+            places: Vec::new(),
+            generation: 0,
+            ports: Ports::new(PortsPerUid { most }),
+            budget: ResetBudget::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What became of all frames.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// A process of a user attaches with its memory. Returns the client and its Ethernet address.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Full`], [`Refusal::TooManyClients`]: a limit is reached.
+    pub fn attach(&mut self, uid: u32, memory: M) -> Result<(ClientId, MacAddress), Refusal> {
+        let clients = self.places.iter().flatten();
+        let of_uid = clients.filter(|client| client.uid == uid).count();
+        if of_uid >= self.config.clients_per_uid {
+            return Err(Refusal::TooManyClients(self.config.clients_per_uid));
+        }
+        let free = self.places.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.places.len());
+        let number = u16::try_from(place).ok().filter(|it| *it < u16::MAX);
+        let number = number.filter(|_| place < self.config.clients);
+        let number = number.ok_or(Refusal::Full(self.config.clients))?;
+        if free.is_none() {
+            self.places.push(None);
+        }
+        self.generation += 1;
+        let id = ClientId {
+            place,
+            generation: self.generation,
+        };
+        self.places[place] = Some(Client {
+            id,
+            uid,
+            memory,
+            unpublished: false,
+        });
+        Ok((id, of_client(number)))
+    }
+
+    /// A client's process has ended, or is not to go on. Its peers get a RST for each connection.
+    /// Does nothing for a client that is detached.
+    pub fn detach(&mut self, id: ClientId, now: Duration) {
+        if self.client(id).is_none() {
+            return;
+        }
+        let Some(client) = self.places[id.place].take() else {
+            return;
+        };
+        let is_the_clients = |at| self.ports.owner(at) == Some(id.place);
+        let resets = resets_of(&client.memory.frames(), is_the_clients);
+        self.ports.close_all(id.place, now);
+        for reset in resets {
+            self.send(reset, now);
+        }
+        self.publish();
+    }
+
+    /// Answers a client.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`]: why there is no answer.
+    pub fn handle(
+        &mut self,
+        id: ClientId,
+        request: Request,
+        now: Duration,
+    ) -> Result<Reply, Refusal> {
+        let uid = self.client(id).ok_or(Refusal::Detached)?.uid;
+        match request {
+            Request::Addresses => Ok(Reply::Addresses(self.config.addresses.clone())),
+            Request::Source(remote) => Ok(Reply::Source(self.here(remote)?)),
+            Request::Hop(remote) => self.here(remote).map(|_| Reply::Hop(SWITCH)),
+            Request::OpenPort(wanted) => {
+                self.here(wanted.ip())?;
+                let opened = self.ports.open(id.place, uid, wanted, now);
+                opened.map(Reply::Port)
+            }
+            Request::ClosePort(at) => {
+                self.ports.close(id.place, at, now)?;
+                Ok(Reply::Closed)
+            }
+        }
+    }
+
+    /// Carries up to 64 frames of each client. Returns how many frames it took, and the clients
+    /// that have broken the rules of their rings, which are detached.
+    pub fn turn(&mut self, now: Duration) -> (usize, Vec<ClientId>) {
+        let (mut moved, mut broken) = (0, Vec::new());
+        for place in 0..self.places.len() {
+            match self.carry_burst(place, now) {
+                Ok(count) => moved += count,
+                Err(id) => broken.push(id),
+            }
+        }
+        self.publish();
+        for id in &broken {
+            self.detach(*id, now);
+        }
+        (moved, broken)
+    }
+
+    fn client(&self, id: ClientId) -> Option<&Client<M>> {
+        let client = self.places.get(id.place)?.as_ref()?;
+        (client.id == id).then_some(client)
+    }
+
+    fn here(&self, address: IpAddr) -> Result<IpAddr, Refusal> {
+        let is_here = self.config.addresses.contains(&address);
+        is_here.then_some(address).ok_or(Refusal::NotHere(address))
+    }
+
+    /// Carries a burst of a client, which has its place back afterwards.
+    fn carry_burst(&mut self, place: usize, now: Duration) -> Result<usize, ClientId> {
+        let Some(mut sender) = self.places[place].take() else {
+            return Ok(0);
+        };
+        let (mut count, mut answers, mut end) = (0, Vec::new(), Ok(()));
+        while count < BURST {
+            match sender.memory.take_sent() {
+                Ok(Some((sent, head))) => {
+                    count += 1;
+                    let answer = self.carry(place, &sender.memory, sent, head, now);
+                    answers.extend(answer);
+                }
+                Ok(None) => break,
+                Err(Hostile) => {
+                    end = Err(sender.id);
+                    break;
+                }
+            }
+        }
+        self.counters.drop_no_frame += sender.memory.refused();
+        if count > 0 {
+            sender.memory.complete();
+        }
+        let id = sender.id;
+        self.places[place] = Some(sender);
+        for answer in answers {
+            self.deliver_own(place, &answer);
+        }
+        end.map(|()| count).map_err(|_: ClientId| id)
+    }
+
+    /// Delivers one frame, or says which RST answers it.
+    fn carry(
+        &mut self,
+        place: usize,
+        from: &M,
+        sent: M::Sent,
+        mut head: Head,
+        now: Duration,
+    ) -> Option<Head> {
+        let Some(segment) = Segment::parse(&head) else {
+            self.counters.drop_not_tcp += 1;
+            return None;
+        };
+        if self.ports.owner(segment.source) != Some(place) {
+            self.counters.drop_spoofed += 1;
+            return None;
+        }
+        let Some(to) = self.ports.owner(segment.destination) else {
+            self.counters.drop_no_port += 1;
+            return self.answer(&segment, place, now);
+        };
+        // The sender is not in its place.
+        let Some(receiver) = self.places[to].as_mut() else {
+            self.counters.drop_to_itself += 1;
+            return None;
+        };
+        readdress(head.bytes_mut(), station(to));
+        // A receiver that has broken its rings is detached at its own turn.
+        match receiver.memory.deliver(&head, Some((from, sent))) {
+            Ok(Delivery::Delivered) => {
+                receiver.unpublished = true;
+                self.counters.delivered += 1;
+            }
+            Ok(Delivery::NoRoom) | Err(Hostile) => self.counters.drop_no_room += 1,
+        }
+        None
+    }
+
+    /// The RST that answers a segment to a port that no client has.
+    fn answer(&mut self, segment: &Segment, place: usize, now: Duration) -> Option<Head> {
+        if segment.is_reset() {
+            return None;
+        }
+        if !self.budget.take(now) {
+            self.counters.resets_withheld += 1;
+            return None;
+        }
+        Some(segment.answer().frame(station(place)))
+    }
+
+    /// Sends a RST to the client that has its destination.
+    fn send(&mut self, reset: Reset, now: Duration) {
+        let Some(to) = self.ports.owner(reset.to) else {
+            return;
+        };
+        if !self.budget.take(now) {
+            self.counters.resets_withheld += 1;
+            return;
+        }
+        self.deliver_own(to, &reset.frame(station(to)));
+    }
+
+    fn deliver_own(&mut self, to: usize, reset: &Head) {
+        let Some(receiver) = self.places[to].as_mut() else {
+            return;
+        };
+        if receiver.memory.deliver(reset, None) == Ok(Delivery::Delivered) {
+            receiver.unpublished = true;
+            self.counters.resets += 1;
+        }
+    }
+
+    fn publish(&mut self) {
+        for client in self.places.iter_mut().flatten() {
+            if std::mem::take(&mut client.unpublished) {
+                client.memory.publish();
+            }
+        }
+    }
+}
+
+/// The Ethernet address of the client at a place, of which there are fewer than 65,535.
+fn station(place: usize) -> MacAddress {
+    of_client(u16::try_from(place).unwrap_or(u16::MAX))
+}
+
+/// RSTs that may be sent: a bucket that a second fills.
+struct ResetBudget {
+    left: u32,
+    filled: Duration,
+}
+
+impl ResetBudget {
+    fn new() -> Self {
+        Self {
+            left: RESETS_PER_SECOND,
+            filled: Duration::ZERO,
+        }
+    }
+
+    fn take(&mut self, now: Duration) -> bool {
+        let passed = now.saturating_sub(self.filled).min(Duration::from_secs(1));
+        let due = RESETS_PER_SECOND * passed.subsec_millis() / 1000
+            + RESETS_PER_SECOND * u32::from(passed.as_secs() > 0);
+        if due > 0 {
+            self.left = (self.left + due).min(RESETS_PER_SECOND);
+            self.filled = now;
+        }
+        let taken = self.left.checked_sub(1);
+        self.left = taken.unwrap_or(0);
+        taken.is_some()
+    }
+}
