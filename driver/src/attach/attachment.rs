@@ -1,4 +1,5 @@
-//! The program on an interface, in use by this process (decision record driver/0001).
+//! Attachment: the XDP program on an interface, in use by this process (decision record
+//! driver/0001).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,12 +14,12 @@ use super::kernel::{self, Running};
 use super::mode::XdpMode;
 use super::users::users;
 
-/// How long a process that is ending may take until its program is gone from the interface.
+/// Longest time until the program of an ending process is gone from the interface.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 const LINK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Our program on an interface, with its maps. Dropping it detaches what [`Attachment::open`]
-/// attached and leaves what it found.
+/// xwarp's program on an interface, with its maps. Dropping it detaches the program if
+/// [`Attachment::open`] attached it, and leaves a program that it found.
 #[derive(Debug)]
 pub struct Attachment {
     maps: Maps,
@@ -26,32 +27,32 @@ pub struct Attachment {
     program_id: u32,
     describes: bool,
     native_refusal: Option<AttachError>,
-    /// The kernel detaches the program when this is closed. None if the program was found.
+    /// The kernel detaches the program when this is closed. `None` if the program was found.
     link: Option<OwnedFd>,
 }
 
 impl Attachment {
-    /// Uses our program if it is on the interface already, else attaches it for as long as the
-    /// value lives.
+    /// Uses xwarp's program if it is on the interface already; otherwise attaches it for the
+    /// lifetime of the value.
     ///
-    /// `wanted` None takes the mode that is there, or tries native and then generic mode: see
-    /// [`Attachment::mode`] for which it was. With Some, any other mode is an error. `frames` are
-    /// those of the interface's MTU. With `describes`, the program is to write receive metadata;
-    /// see [`Attachment::describes`] for whether it does.
+    /// `wanted`: with `None`, takes the mode of the attached program, or tries native and then
+    /// generic mode; [`Attachment::mode`] returns the result. With `Some`, any other mode is an
+    /// error. `frames`: buffers of a frame at the interface's MTU. `describes`: the program shall
+    /// write receive metadata; [`Attachment::describes`] returns whether it does.
     ///
     /// # Errors
     ///
-    /// - [`AttachError::OtherMode`]: our program runs there in another mode than `wanted`.
-    /// - [`AttachError::HeldByProcess`]: it goes with a process that has it.
-    /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a program that is not ours runs there,
-    ///   or came at the same moment.
+    /// - [`AttachError::OtherMode`]: xwarp's program runs there in another mode than `wanted`.
+    /// - [`AttachError::HeldByProcess`]: the program ends with another process that holds it.
+    /// - [`AttachError::Foreign`], [`AttachError::Taken`]: a foreign program runs there, or was
+    ///   attached at the same moment.
     /// - [`AttachError::Beneath`]: an interface above this one has a program.
     /// - [`AttachError::MtuTooLarge`], [`AttachError::NoNative`]: the driver refuses native mode,
-    ///   which was asked for.
+    ///   which was requested.
     /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`],
     ///   [`AttachError::NoInterface`]: the process lacks capabilities, or the interface is gone.
-    /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program, its maps or the kernel's
-    ///   answer are at fault.
+    /// - [`AttachError::Program`], [`AttachError::Kernel`]: the program or its maps are unusable,
+    ///   or the kernel refuses.
     pub fn open(
         ifindex: u32,
         ifname: &str,
@@ -103,12 +104,12 @@ impl Attachment {
         })
     }
 
-    /// The controls of the program.
+    /// Maps of the program.
     pub fn maps(&self) -> &Maps {
         &self.maps
     }
 
-    /// Where the program really runs.
+    /// Mode in which the program runs.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
@@ -123,33 +124,33 @@ impl Attachment {
         self.native_refusal.as_ref()
     }
 
-    /// Whether the program writes receive metadata. One that was found writes none.
+    /// Whether the program writes receive metadata. A found program writes none.
     pub fn describes(&self) -> bool {
         self.describes
     }
 
-    /// Whether the program was there before, and so stays.
+    /// Whether the program was attached before, and so stays attached.
     pub fn found(&self) -> bool {
         self.link.is_none()
     }
 }
 
 impl Drop for Attachment {
-    /// Closing the link would not do: a child that was forked without handlers may hold it, too.
+    /// Detaches explicitly: a child that was forked without handlers may hold the link, too.
     fn drop(&mut self) {
         let Some(link) = &self.link else {
             return;
         };
         match kernel::detach_link(link.as_fd()) {
-            // ENODEV or ENOLINK: the interface has gone, and the program with it.
+            // ENODEV or ENOLINK: the interface is gone, and the program with it.
             Ok(()) | Err(Errno::ENODEV | Errno::ENOLINK) => {}
             Err(errno) => log::debug!("the XDP program goes when its link is closed: {errno}"),
         }
     }
 }
 
-/// Our program, if it stays: one that another process attached for itself goes with that process,
-/// which may be ending now.
+/// xwarp's program, if it stays attached. A program that another process attached for itself ends
+/// with that process, which may be ending now.
 fn lasting_program(interface: &Interface) -> Result<Option<(Running, Maps)>, AttachError> {
     let deadline = Instant::now() + LINK_TIMEOUT;
     loop {

@@ -1,5 +1,5 @@
-//! State board: what engines show of themselves to other processes, in a map of the XDP program on
-//! their interface.
+//! State board: state that engines publish to other processes, in a map of the XDP program on their
+//! interface.
 
 use std::fs;
 use std::io;
@@ -17,12 +17,12 @@ pub struct BoardError(#[from] MapError);
 pub struct StateBoard {
     board: Board,
     process: Process,
-    /// The number of each engine's first queue, by which others find its state.
+    /// The number of each engine's first queue, which identifies its entry.
     queues: Vec<u32>,
 }
 
 impl StateBoard {
-    /// Wipes what processes that were killed have left, as a program that stays keeps it.
+    /// Removes entries of killed processes, which stay with a permanent program.
     pub(crate) fn begin(board: &Board, queues: Vec<u32>) -> Result<Self, MapError> {
         for (queue, shown) in board.read()? {
             if !is_alive(&shown) {
@@ -36,12 +36,13 @@ impl StateBoard {
         })
     }
 
-    /// The queue that stands for an engine; none for one that is not there.
+    /// The first queue of an engine; an invalid number if there is no such engine.
     fn queue_of(&self, engine: usize) -> u32 {
         self.queues.get(engine).copied().unwrap_or(u32::MAX)
     }
 
-    /// Shows the state of an engine: words whose meaning `key` stands for. It takes a system call.
+    /// Publishes the state of an engine: words whose meaning `key` identifies. It takes a system
+    /// call.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl StateBoard {
         Ok(self.board.show(self.queue_of(engine), &shown)?)
     }
 
-    /// Takes back what an engine has shown.
+    /// Removes the state of an engine.
     ///
     /// # Errors
     ///
@@ -66,8 +67,8 @@ impl StateBoard {
     }
 }
 
-/// The entries of a board whose processes are there. `held` if the program goes with the process
-/// that has it, so that all of them are.
+/// The entries of a board whose processes exist. `held`: the program ends with the process that
+/// holds it, so all of them do.
 pub(crate) fn live_entries(board: &Board, held: bool) -> Result<Vec<(u32, Shown)>, MapError> {
     let mut entries = board.read()?;
     entries.retain(|(_, shown)| held || is_alive(shown));
@@ -78,7 +79,7 @@ pub(crate) fn live_entries(board: &Board, held: bool) -> Result<Vec<(u32, Shown)
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Process {
     id: u32,
-    /// In ticks since the kernel began.
+    /// Start time in ticks since boot.
     begun: u64,
 }
 
@@ -89,8 +90,8 @@ impl Process {
         Self::parse(&stat).ok_or_else(|| io::Error::other("/proc/PID/stat has no time of start"))
     }
 
-    /// The command is in brackets and may hold anything. The time of start is field 22, which is
-    /// the twentieth behind it.
+    /// The command is in brackets and may contain any bytes. The start time is field 22, which is
+    /// the twentieth after the command.
     fn parse(stat: &str) -> Option<Self> {
         let (id, rest) = stat.split_once(' ')?;
         let (_, fields) = rest.rsplit_once(") ")?;

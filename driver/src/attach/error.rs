@@ -13,7 +13,7 @@ use super::user_namespace::{NOT_INITIAL, in_initial_user_namespace};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// A foreign program is there. It is left alone.
+    /// A foreign program is attached. It is left unchanged.
     #[error(
         "{ifname} runs the XDP program {name} (id {program_id}), which is not xwarp's: detach it \
          with `ip link set dev {ifname} {} off`, or use another interface",
@@ -26,10 +26,10 @@ pub enum AttachError {
         program_id: u32,
         /// The name that it was loaded with.
         name: String,
-        /// Where it runs.
+        /// Mode in which it runs.
         mode: XdpMode,
     },
-    /// Our program is there, in the other mode.
+    /// xwarp's program is attached in another mode.
     #[error(
         "{ifname} runs xwarp's XDP program in {found} and not in {wanted} mode: detach it first, \
          or ask for {found} mode"
@@ -37,12 +37,12 @@ pub enum AttachError {
     OtherMode {
         /// The interface.
         ifname: String,
-        /// What was asked for.
+        /// Requested mode.
         wanted: XdpMode,
-        /// What is there.
+        /// Mode of the attached program.
         found: XdpMode,
     },
-    /// Our program is there already.
+    /// xwarp's program is attached already.
     #[error("{0} runs xwarp's XDP program already, in {1} mode")]
     AlreadyAttached(String, XdpMode),
     /// Another process attached a program at the same moment.
@@ -57,7 +57,7 @@ pub enum AttachError {
     /// There is no program to detach.
     #[error("{0} runs no XDP program")]
     NotAttached(String),
-    /// Only the process that attached the program can detach it, or a child that it has forked.
+    /// Only the process that attached the program, or a child that it has forked, can detach it.
     #[error(
         "{} is in use by {}, which holds its XDP program: end that process, or use another interface",
         .0,
@@ -70,7 +70,7 @@ pub enum AttachError {
          ask for generic mode"
     )]
     MtuTooLarge(String),
-    /// The driver does not do native XDP, or not with its present settings.
+    /// The driver does not support native XDP, or not with its current settings.
     #[error(
         "the driver of {0} refuses native XDP ({1}): VLANs have none, others may refuse an MTU or a number of \
          queues; change those or ask for generic mode"
@@ -85,13 +85,13 @@ pub enum AttachError {
     /// The process lacks the capabilities.
     #[error("attaching XDP programs needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
     NotPrivileged,
-    /// No privilege can help, as it counts in another user namespace than the initial one.
+    /// Privileges do not help, as they belong to a user namespace other than the initial one.
     #[error("{NOT_INITIAL}")]
     UserNamespace,
-    /// There is no such interface, or it has gone.
+    /// The interface does not exist, or no longer exists.
     #[error("there is no interface {0} in this network namespace")]
     NoInterface(String),
-    /// The program could not be loaded, or its maps not be used.
+    /// The program could not be loaded, or its maps are not usable.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The kernel refused for another reason.
@@ -139,7 +139,7 @@ impl From<MapError> for AttachError {
 }
 
 impl AttachError {
-    /// Why the kernel says that this process lacks privilege.
+    /// Error for a refusal because of missing privileges.
     pub(super) fn not_privileged() -> Self {
         if in_initial_user_namespace() {
             Self::NotPrivileged
@@ -148,7 +148,7 @@ impl AttachError {
         }
     }
 
-    /// Whether generic mode may do where native mode did not.
+    /// Whether generic mode may work although native mode failed.
     pub(super) fn concerns_native_mode(&self) -> bool {
         matches!(self, Self::MtuTooLarge(_) | Self::NoNative(..))
     }

@@ -1,10 +1,10 @@
-//! Program and mode of attaching: the first of each that the interface's driver takes (decision
+//! Program and mode of attaching: the first of each that the interface's driver accepts (decision
 //! record driver/0015).
 //!
-//! Most drivers strip VLAN tags. In native mode a program that is bound to the interface can ask
-//! for them (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8); veth, ice and mlx5 answer. So that program
-//! comes first, and the plain one if the kernel refuses it. In generic mode nothing shows the tag.
-//! xwarp switches no offload off unasked.
+//! Most drivers strip VLAN tags. In native mode, a program that is bound to the interface can ask
+//! the driver for them (`bpf_xdp_metadata_rx_vlan_tag`, Linux 6.8); veth, ice and mlx5 support
+//! that. So that program is tried first, and the plain one if the kernel refuses it. In generic
+//! mode the tag is not available. xwarp disables no offload without a request.
 //!
 //! A VLAN interface and a bond have no native mode that reaches their sockets, so an RNIC on them
 //! runs in generic mode. An RNIC on the lower interface could steer by tag, but a queue has one
@@ -17,23 +17,23 @@ use xwarp_bpf::{Asks, Buffers, Steering};
 use super::error::AttachError;
 use super::mode::XdpMode;
 
-/// What was attached in the end.
+/// Result of attaching.
 pub(super) struct Attached<T> {
     pub(super) steering: Steering,
     pub(super) link: T,
     pub(super) mode: XdpMode,
-    /// The program writes receive metadata.
+    /// Whether the program writes receive metadata.
     pub(super) describes: bool,
-    /// Why it was not native mode.
+    /// Why it is not native mode, if that was tried.
     pub(super) native_refusal: Option<AttachError>,
 }
 
-/// What a program is to do.
+/// Requirements on a program.
 #[derive(Clone, Copy)]
 pub(super) struct Purpose {
-    /// The buffers that its frames may have.
+    /// Buffers that a frame may have.
     pub(super) frames: Buffers,
-    /// It is to write receive metadata, if the driver takes that.
+    /// Whether it shall write receive metadata, if the driver supports that.
     pub(super) describes: bool,
 }
 
@@ -56,7 +56,8 @@ pub(crate) fn for_kind(
     Ok(Some(XdpMode::Generic))
 }
 
-/// Attaches in the wanted mode, or else in native and, when the driver refuses it, generic mode.
+/// Attaches in the wanted mode; without one, in native mode or, if the driver refuses, in generic
+/// mode.
 pub(super) fn attach<T>(
     wanted: Option<XdpMode>,
     purpose: Purpose,
@@ -73,8 +74,8 @@ pub(super) fn attach<T>(
     Ok(attached)
 }
 
-/// A driver may refuse native mode with frames of one buffer, as its MTU or its peer's allows
-/// larger ones. It may still take the program for frames of any size.
+/// If the driver refuses native mode with frames of one buffer, because its MTU or its peer's
+/// allows larger ones, tries the program for frames of several buffers.
 fn in_mode<T>(
     mode: XdpMode,
     purpose: Purpose,
@@ -93,8 +94,7 @@ fn in_mode<T>(
     }
 }
 
-/// The program that asks the most of what is wanted and the kernel and the driver take, else the
-/// one that goes everywhere.
+/// Attaches the most capable program that kernel and driver accept, and otherwise the plain one.
 fn with_program<T>(
     mode: XdpMode,
     purpose: Purpose,

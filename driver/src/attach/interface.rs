@@ -1,4 +1,4 @@
-//! An interface as attaching sees it: the program on it, and what a refusal of the kernel means.
+//! An interface for attaching: the program on it, and the meaning of the kernel's errors.
 
 use nix::errno::Errno;
 use xwarp_bpf::{Maps, libbpf_to_log, program_name};
@@ -26,7 +26,7 @@ impl Interface {
         kernel::query(self.ifindex).map_err(|errno| self.failed(errno))
     }
 
-    /// Our program with its maps, or None if there is no program at all.
+    /// xwarp's program with its maps, or `None` if there is no program at all.
     pub(super) fn our_program(&self) -> Result<Option<(Running, Maps)>, AttachError> {
         let Some(running) = self.program()? else {
             return Ok(None);
@@ -44,7 +44,7 @@ impl Interface {
         })
     }
 
-    /// What it means that the kernel refused to attach or detach in this mode.
+    /// Error for the kernel's refusal to attach or detach in this mode.
     pub(super) fn refused(&self, mode: XdpMode, errno: Errno) -> AttachError {
         use Errno::{EBUSY, EEXIST, EINVAL, ENOSPC, EOPNOTSUPP, ERANGE};
         let ifname = self.ifname.clone();

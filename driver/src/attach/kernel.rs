@@ -28,7 +28,7 @@ pub(super) fn query(ifindex: u32) -> Result<Option<Running>, Errno> {
     // SAFETY: `answer` is a live structure of the size that it states, and only filled in.
     let ret = unsafe { sys::bpf_xdp_query(ifindex, 0, &raw mut answer) };
     checked(ret)?;
-    // A program in the card itself cannot be ours; native is nearest to what it is.
+    // A program in the NIC itself cannot be xwarp's; native is the nearest mode.
     let native = [answer.drv_prog_id, answer.hw_prog_id]
         .into_iter()
         .find(|&id| id != 0);
@@ -67,7 +67,7 @@ pub(super) fn detach_link(link: BorrowedFd<'_>) -> Result<(), Errno> {
     checked(ret).map(drop)
 }
 
-/// Attaches to stay, unless any program is there.
+/// Attaches permanently, unless there is a program.
 pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<(), Errno> {
     let flags = flag(mode) | sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
     let (program, ifindex) = (program.as_raw_fd(), index(ifindex)?);
@@ -76,7 +76,7 @@ pub(super) fn attach(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Re
     checked(ret).map(drop)
 }
 
-/// Detaches `program`, and no other that may have taken its place.
+/// Detaches `program`, but not another one that has replaced it.
 pub(super) fn detach(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Result<(), Errno> {
     let options = sys::bpf_xdp_attach_opts {
         sz: size_of_opts::<sys::bpf_xdp_attach_opts>(),
@@ -89,7 +89,7 @@ pub(super) fn detach(program: BorrowedFd<'_>, ifindex: u32, mode: XdpMode) -> Re
     checked(ret).map(drop)
 }
 
-/// Whether the program goes with the process that attached it.
+/// Whether the program ends with the process that attached it.
 pub(super) fn held_by_link(program_id: u32) -> bool {
     LinkInfoIter::default().any(|link| link.prog_id == program_id)
 }

@@ -12,7 +12,7 @@ use super::kernel;
 use super::mode::XdpMode;
 use super::users::users;
 
-/// Attaches our program so that it outlives the process, and says in which mode it runs.
+/// Attaches xwarp's program so that it outlives the process, and returns its mode.
 ///
 /// `mode` None tries native and then generic mode. `frames` are those of the interface's MTU.
 pub(crate) fn attach_permanently(
@@ -36,7 +36,7 @@ pub(crate) fn attach_permanently(
     Ok(attached.mode)
 }
 
-/// Our program on an interface, attached to stay.
+/// xwarp's program on an interface, attached permanently.
 pub(crate) struct Lasting {
     interface: Interface,
     program: OwnedFd,
@@ -44,7 +44,7 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// The program that is there now.
+    /// The program that is attached now.
     pub(crate) fn find(ifindex: u32, ifname: &str) -> Result<Self, AttachError> {
         let interface = Interface::new(ifindex, ifname);
         let not_attached = || AttachError::NotAttached(ifname.to_owned());
@@ -61,7 +61,7 @@ impl Lasting {
         })
     }
 
-    /// Detaches it, and no other that has taken its place.
+    /// Detaches the program, but not another one that has replaced it.
     pub(crate) fn detach(self) -> Result<(), AttachError> {
         let detached = kernel::detach(self.program.as_fd(), self.interface.ifindex, self.mode);
         detached.map_err(|errno| self.interface.refused(self.mode, errno))

@@ -1,8 +1,8 @@
 //! Attaching the XDP program to an interface, and detaching it.
 //!
 //! The program may be attached already, by `ip link set DEV xdp obj ...` or `xwarp attach`. Then it
-//! stays when the process ends. Otherwise [`Attachment::open`] attaches it as a `bpf_link`. The
-//! kernel removes that when the process ends, even after a crash. Either way the maps are found
+//! stays when the process ends. Otherwise [`Attachment::open`] attaches it as a `bpf_link`, which
+//! the kernel removes when the process ends, even after a crash. In both cases the maps are found
 //! through the program. All functions work in the network namespace of the calling thread.
 
 mod attachment;

@@ -6,14 +6,15 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum XdpMode {
-    /// In the driver, before the kernel makes a socket buffer of the frame.
+    /// In the driver, before the kernel allocates a socket buffer for the frame.
     Native,
     /// In the kernel's generic receive path, with any driver.
     Generic,
 }
 
 impl XdpMode {
-    /// The word in `ip link set dev DEV <word> off`: plain `xdp off` leaves a generic one there.
+    /// The word in `ip link set dev DEV <word> off`: plain `xdp off` does not detach a generic
+    /// program.
     pub(super) fn ip_link_word(self) -> &'static str {
         match self {
             Self::Native => "xdp",

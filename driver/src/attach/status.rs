@@ -1,4 +1,4 @@
-//! What runs on an interface, and what its engines show of themselves.
+//! Status of an interface: its program, and the state that its engines publish.
 
 use xwarp_bpf::{Counters, Maps, is_bound};
 
@@ -8,28 +8,28 @@ use super::interface::{Interface, name_of_program};
 use super::kernel::{self, Running};
 use super::mode::XdpMode;
 
-/// What runs on an interface.
+/// XDP program of an interface.
 #[derive(Debug)]
 pub enum Status {
     /// No XDP program.
     NotAttached,
-    /// Our program.
+    /// xwarp's program.
     Ours {
-        /// Where it runs.
+        /// Mode in which it runs.
         mode: XdpMode,
         /// Its id.
         program_id: u32,
-        /// What became of the frames so far.
+        /// Frames so far, by verdict.
         counters: Counters,
-        /// Whether it goes with the process that attached it.
+        /// Whether it ends with the process that attached it.
         held_by_link: bool,
-        /// Whether it asks the driver for VLAN tags that were taken off before it runs. Few drivers
-        /// can report them.
+        /// Whether it asks the driver for VLAN tags that were stripped before it runs. Few drivers
+        /// report them.
         asks_for_tags: bool,
     },
     /// A foreign program.
     Foreign {
-        /// Where it runs.
+        /// Mode in which it runs.
         mode: XdpMode,
         /// Its id.
         program_id: u32,
@@ -38,7 +38,7 @@ pub enum Status {
     },
 }
 
-/// Looks at what runs on an interface and changes nothing.
+/// Returns the program of an interface, and changes nothing.
 ///
 /// # Errors
 ///
@@ -68,29 +68,28 @@ pub fn status(ifindex: u32) -> Result<Status, AttachError> {
     })
 }
 
-/// What an engine of an interface shows of itself, and what our program there has done with frames.
+/// State that an engine of an interface publishes, and the verdicts of xwarp's program there.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// The engine's first queue.
+    /// First queue of the engine.
     pub queue: u32,
-    /// What the words mean: see [`StateBoard::show`](crate::StateBoard::show).
+    /// Meaning of the words: see [`StateBoard::show`](crate::StateBoard::show).
     pub key: u64,
-    /// The process of the engine.
+    /// Process ID of the engine.
     pub process: u32,
     /// The engine's state.
     pub words: Vec<u64>,
-    /// What became of the frames that arrived on the engine's queues, and on those after them up to
-    /// the next engine's. The first engine has those before its own, too.
+    /// Verdicts on frames that arrived on the engine's queues, and on those after them up to the
+    /// next engine's. For the first engine also on those before its own.
     pub verdicts: Counters,
 }
 
-/// The engines that use an interface, in the order of their queues. A program that stays has none
+/// The engines that use an interface, in the order of their queues. A permanent program has none
 /// while no process uses it.
 ///
 /// # Errors
 ///
-/// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: no program is there, or one that is
-///   not ours.
+/// - [`AttachError::NotAttached`], [`AttachError::Foreign`]: there is no program, or a foreign one.
 /// - [`AttachError::NotPrivileged`], [`AttachError::UserNamespace`], [`AttachError::NoInterface`]:
 ///   the process lacks capabilities, or there is no such interface.
 /// - [`AttachError::Program`], [`AttachError::Kernel`]: maps could not be read, or the kernel

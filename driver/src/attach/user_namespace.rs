@@ -1,5 +1,5 @@
-//! User namespace of this process: outside of the initial one, no capability lets a process load an
-//! XDP program or lock memory.
+//! User namespace of this process: outside of the initial one, no capability allows a process to
+//! load an XDP program or to lock memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,12 +8,11 @@ use std::os::unix::fs::MetadataExt;
 /// number since 3.8.
 const INITIAL: u64 = 0xEFFF_FFFD;
 
-/// What an error says of a process that is in another user namespace than the initial one.
+/// Error text for a process outside of the initial user namespace.
 pub(crate) const NOT_INITIAL: &str = "an RNIC needs privileges in the initial user namespace, and this process is in another one, as in \
                                       a rootless container: run it as the host's root, or in a container that root has started";
 
-/// Whether this process is in the initial user namespace. Where /proc does not say, it is taken for
-/// that.
+/// Whether this process is in the initial user namespace. Without /proc, true is assumed.
 pub fn in_initial_user_namespace() -> bool {
     fs::metadata("/proc/self/ns/user").map_or(true, |namespace| namespace.ino() == INITIAL)
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use super::status::shown;
 use super::user::User;
 
-/// All processes but this one that use our program on an interface, in the order of their numbers.
-/// An engine of such a process shows its state there, or the process holds the program's link, as a
-/// forked child holds its parent's. Processes that this one may not look at are left out.
+/// All processes but this one that use xwarp's program on an interface, in the order of their
+/// numbers: an engine of the process publishes its state there, or the process holds the program's
+/// link, as a forked child does. Processes that this one may not inspect are left out.
 pub fn users(ifindex: u32, program_id: u32) -> Vec<User> {
     let engines = shown(ifindex).unwrap_or_default();
     let mut processes: Vec<u32> = engines.into_iter().map(|engine| engine.process).collect();
@@ -25,7 +25,7 @@ pub fn users(ifindex: u32, program_id: u32) -> Vec<User> {
         .collect()
 }
 
-/// The processes of which a descriptor is a link of this program.
+/// The processes with a descriptor that is a link of this program.
 fn holders(proc: &Path, program_id: u32) -> Vec<u32> {
     let wanted = format!("prog_id:\t{program_id}");
     let processes = fs::read_dir(proc).into_iter().flatten().flatten();

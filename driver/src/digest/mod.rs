@@ -1,6 +1,6 @@
-//! Digest of what is written into a frame: its CRC-32C, and the sum of its Internet checksum.
+//! Digest of bytes that are written into a frame: CRC-32C and Internet checksum.
 //!
-//! This room has everything that computes over payload, alone or in one pass with the copy.
+//! This module has all code that computes over payload, alone or in one pass with the copy.
 #![allow(unsafe_code)]
 
 mod checksum;
@@ -127,13 +127,13 @@ impl Digest {
         self.odd ^= len % 2 == 1;
     }
 
-    /// Copies `dst.len()` bytes of shared memory from `offset` on into `dst`, which follow: in one
-    /// pass where the processor has vectors for it. The sums are of what is in `dst` then, even if
-    /// the memory changes meanwhile.
+    /// Copies `dst.len()` bytes of shared memory from `offset` on into `dst`, and adds them: in one
+    /// pass if the processor has vectors for that. The sums are those of the bytes in `dst`, even
+    /// if the memory changes meanwhile.
     ///
     /// # Errors
     ///
-    /// As for [`SharedBytes::read`]. A digest that failed is of no use.
+    /// As [`SharedBytes::read`]. A digest that failed must not be used.
     #[inline]
     pub fn read(
         &mut self,

@@ -10,26 +10,26 @@ use super::shared::{CopyError, OutOfBounds, SharedBytes};
 const OPERAND: usize = size_of::<AtomicU64>();
 const _: () = assert!(align_of::<AtomicU64>() == OPERAND);
 
-/// Why eight bytes cannot be changed atomically.
+/// Why eight bytes were not changed atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AtomicAccessError {
-    /// They leave the memory.
+    /// The bytes leave the memory.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
     /// Their address is no multiple of eight.
     #[error("the bytes at offset {offset} are not 8-aligned in memory")]
     Misaligned {
-        /// Offset of the first one.
+        /// Offset of the first byte.
         offset: usize,
     },
-    /// The memory may only be read.
+    /// The memory is read-only.
     #[error("the region's memory can only be read")]
     ReadOnly,
-    /// They were unmapped, protected or cut off from their file, and have not changed.
+    /// The bytes were unmapped, protected or truncated, and have not changed.
     #[error("the bytes at offset {offset} of the region can no longer be accessed")]
     Gone {
-        /// Offset of the first one.
+        /// Offset of the first byte.
         offset: usize,
     },
 }
@@ -46,26 +46,25 @@ impl From<CopyError> for AtomicAccessError {
 
 impl SharedBytes {
     /// True if the byte at `offset` has an address that is a multiple of eight. The first byte of a
-    /// region may have another one: a file can be mapped from any offset.
+    /// region may be unaligned: a file can be mapped from any offset.
     pub fn is_aligned(&self, offset: usize) -> bool {
         self.checked_ptr(offset, 0)
             .is_ok_and(|byte| byte.cast::<AtomicU64>().is_aligned())
     }
 
-    /// Replaces the number in the eight bytes at `offset`, in the host's order of bytes, by what
-    /// `change` makes of it, and returns what was there before.
+    /// Replaces the number in the eight bytes at `offset`, in the host's byte order, by the result
+    /// of `change`, and returns the former number.
     ///
-    /// No other call of this function, in any thread or process, comes in between. Nor does any
-    /// atomic access of the application's to the same bytes. `change` is called again whenever the
-    /// number has become another meanwhile.
+    /// The replacement is atomic for all calls of this function, in any thread or process, and for
+    /// atomic accesses of the application to the same bytes. `change` is called again whenever the
+    /// number has changed in the meantime.
     ///
     /// # Errors
     ///
     /// - [`AtomicAccessError::OutOfBounds`], [`AtomicAccessError::Misaligned`]: the eight bytes
     ///   leave the memory, or are not 8-aligned.
-    /// - [`AtomicAccessError::ReadOnly`]: the memory may only be read.
-    /// - [`AtomicAccessError::Gone`]: the bytes were unmapped, protected or cut off from their
-    ///   file.
+    /// - [`AtomicAccessError::ReadOnly`]: the memory is read-only.
+    /// - [`AtomicAccessError::Gone`]: the bytes were unmapped, protected or truncated.
     pub fn update_u64(
         &self,
         offset: usize,

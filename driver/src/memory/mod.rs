@@ -1,5 +1,5 @@
 //! Memory: regions that the application shares with peers, the mappings and arenas beneath them,
-//! and accesses that end in an error where memory has gone.
+//! and accesses that return an error if the memory is gone.
 
 mod arena;
 mod atomic;

@@ -1,4 +1,4 @@
-//! Memory that the application already has: allocated, mapped, or of a file.
+//! Existing memory of the application: allocated, mapped, or of a file.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use super::fault;
 use super::shared::SharedBytes;
 
-/// Why memory of the application's cannot be shared.
+/// Why memory of the application cannot be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RawPartsError {
-    /// There is nothing at some of the addresses.
+    /// Some of the addresses are not mapped.
     #[error("some of the {len} bytes at {start:#x} are not mapped")]
     NotMapped {
         /// Address of the first byte.
         start: usize,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
     },
     /// The process may read all of the bytes, but not write them.
@@ -25,46 +25,46 @@ pub enum RawPartsError {
     ReadOnly {
         /// Address of the first byte.
         start: usize,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
     },
-    /// The process may not read some of the bytes, or they are a device's. Also if the kernel
-    /// cannot check it (Linux before 5.14).
+    /// The process may not read some of the bytes, or they belong to a device. Also if the kernel
+    /// cannot check this (Linux before 5.14).
     #[error("some of the {len} bytes at {start:#x} may not be accessed")]
     NotAccessible {
         /// Address of the first byte.
         start: usize,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
     },
-    /// They are mapped from a file that is too short.
+    /// The bytes are mapped from a file that is too short.
     #[error("some of the {len} bytes at {start:#x} lie behind the end of their file")]
     BehindFile {
         /// Address of the first byte.
         start: usize,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
     },
-    /// The kernel has no memory for them, or another reason.
+    /// The kernel has no memory for the pages, or refuses for another reason.
     #[error("the kernel cannot provide the {len} bytes at {start:#x}: {}", io::Error::from_raw_os_error(*.errno))]
     Refused {
         /// Address of the first byte.
         start: usize,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
-        /// What the kernel said.
+        /// Error number from the kernel.
         errno: i32,
     },
 }
 
-/// A vector that was given away: nothing lends a reference to its bytes.
+/// A vector that was moved in. No reference to its bytes is handed out.
 struct Given(Vec<u8>);
 
 impl SharedBytes {
-    /// The bytes of a vector, which moves in. [`into_vec`](Self::into_vec) gives it back; else it
+    /// The bytes of a vector, which moves in. [`into_vec`](Self::into_vec) returns it; otherwise it
     /// is freed with the last handle.
     ///
-    /// All pages are faulted in, so that nothing has to wait for them later.
+    /// All pages are faulted in, so that no later access waits for them.
     ///
     /// ```
     /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
@@ -91,25 +91,26 @@ impl SharedBytes {
         unsafe { Self::new(start, len, Arc::new(Given(bytes))) }
     }
 
-    /// The vector that was given to [`from_vec`](Self::from_vec), with what is in it now.
+    /// Returns the vector that was moved into [`from_vec`](Self::from_vec), with its current
+    /// contents.
     ///
     /// # Errors
     ///
-    /// The handle itself, if the memory is no vector's, or while there are other handles on it. A
-    /// region is one until it is deallocated.
+    /// The handle itself, if the memory is no vector's, or while there are other handles. A region
+    /// holds a handle until it is deallocated.
     pub fn into_vec(self) -> Result<Vec<u8>, Self> {
         self.into_owner().map(|Given(bytes)| bytes)
     }
 
-    /// The `len` bytes of memory at `start` that the application already has, kept by `owner` until
-    /// the last handle is dropped.
+    /// The `len` bytes of existing memory at `start`, kept by `owner` until the last handle is
+    /// dropped.
     ///
-    /// All pages are faulted in, so that nothing has to wait for them later. That takes a while for
+    /// All pages are faulted in, so that no later access waits for them. That takes a while for
     /// memory that was never touched: 64 MiB took 50 ms.
     ///
-    /// If the memory is unmapped, protected or truncated while there are handles, copies end in
-    /// [`CopyError::Gone`](crate::CopyError::Gone) on x86-64. For that, SIGSEGV and SIGBUS get
-    /// handlers that go before those of the program, which still get all other faults. With
+    /// If the memory is unmapped, protected or truncated while there are handles, copies return
+    /// [`CopyError::Gone`](crate::CopyError::Gone) on x86-64. For that, handlers of SIGSEGV and
+    /// SIGBUS are installed in front of the program's, which still receive all other faults. With
     /// `XWARP_FAULTS=off` in the environment, and on other architectures, there are none, and an
     /// access to such memory ends the process.
     ///
@@ -126,8 +127,8 @@ impl SharedBytes {
     ///
     /// # Errors
     ///
-    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, only readable, not
-    /// accessible, or behind the end of a file.
+    /// [`RawPartsError`]: the addresses are not mapped, read-only, not accessible, or behind the
+    /// end of a file.
     ///
     /// ```
     /// # mod xwarp { pub mod memory { pub use xwarp_driver::SharedBytes; } }
@@ -153,7 +154,7 @@ impl SharedBytes {
         Ok(unsafe { Self::new(start, len, Arc::new(owner)) })
     }
 
-    /// A constant, which may only be read: see
+    /// Read-only memory of a constant: see
     /// [`from_raw_parts_read_only`](Self::from_raw_parts_read_only).
     ///
     /// ```
@@ -173,9 +174,9 @@ impl SharedBytes {
         unsafe { Self::new_read_only(start, bytes.len(), Arc::new(())) }
     }
 
-    /// Memory that may only be read, such as a mapping of a file without the right to write. A
-    /// write ends in [`CopyError::ReadOnly`](crate::CopyError::ReadOnly), and registration refuses
-    /// the rights that write.
+    /// Read-only memory, such as a mapping of a file without write access. A write returns
+    /// [`CopyError::ReadOnly`](crate::CopyError::ReadOnly), and registration refuses rights to
+    /// write.
     ///
     /// # Safety
     ///
@@ -190,8 +191,8 @@ impl SharedBytes {
     ///
     /// # Errors
     ///
-    /// [`RawPartsError`] says what is wrong with the addresses: not mapped, not accessible, or
-    /// behind the end of a file.
+    /// [`RawPartsError`]: the addresses are not mapped, not accessible, or behind the end of a
+    /// file.
     pub unsafe fn from_raw_parts_read_only(
         start: *const u8,
         len: usize,
@@ -204,8 +205,8 @@ impl SharedBytes {
     }
 }
 
-/// Where the bytes begin, with all of their pages faulted in for reading or writing. From now on,
-/// faults there end in errors.
+/// Faults in all pages of the bytes for reading or writing. Returns the first byte. From now on,
+/// faults there are reported as errors.
 fn faulted_in(start: *mut u8, len: usize, to_write: bool) -> Result<NonNull<u8>, RawPartsError> {
     let address = start.addr();
     let nothing = RawPartsError::NotMapped {
@@ -265,7 +266,7 @@ fn pages_of(start: usize, len: usize) -> Option<std::ops::Range<usize>> {
     Some(start - start % page..end)
 }
 
-/// Has the kernel provide pages as if they were read, or written.
+/// Makes the kernel provide pages as for a read, or for a write.
 #[cfg(not(miri))]
 fn fault_in(pages: &std::ops::Range<usize>, to_write: bool) -> Result<(), nix::errno::Errno> {
     use nix::sys::mman::{MmapAdvise, madvise};

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::arena::Arena;
 use super::shared::SharedBytes;
 
-/// Regions start on a page and take whole pages, so that no two of them share one.
+/// Regions start on a page and take whole pages, so no two regions share a page.
 const PAGE: usize = 4096;
 
-/// Hands out zeroed pieces of the region area and takes them back when their last handle is
-/// dropped.
+/// Allocates zeroed pieces of the region area, which are freed when their last handle is dropped.
 #[derive(Clone)]
 pub struct RegionPool(Arc<Pool>);
 
@@ -26,18 +25,18 @@ struct Pool {
     free: Mutex<BTreeMap<usize, usize>>,
 }
 
-/// The pool has no extent that is long enough.
+/// The pool has no free extent of that length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no room for a region of {wanted} bytes: the region area has {size} bytes, its largest free piece {largest}; open the RNIC with a larger `NicConfig::region_bytes`"
 )]
 #[non_exhaustive]
 pub struct RegionAreaFull {
-    /// Bytes asked for.
+    /// Requested length in bytes.
     pub wanted: usize,
-    /// Bytes of the largest free piece.
+    /// Length of the largest free piece in bytes.
     pub largest: usize,
-    /// Bytes of the whole area.
+    /// Length of the whole area in bytes.
     pub size: usize,
 }
 
@@ -68,7 +67,7 @@ impl RegionPool {
         Ok(unsafe { Self::new(arena, 0, len) })
     }
 
-    /// A zeroed region of `len` bytes: nothing of its former use can be read through it.
+    /// A zeroed region of `len` bytes: no former contents can be read through it.
     ///
     /// # Errors
     ///
@@ -98,8 +97,8 @@ impl RegionPool {
         Ok(bytes)
     }
 
-    /// The whole area, free pieces and those of all regions: its offsets are the physical addresses
-    /// of an RNIC (verbs draft §7.2.1). Its holder can read and write every region of the area.
+    /// The whole area, both free pieces and all regions: its offsets are the physical addresses of
+    /// an RNIC (verbs draft §7.2.1). Its holder can read and write every region of the area.
     pub fn area(&self) -> SharedBytes {
         let pool = &self.0;
         // An area outside its arena, of which no region could be carved, is an empty one.
@@ -111,7 +110,7 @@ impl RegionPool {
         unsafe { SharedBytes::new(start, len, Arc::new(Arc::clone(&pool.arena))) }
     }
 
-    /// Where memory of this area begins in [`area`](Self::area); `None` for other memory.
+    /// Offset of this memory in [`area`](Self::area); `None` for other memory.
     pub fn address_of(&self, bytes: &SharedBytes) -> Option<u64> {
         let area = self.area().checked_ptr(0, 0).ok()?;
         let start = bytes.checked_ptr(0, 0).ok()?;
@@ -136,7 +135,7 @@ impl Pool {
         Some(offset)
     }
 
-    /// Puts an extent back and joins it with its free neighbours.
+    /// Frees an extent and joins it with its free neighbours.
     fn give_back(&self, offset: usize, extent: usize) {
         let mut free = self.free();
         let (mut start, mut len) = (offset, extent);

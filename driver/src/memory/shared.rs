@@ -14,16 +14,16 @@ use super::racy::{Fault, racy_read, racy_read_constant, racy_write};
 /// Shared memory of fixed length. It is never borrowed as a slice. Bytes are copied in and out, and
 /// an access that races with a copy sees old or new bytes, in no particular order.
 ///
-/// On x86-64, an access to memory that the application has unmapped, protected or truncated ends in
+/// On x86-64, an access to memory that the application has unmapped, protected or truncated returns
 /// an error. Elsewhere, and with `XWARP_FAULTS=off` in the environment, a signal ends the process.
 ///
-/// A clone is a second handle on the same memory, which lives as long as the last of them.
+/// A clone is a second handle of the same memory, which lives until the last handle is dropped.
 #[derive(Clone)]
 pub struct SharedBytes {
     start: NonNull<u8>,
     len: usize,
     writable: bool,
-    /// What keeps the memory, until the last handle goes.
+    /// Owner of the memory, until the last handle is dropped.
     owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -38,31 +38,30 @@ unsafe impl Sync for SharedBytes {}
 #[error("{len} bytes at offset {offset} leave the {size} bytes of the region")]
 #[non_exhaustive]
 pub struct OutOfBounds {
-    /// Offset of the first byte asked for.
+    /// Requested offset of the first byte.
     pub offset: usize,
-    /// Bytes asked for.
+    /// Requested length in bytes.
     pub len: usize,
-    /// Bytes there are.
+    /// Length of the memory in bytes.
     pub size: usize,
 }
 
-/// Why bytes could not be copied.
+/// Why bytes were not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// They leave the memory.
+    /// The bytes leave the memory.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
-    /// The memory may only be read.
+    /// The memory is read-only.
     #[error("the region's memory can only be read")]
     ReadOnly,
-    /// They were unmapped, protected or cut off from their file. Some of the others may have been
-    /// copied.
+    /// The bytes were unmapped, protected or truncated. Some of the others may have been copied.
     #[error("some of the {len} bytes at offset {offset} of the region can no longer be accessed")]
     Gone {
-        /// Offset of the first byte asked for.
+        /// Requested offset of the first byte.
         offset: usize,
-        /// Bytes asked for.
+        /// Requested length in bytes.
         len: usize,
     },
 }
@@ -155,7 +154,7 @@ impl SharedBytes {
         })
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -165,13 +164,13 @@ impl SharedBytes {
         self.len == 0
     }
 
-    /// False for memory that may only be read. [`write`](Self::write) and the like refuse it, and
-    /// no right that writes can be given to a region of it.
+    /// False for read-only memory: [`write`](Self::write) and other changes fail, and a region of
+    /// it cannot have rights to write.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// A handle on the bytes of `range` alone.
+    /// A handle of the bytes of `range` alone.
     ///
     /// # Errors
     ///
@@ -192,8 +191,8 @@ impl SharedBytes {
     /// # Errors
     ///
     /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
-    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their
-    ///   file. Others may be copied.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or truncated. Others may
+    ///   be copied.
     #[inline]
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<(), CopyError> {
         let len = dst.len();
@@ -214,9 +213,9 @@ impl SharedBytes {
     /// # Errors
     ///
     /// - [`CopyError::OutOfBounds`]: the bytes leave the memory. Nothing is copied.
-    /// - [`CopyError::ReadOnly`]: the memory may only be read.
-    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their
-    ///   file. Others may be copied.
+    /// - [`CopyError::ReadOnly`]: the memory is read-only.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or truncated. Others may
+    ///   be copied.
     #[inline]
     pub fn write(&self, offset: usize, src: &[u8]) -> Result<(), CopyError> {
         let len = src.len();
@@ -231,11 +230,11 @@ impl SharedBytes {
     ///
     /// # Errors
     ///
-    /// - [`CopyError::OutOfBounds`]: `range` leaves the memory. Bytes of it that lie inside may be
+    /// - [`CopyError::OutOfBounds`]: `range` leaves the memory. Its part inside the memory may be
     ///   set.
-    /// - [`CopyError::ReadOnly`]: the memory may only be read.
-    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or cut off from their
-    ///   file. Others may be copied.
+    /// - [`CopyError::ReadOnly`]: the memory is read-only.
+    /// - [`CopyError::Gone`]: some of the bytes were unmapped, protected or truncated. Others may
+    ///   be set.
     pub fn fill(&self, range: Range<usize>, value: u8) -> Result<(), CopyError> {
         const STEP: usize = 4096;
         let pattern = [value; STEP];
@@ -248,7 +247,7 @@ impl SharedBytes {
         Ok(())
     }
 
-    /// A copy of all bytes; of none if some of them are gone.
+    /// A copy of all bytes; empty if some of them are gone.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         if self.read(0, &mut copy).is_err() {

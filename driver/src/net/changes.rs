@@ -1,4 +1,4 @@
-//! Changes of an open interface in words: one sentence for each that an operator may want to know.
+//! Changes of an open interface as text: one sentence for each change that matters to an operator.
 
 use super::{Channels, DriverRings, InterfaceState};
 

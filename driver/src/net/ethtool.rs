@@ -32,12 +32,12 @@ const TOEPLITZ: u64 = 1;
 /// The kernel's name of rx-vlan-offload.
 const VLAN_STRIPPING: &str = "rx-vlan-hw-parse";
 
-/// A number as it is now, and the most that the driver allows.
+/// A number: its current value, and the driver's maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// As it is now.
+    /// Current value.
     pub now: u32,
-    /// The most that the driver allows.
+    /// The driver's maximum.
     pub max: u32,
 }
 
@@ -183,8 +183,8 @@ fn nested(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, bytes)
 }
 
-/// Switches those of some offloads of interface `index` off that are on, by the kernel's names;
-/// which went off. Others that depend on them go, too, and are back when these are.
+/// Switches off those offloads of interface `index` that are on, by the kernel's names. Returns the
+/// names of those that went off. Offloads that depend on them go off, too, and return with them.
 ///
 /// # Errors
 ///
@@ -209,7 +209,7 @@ pub fn switch_offloads_off(index: u32, names: &[&str]) -> Result<Vec<String>, Ne
 ///
 /// # Errors
 ///
-/// As for [`switch_offloads_off`].
+/// As [`switch_offloads_off`].
 pub fn switch_offloads_on(index: u32, names: &[String]) -> Result<(), NetlinkError> {
     match Ethtool::of(index)? {
         Some(mut ethtool) if !names.is_empty() => ethtool.switch(names, true),
@@ -272,8 +272,7 @@ impl Channels {
     }
 }
 
-/// How the NIC of interface `index` spreads received packets over its queues. `None` if it does not
-/// report that.
+/// RSS configuration of interface `index`. `None` if its driver does not report it.
 ///
 /// # Errors
 ///
@@ -285,7 +284,7 @@ pub fn rss(index: u32) -> Result<Option<Rss>, NetlinkError> {
     }
 }
 
-/// True if interface `index` takes the tags of VLANs off the frames that it receives, before an XDP
+/// True if interface `index` strips VLAN tags from the frames that it receives, before an XDP
 /// program sees them (rx-vlan-offload).
 ///
 /// # Errors

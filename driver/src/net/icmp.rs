@@ -1,9 +1,10 @@
-//! ICMP messages about packets that were too large for a router. The XDP program takes TCP only, so
-//! ICMP goes to the kernel. That knows nothing of our connections, but gives a copy to raw sockets.
+//! ICMP messages about packets that were too large for a router. The XDP program redirects TCP
+//! only, so ICMP goes to the kernel, which does not know xwarp's connections but gives a copy to
+//! raw sockets.
 //!
-//! TCP reads the sockets only after a retransmission, so they cost no system call while nothing is
-//! lost. It believes a message only about bytes in flight, and never below 576 or 1280 bytes (RFC
-//! 5927). Redirecting ICMP in the XDP program would take it from the kernel.
+//! TCP reads the sockets only after a retransmission, so they cost no system call without loss. It
+//! accepts a message only about bytes in flight, and never below 576 or 1280 bytes (RFC 5927).
+//! Redirecting ICMP in the XDP program would withhold it from the kernel.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;

@@ -21,7 +21,7 @@ use super::ethtool;
 use super::netlink::{Netlink, NetlinkError, readable_attributes};
 use super::network::Network;
 
-/// An IP packet is never larger, in bytes, whatever the interface takes.
+/// The largest possible IP packet in bytes, whatever the interface supports.
 const IP_PACKET_MAX: u32 = 65_535;
 
 /// The attributes that [`Interface::set`] takes. The parser warns of others that a newer kernel has
@@ -53,15 +53,15 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// What the packets of an interface are.
+/// Link layer of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkLayer {
     /// Ethernet frames.
     Ethernet,
-    /// Those of this host to itself.
+    /// Packets of this host to itself.
     Loopback,
-    /// Others, such as those of tunnels.
+    /// Other packets, such as those of tunnels.
     Other,
 }
 
@@ -80,28 +80,28 @@ impl LinkLayer {
 /// An interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its number in this network namespace.
+    /// Index in this network namespace.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// What kind of virtual interface it is, `veth` for instance; none if it is a device.
+    /// Kind of virtual interface, `veth` for instance; `None` for a device.
     pub kind: Option<String>,
     /// Its Ethernet address; zeros if it has none, as loopback and tunnels.
     pub mac: MacAddr,
     /// The largest IP packet, in bytes.
     pub mtu: u32,
-    /// Whether it is set up (`IFF_UP`); the cable may still be out.
+    /// Whether it is set up (`IFF_UP`), with or without a carrier.
     pub up: bool,
-    /// Whether something is at the other end of the cable (`IFF_LOWER_UP`).
+    /// Whether it has a carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// What its packets are.
+    /// Its link layer.
     pub layer: LinkLayer,
     /// Ids of the XDP programs that are attached to it.
     pub programs: Vec<u32>,
-    /// Addresses that can be used: not those whose uniqueness is still being checked, or was
-    /// denied.
+    /// Usable addresses. Addresses in duplicate address detection, or whose detection failed, are
+    /// left out.
     pub addresses: Vec<IpAddr>,
-    /// The networks that they are in, in the same order.
+    /// The networks of these addresses, in the same order.
     pub networks: Vec<Network>,
     /// Receive queues in use now, at least 1.
     pub rx_queues: u32,
@@ -118,28 +118,28 @@ impl Interface {
         self.networks.push(network);
     }
 
-    /// The largest IP packet, in bytes: that of a larger MTU, too.
+    /// The largest IP packet in bytes, even if the MTU is larger.
     pub fn ip_mtu(&self) -> usize {
         self.mtu.min(IP_PACKET_MAX) as usize
     }
 }
 
-/// Why an interface could not be described.
+/// Why an interface could not be queried.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
-    /// There is none of this name.
+    /// There is no interface of this name.
     #[error("no interface is named {name:?} here; choose one of: {}", known.join(", "))]
     Unknown {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// Names of the existing interfaces.
         known: Vec<String>,
     },
-    /// There is none of this number.
+    /// There is no interface with this index.
     #[error("interface number {0} no longer exists; see `ip link`")]
     Gone(u32),
-    /// The kernel could not be asked.
+    /// The kernel could not be queried.
     #[error("cannot list the network interfaces")]
     Netlink(#[from] NetlinkError),
 }

@@ -1,4 +1,4 @@
-//! The Ethernet address of a host on a link: the kernel knows it, or is made to find out.
+//! Resolution of a neighbour's Ethernet address by the kernel.
 
 use std::ffi::OsString;
 use std::io;
@@ -30,7 +30,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Longer than any kernel asks, and short enough to be added to a point in time.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// Why the Ethernet address of a host is not known.
+/// Why the Ethernet address of a host could not be resolved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeighbourError {
@@ -40,43 +40,43 @@ pub enum NeighbourError {
         protocol(*next_hop), seconds(*waited)
     )]
     NoAnswer {
-        /// The next hop that was asked for.
+        /// The next hop to resolve.
         next_hop: IpAddr,
-        /// On which interface.
+        /// Name of the interface.
         interface: String,
-        /// How long we, or the kernel, waited.
+        /// How long this process, or the kernel, waited.
         waited: Duration,
     },
-    /// The link has other addresses, or none.
+    /// The link has no Ethernet addresses.
     #[error("{next_hop} on {interface} has no Ethernet address; use an Ethernet interface")]
     NotEthernet {
-        /// The next hop that was asked for.
+        /// The next hop to resolve.
         next_hop: IpAddr,
-        /// On which interface.
+        /// Name of the interface.
         interface: String,
     },
-    /// Nothing can be sent there.
+    /// Packets cannot be sent to the next hop.
     #[error(
         "cannot send from {local} to {next_hop} on {interface}; check that {interface} is up and has {local}"
     )]
     CannotAsk {
-        /// Our address.
+        /// Local address.
         local: IpAddr,
-        /// The next hop that was asked for.
+        /// The next hop to resolve.
         next_hop: IpAddr,
-        /// On which interface.
+        /// Name of the interface.
         interface: String,
-        /// What the kernel said.
+        /// Error from the kernel.
         #[source]
         reason: io::Error,
     },
-    /// The interface is gone.
+    /// The interface does not exist.
     #[error("interface number {interface_index} no longer exists; see `ip link`")]
     NoInterface {
-        /// Its number.
+        /// Its index.
         interface_index: u32,
     },
-    /// The kernel could not be asked.
+    /// The kernel could not be queried.
     #[error("cannot ask the kernel for a neighbour")]
     Netlink(#[from] NetlinkError),
 }
@@ -92,11 +92,11 @@ fn seconds(waited: Duration) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// What is known of a neighbour's Ethernet address when it is asked for.
+/// Result of a resolution.
 pub enum Resolution {
     /// The kernel knows the address.
     Known(MacAddr),
-    /// The kernel was made to ask.
+    /// The kernel was made to solicit the neighbour.
     Searching(NeighbourSearch),
 }
 

@@ -1,4 +1,4 @@
-//! TCP ports held for us.
+//! Reserved TCP ports.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -12,11 +12,11 @@ use nix::sys::socket::{
 
 use super::socket_addr;
 
-/// Why a port could not be had.
+/// Why a port was not reserved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// Another socket has it.
+    /// Another socket has the port.
     #[error(
         "TCP port {port} of {addr} is in use by another program; choose another port or end it"
     )]
@@ -26,7 +26,7 @@ pub enum PortError {
         /// The port.
         port: u16,
     },
-    /// Other sockets have all of them.
+    /// Other sockets have all ports.
     #[error(
         "no ephemeral TCP port of {addr} is free; name a port, or widen net.ipv4.ip_local_port_range"
     )]
@@ -34,13 +34,13 @@ pub enum PortError {
         /// The address.
         addr: IpAddr,
     },
-    /// The address is not ours.
+    /// The address is not one of this host.
     #[error("{addr} is not an address of this host, or not usable yet; see `ip address`")]
     AddressNotLocal {
         /// The address.
         addr: IpAddr,
     },
-    /// A privileged port.
+    /// The port is privileged.
     #[error("TCP port {port} needs root or CAP_NET_BIND_SERVICE; choose a port from 1024 up")]
     NotPermitted {
         /// The port.
@@ -51,21 +51,21 @@ pub enum PortError {
         "a TCP port takes a file descriptor, and none is left; raise the limit of open files (`ulimit -n`)"
     )]
     NoDescriptors,
-    /// Anything else that the kernel said.
+    /// The kernel refused for another reason.
     #[error("the kernel would not reserve TCP port {port} of {addr}")]
     Refused {
         /// The address.
         addr: IpAddr,
         /// The port.
         port: u16,
-        /// What it said.
+        /// Error from the kernel.
         #[source]
         reason: io::Error,
     },
 }
 
 impl PortError {
-    /// What an errno of bind(2) means.
+    /// Error for an errno of bind(2).
     fn of_bind(errno: Errno, addr: IpAddr, port: u16) -> Self {
         match errno {
             Errno::EADDRINUSE if port == 0 => Self::NoneFree { addr },
@@ -82,10 +82,10 @@ impl PortError {
     }
 }
 
-/// A TCP port held for us.
+/// A reserved TCP port.
 ///
-/// A socket of the kernel is bound to it but does not listen, so that the kernel neither hands the
-/// port out nor serves it. Dropping the reservation frees the port.
+/// A socket of the kernel is bound to the port but does not listen, so the kernel neither allocates
+/// the port nor serves it. Dropping the reservation frees the port.
 #[derive(Debug)]
 pub struct PortReservation {
     local: SocketAddr,
@@ -93,9 +93,9 @@ pub struct PortReservation {
 }
 
 impl PortReservation {
-    /// Reserves `port` of our address `addr` on an interface, or any free ephemeral port if `port`
-    /// is 0. Several interfaces may have the same link-local address, a VLAN and the interface
-    /// beneath it for instance: each has ports of its own.
+    /// Reserves `port` of the local address `addr` on an interface, or any free ephemeral port if
+    /// `port` is 0. Several interfaces may have the same link-local address, such as a VLAN and the
+    /// interface beneath it: each has its own ports.
     ///
     /// # Errors
     ///

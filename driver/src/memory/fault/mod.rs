@@ -2,12 +2,13 @@
 //! truncated returns an error. SIGSEGV or SIGBUS would end the process otherwise (decision record
 //! driver/0018).
 //!
-//! Hardware pins the memory of a region. A software RNIC accesses it like the application does. So
-//! without this a peer's Write could end a process that has unmapped its buffer too early.
+//! A hardware RNIC pins the memory of a region. A software RNIC accesses it as the application
+//! does: without this module, a peer's Write could end a process that has unmapped its buffer too
+//! early.
 //!
-//! On x86-64 a signal handler knows the instructions of `racy` by a table that the linker collects.
-//! It passes the fault of any other instruction on to the handler that was there before, or to the
-//! default action. Elsewhere there is none.
+//! On x86-64 a signal handler recognises the instructions of `racy` by a table that the linker
+//! collects. It passes the fault of any other instruction to the previous handler, or to the
+//! default action. Other architectures have no handler.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod handler;
@@ -16,13 +17,13 @@ use std::io;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
-/// Environment variable that keeps the handler away if it is `off`.
+/// Environment variable that disables the handler if it is `off`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const SWITCH: &std::ffi::CStr = c"XWARP_FAULTS";
 
-/// Has accesses to memory that is gone end in an error from now on, if they do not yet. Call it for
-/// each memory that may go: a program that has installed handlers of its own meanwhile gets ours in
-/// front of them. What cannot be done is logged.
+/// Makes accesses to memory that is gone return an error from now on. Call it for each memory that
+/// may vanish: if the program has installed its own handlers in the meantime, xwarp's are put in
+/// front of them. Failures are logged.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn survive() {
     use std::sync::OnceLock;
@@ -40,13 +41,13 @@ pub(crate) fn survive() {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn survive() {}
 
-/// Has the calling thread receive the signals of its own faults, and no others: those are for the
+/// Makes the calling thread receive the signals of its own faults, and no others: those are for the
 /// application's threads, whose system calls they interrupt. The kernel ends a process whose thread
 /// faults while it blocks the signal.
 ///
 /// # Errors
 ///
-/// [`io::Error`]: the kernel refuses, which it has no reason for.
+/// [`io::Error`]: the kernel refuses, which is not expected.
 pub fn take_only_faults() -> io::Result<()> {
     let mut others = SigSet::all();
     others.remove(Signal::SIGSEGV);

@@ -13,12 +13,11 @@ pub use netdev::{XdpFeature, XdpFeatures};
 use sysfs::Directory;
 pub use sysfs::Interrupt;
 
-/// What is beneath an interface, as the kernel and its driver report it. `None` is what they do not
-/// report.
+/// Hardware of an interface, as the kernel and its driver report it. `None`: not reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hardware {
-    /// The driver of a device; virtual interfaces have none.
+    /// The driver of a device; `None` for virtual interfaces.
     pub driver: Option<String>,
     /// Queues.
     pub channels: Option<Channels>,
@@ -28,15 +27,15 @@ pub struct Hardware {
     pub offloads: Vec<String>,
     /// How received packets are spread over the queues.
     pub rss: Option<Rss>,
-    /// What the driver does with XDP.
+    /// XDP features of the driver.
     pub xdp: Option<XdpFeatures>,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
-    /// Queues that receive and send by one NAPI instance, and so can be polled.
+    /// Queues that receive and send by one NAPI instance, so that they can be polled.
     pub polled: Vec<u32>,
-    /// The memory node that the device is at, where there are several.
+    /// The memory node of the device, if there are several.
     pub node: Option<u32>,
-    /// The interface that this one is on top of, as a VLAN's is. `None` on top of none or of
+    /// The interface beneath this one, as for a VLAN. `None` if there is none, or if there are
     /// several.
     pub lower: Option<String>,
     /// The bond that this interface is a member of.
@@ -44,7 +43,7 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Asks the kernel what is beneath `interface`. It changes nothing.
+    /// Queries the hardware of `interface`, without changes.
     ///
     /// # Errors
     ///

@@ -29,25 +29,25 @@ const SENDS: u32 = 1;
 const NAPI_DEVICE: u16 = 1;
 const NAPI_IRQ: u16 = 3;
 
-/// Something that a driver does with XDP.
+/// An XDP feature of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum XdpFeature {
-    /// It runs programs itself (native mode).
+    /// The driver runs programs itself (native mode).
     Native,
     /// Native programs can redirect, to `AF_XDP` among others.
     Redirect,
-    /// `AF_XDP` without copies.
+    /// `AF_XDP` with zero copy.
     ZeroCopy,
     /// Native programs see frames of several buffers.
     SeveralBuffers,
-    /// The program can read the time of arrival.
+    /// The program can read the receive timestamp.
     RxTimestamp,
     /// The program can read the hash that chose the queue.
     RxHash,
-    /// The program can read the VLAN tag that was taken off.
+    /// The program can read the stripped VLAN tag.
     RxVlanTag,
-    /// The NIC can report when a frame of `AF_XDP` left.
+    /// The NIC can report when a frame of `AF_XDP` was sent.
     TxTimestamp,
     /// The NIC can compute checksums of frames that `AF_XDP` sends.
     TxChecksum,
@@ -66,12 +66,12 @@ const BITS: [(XdpFeature, u16, u32); 9] = [
     (XdpFeature::TxChecksum, TX_METADATA, 1),
 ];
 
-/// What a driver does with XDP, as it says. It may refuse with its present settings all the same.
+/// XDP features that a driver reports. It may still refuse them with its current settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// All that it names.
+    /// All reported features.
     pub named: Vec<XdpFeature>,
-    /// Buffers that a frame may have without copies; more than 1 are several.
+    /// Maximum number of buffers of a frame with zero copy; more than 1 means several.
     pub zero_copy_segments: u32,
 }
 
@@ -87,7 +87,7 @@ impl XdpFeatures {
         }
     }
 
-    /// Whether the driver names it.
+    /// Whether the driver reports the feature.
     pub fn has(&self, feature: XdpFeature) -> bool {
         self.named.contains(&feature)
     }
