@@ -1,4 +1,4 @@
-//! Why the program could not be attached, used, examined or detached.
+//! Errors of attaching, using, examining and detaching the program.
 
 use std::error::Error;
 use std::io;

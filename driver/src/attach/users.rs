@@ -7,8 +7,8 @@ use super::status::shown;
 use super::user::User;
 
 /// All processes but this one that use xwarp's program on an interface, in the order of their
-/// numbers: an engine of the process publishes its state there, or the process holds the program's
-/// link, as a forked child does. Processes that this one may not inspect are left out.
+/// numbers. An engine of such a process publishes its state there, or the process holds the
+/// program's link, as a forked child does. Processes that this one may not inspect are left out.
 pub fn users(ifindex: u32, program_id: u32) -> Vec<User> {
     let engines = shown(ifindex).unwrap_or_default();
     let mut processes: Vec<u32> = engines.into_iter().map(|engine| engine.process).collect();

@@ -1,13 +1,13 @@
-//! The networks that an interface is in, by its addresses.
+//! Networks of an interface, by its addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// One of the host's addresses, and the network that it is in.
+/// An address of the host, with its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     /// The host's address.
     pub address: IpAddr,
-    /// How many bits of it name the network.
+    /// Length of the network prefix in bits.
     pub prefix: u8,
 }
 

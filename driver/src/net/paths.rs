@@ -1,11 +1,11 @@
-//! Paths: what the kernel's notifications say of routes, and of the neighbours on an interface.
+//! Paths: changes of routes, and of the neighbours on an interface, by the kernel's notifications.
 //!
 //! A change of a route, a rule or a neighbour makes each engine ask its host for the next hop of
-//! each connection again, one in a millisecond; looks for paths alone are half a second apart. A
-//! connection whose third timeout in a row has passed, or whose third probe was not answered, puts
-//! its path in doubt (R1 of RFC 9293 §3.8.3, RFC 1122 §3.3.1.4). The kernel then probes the
-//! neighbour (`NUD_PROBE`); permanent entries stay. Addresses are not learnt from the frames of a
-//! peer: any host on the link could take a connection over by that.
+//! each connection again, one connection per millisecond. Checks for paths alone are half a second
+//! apart. A connection with its third timeout in a row, or its third unanswered probe, puts its
+//! path in doubt (R1 of RFC 9293 §3.8.3, RFC 1122 §3.3.1.4). The kernel then probes the neighbour
+//! (`NUD_PROBE`); permanent entries stay. Addresses are not learnt from the peer's frames:
+//! otherwise any host on the link could take a connection over.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,28 +20,28 @@ use nix::libc;
 use super::neighbour_entry::NeighbourEntry;
 use super::netlink::{Message, Netlink, NetlinkError};
 
-/// Neighbours that are remembered: more than the kernel keeps by default (`gc_thresh3`). Changes of
-/// others are found by the peer's silence.
+/// Maximum number of remembered neighbours: more than the kernel keeps by default (`gc_thresh3`).
+/// Changes of further ones are found by the peer's silence.
 const MOST: usize = 4096;
 
-/// How long after a change the news of an unknown neighbour counts: the kernel asks for 3 s by
-/// default.
+/// How long after a change notifications of unknown neighbours count: the kernel solicits for 3 s
+/// by default.
 const RESTLESS: Duration = Duration::from_secs(10);
 
 /// An object that routes name as their next hop (linux/rtnetlink.h).
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
 
-/// Notices what may lead connections elsewhere.
+/// Detects changes that may affect the paths of connections.
 pub(super) struct Paths {
     /// The interface.
     index: u32,
-    /// The neighbours' Ethernet addresses as they were reported last, empty for those that the
-    /// kernel has lost. It notifies of each state of an entry, and few change the address.
+    /// The last reported Ethernet addresses of the neighbours, empty for those that the kernel has
+    /// lost. The kernel notifies of each state of an entry, and few change the address.
     neighbours: HashMap<IpAddr, Vec<u8>>,
-    /// How often something has changed.
+    /// Number of changes.
     changes: u64,
-    /// When a route or a neighbour that was known has changed last. The kernel may ask for other
+    /// Time of the last change of a route or of a known neighbour. The kernel may solicit other
     /// neighbours then.
     changed: Option<Instant>,
 }
@@ -57,17 +57,17 @@ impl Paths {
         }
     }
 
-    /// How often something has changed.
+    /// Number of changes.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Notifications were lost.
+    /// Counts a change because notifications were lost.
     pub(super) fn doubt(&mut self) {
         self.changes += 1;
     }
 
-    /// Takes the neighbours that the kernel knows now.
+    /// Reads the kernel's current neighbours.
     pub(super) fn learn(&mut self) -> Result<(), NetlinkError> {
         let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         for message in Netlink::open()?.dump(&question)? {
@@ -76,7 +76,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Takes what a notification says of paths.
+    /// Handles a notification.
     pub(super) fn notice(&mut self, message: &Message, now: Instant) {
         let change = match message.kind {
             libc::RTM_NEWROUTE | libc::RTM_DELROUTE => is_way(message),
@@ -129,14 +129,14 @@ impl Paths {
     }
 }
 
-/// What a notification says of a route or a neighbour.
+/// Meaning of a notification of a route or a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathChange {
     /// Nothing new.
     Same,
-    /// A neighbour that was unknown, so that no connection has a wrong address of it.
+    /// A neighbour that was unknown: no connection has a wrong address of it.
     New,
-    /// Another address than before, or no address.
+    /// Another address than before, or none.
     Other,
 }
 

@@ -1,12 +1,12 @@
 //! Route to another host, as the kernel would choose it.
 //!
 //! Addresses, routes and neighbours are the kernel's: a routing table or ARP of xwarp's own would
-//! need configuration, and contradict the kernel's. Two queries make a path, as in the kernel's own
-//! connect. The first has protocol, remote address and remote port, and returns the local address.
-//! Then a port is taken. The second has the whole flow and returns the next hop, so it follows the
-//! rules of `ip rule` and the kernel's hash over several next hops.
+//! need configuration, and could contradict the kernel's. Two queries determine a path, as in the
+//! kernel's own connect. The first has protocol, remote address and remote port, and returns the
+//! local address. Then a port is reserved. The second has the whole flow and returns the next hop,
+//! so it follows the rules of `ip rule` and the kernel's hash over several next hops.
 //!
-//! If the route leads over another interface than the RNIC's, the kernel is asked as for a socket
+//! If the route leads over another interface than the RNIC's, the kernel is queried as for a socket
 //! that is bound to the RNIC's. That answer counts only if a table has such a route.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,33 +30,34 @@ const RTA_IP_PROTO: u16 = 27;
 const RTA_SPORT: u16 = 28;
 const RTA_DPORT: u16 = 29;
 
-/// How the kernel would reach another host.
+/// The kernel's route to another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The interface that leads there.
+    /// Index of the outgoing interface.
     pub interface_index: u32,
-    /// Our address on the way.
+    /// Local source address.
     pub source: IpAddr,
     /// The next hop of the packet: a gateway, or the host itself.
     pub next_hop: IpAddr,
-    /// MTU of the route, in bytes of an IP packet, if it has one. A path MTU that the kernel has
-    /// learnt is in it, and IPv6's own MTU of the interface. The interface's MTU holds, too.
+    /// MTU of the route, in bytes of an IP packet, if it has one. It includes a path MTU that the
+    /// kernel has learnt, and IPv6's own MTU of the interface. The interface's MTU is a further
+    /// bound.
     pub mtu: Option<u32>,
-    /// The MSS that the route has hosts offer (`advmss`), in bytes, if it has one.
+    /// The MSS that the route offers (`advmss`), in bytes, if it has one.
     pub advmss: Option<u32>,
 }
 
-/// Why a host cannot be reached.
+/// Why there is no usable route to a host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteError {
-    /// There is no way.
+    /// There is no route.
     #[error("there is no route to {remote}; check the address and `ip route`")]
     NoRoute {
-        /// Where to.
+        /// The remote address.
         remote: IpAddr,
     },
-    /// It is ourselves.
+    /// The address is one of this host.
     #[error(
         "{remote} is an address of this host itself, and its packets never reach a NIC; use another host's address"
     )]
@@ -64,7 +65,7 @@ pub enum RouteError {
         /// The address.
         remote: IpAddr,
     },
-    /// It is many hosts.
+    /// The address is a multicast address.
     #[error(
         "{remote} is a multicast address, and a connection needs one host; use a host's address"
     )]
@@ -72,7 +73,7 @@ pub enum RouteError {
         /// The address.
         remote: IpAddr,
     },
-    /// It is all hosts of a subnet.
+    /// The address is a broadcast address.
     #[error(
         "{remote} is a broadcast address, and a connection needs one host; use a host's address"
     )]
@@ -80,7 +81,7 @@ pub enum RouteError {
         /// The address.
         remote: IpAddr,
     },
-    /// It is no host.
+    /// The address is unspecified.
     #[error("{remote} is no host's address; use a host's address")]
     Unspecified {
         /// The address.
@@ -91,10 +92,10 @@ pub enum RouteError {
     Mapped {
         /// The address.
         remote: IpAddr,
-        /// What it stands for.
+        /// The IPv4 address.
         v4: Ipv4Addr,
     },
-    /// We do not have the address to send from.
+    /// This host does not have the source address.
     #[error(
         "{from} is not an address of this host, so nothing can be sent from it; see `ip address`"
     )]
@@ -102,36 +103,36 @@ pub enum RouteError {
         /// The address.
         from: IpAddr,
     },
-    /// One is IPv4, the other IPv6.
+    /// One address is IPv4, the other IPv6.
     #[error(
         "{remote} cannot be reached from {from}: one is IPv4 and the other IPv6; use two of a kind"
     )]
     FamilyMismatch {
-        /// Where to.
+        /// The remote address.
         remote: IpAddr,
-        /// Where from.
+        /// The source address.
         from: IpAddr,
     },
-    /// We have no address to send from.
+    /// This host has no source address for the route.
     #[error(
         "this host has no address from which to reach {remote}; give its interface one with `ip address add`"
     )]
     NoSource {
-        /// Where to.
+        /// The remote address.
         remote: IpAddr,
     },
-    /// The kernel would wrap our packets.
+    /// The route encapsulates packets.
     #[error(
         "the route to {remote} wraps packets in another protocol, which only the kernel can; add a plain route"
     )]
     Encapsulated {
-        /// Where to.
+        /// The remote address.
         remote: IpAddr,
     },
-    /// The kernel's interfaces could not be read.
+    /// The kernel's interfaces could not be queried.
     #[error("cannot find the interface of the source address")]
     Interface(#[from] InterfaceError),
-    /// The kernel could not be asked.
+    /// The kernel could not be queried.
     #[error("cannot ask the kernel for a route")]
     Netlink(#[from] NetlinkError),
 }

@@ -1,4 +1,4 @@
-//! The state of an open interface, from the thread that watches it to the engines that use it.
+//! State of an open interface, passed from the thread that watches it to the engines.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use super::interface::MacAddr;
 use super::network::Network;
 use crate::wake::{Doorbell, Hinted};
 
-/// An open interface as it is now.
+/// Current state of an open interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceState {
-    /// Whether frames can leave and arrive: it is set up, and has a carrier.
+    /// Whether frames can be sent and received: the interface is set up, and has a carrier.
     pub up: bool,
     /// Its Ethernet address.
     pub mac: MacAddr,
     /// The largest IP packet, in bytes.
     pub mtu: usize,
-    /// The host's usable addresses on it, and the networks that they are in.
+    /// The host's usable addresses on the interface, with their networks.
     pub networks: Vec<Network>,
     /// Its queues, if its driver reports them.
     pub channels: Option<Channels>,
     /// Descriptors of the driver's rings, if it reports them.
     pub rings: Option<DriverRings>,
-    /// How often the host's routes, or its neighbours on the interface, have changed. A next hop
-    /// that was right may be wrong then.
+    /// Number of changes of the host's routes, and of its neighbours on the interface. After a
+    /// change, next hops may be outdated.
     pub paths: u64,
 }
 
@@ -35,13 +35,13 @@ impl InterfaceState {
     }
 }
 
-/// What has taken an open interface away for good. The texts name it.
+/// Why an open interface is gone for good. The texts name the interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterfaceEnd {
     /// The interface no longer exists.
     #[error("{0} was deleted")]
     Deleted(String),
-    /// The interface is another network namespace's now.
+    /// The interface was moved to another network namespace.
     #[error("{0} was moved to another network namespace")]
     Moved(String),
     /// Another process detached the XDP program.
@@ -59,34 +59,34 @@ pub enum InterfaceEnd {
     },
 }
 
-/// News of an interface.
+/// A report about an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceNews {
-    /// It is like this now.
+    /// Its current state.
     State(InterfaceState),
-    /// It is gone. Nothing follows.
+    /// It is gone. No further report follows.
     Ended(InterfaceEnd),
 }
 
 type Shared = Hinted<Option<InterfaceNews>>;
 
-/// The side that asks whether anything has changed.
+/// The receiving side of reports.
 #[derive(Clone)]
 pub struct InterfaceMonitor(Arc<Shared>);
 
-/// The side that reports. Only the latest news is kept.
+/// The reporting side. Only the latest report is kept.
 pub struct InterfaceReporter {
     shared: Arc<Shared>,
     bell: Option<Doorbell>,
 }
 
 impl InterfaceMonitor {
-    /// Whether there is news: one load.
+    /// Whether a report waits. Costs one load.
     pub fn has_news(&self) -> bool {
         self.0.has_any()
     }
 
-    /// The latest news, once.
+    /// Takes the latest report.
     pub fn take(&self) -> Option<InterfaceNews> {
         if !self.has_news() {
             return None;
@@ -96,14 +96,14 @@ impl InterfaceMonitor {
 }
 
 impl InterfaceReporter {
-    /// Both sides. `bell` is rung after each report.
+    /// Both sides. `bell` rings after each report.
     pub fn new(bell: Option<Doorbell>) -> (Self, InterfaceMonitor) {
         let shared = Arc::new(Shared::new(None));
         let monitor = InterfaceMonitor(Arc::clone(&shared));
         (Self { shared, bell }, monitor)
     }
 
-    /// Reports news in the place of older ones. Nothing takes the place of an end.
+    /// Replaces an older report. A report of the end is never replaced.
     pub fn report(&self, latest: InterfaceNews) {
         let put = |news: &mut Option<InterfaceNews>| {
             let may = !matches!(news, Some(InterfaceNews::Ended(_)));

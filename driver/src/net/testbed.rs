@@ -1,5 +1,5 @@
-//! Network namespaces for tests. They have no name, only a descriptor: whatever ends the test ends
-//! them.
+//! Network namespaces for tests. They have no name, only a descriptor, so they end with the test in
+//! any case.
 
 use std::fs::File;
 use std::net::IpAddr;

@@ -1,9 +1,8 @@
-//! Watching an open interface: the kernel's notifications say when to look, and one query returns
-//! the state.
+//! Watching an open interface: the kernel's notifications trigger a query, which returns the state.
 //!
-//! So it does not matter what was missed between two looks. Only the interface's removal is taken
-//! from the notification itself. An interface that went and came back has the same number, but its
-//! `AF_XDP` sockets are dead.
+//! So missed notifications between two queries do not matter. Only the interface's removal is taken
+//! from the notification itself: an interface that was removed and created again may have the same
+//! number, but its `AF_XDP` sockets are dead.
 //!
 //! A thread for each RNIC sleeps on the notifications; an engine reads one flag each turn. The
 //! kernel sends no notification when a program that a `bpf_link` attached is detached or replaced,
@@ -36,7 +35,7 @@ use super::state::{
 use crate::memory::take_only_faults;
 use crate::wake::{Doorbell, join_sleeper};
 
-/// What is listened to: interfaces and their addresses, neighbours, and what routes are chosen by.
+/// Groups of notifications: interfaces and their addresses, neighbours, routes and rules.
 const GROUPS: [u32; 9] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -48,10 +47,10 @@ const GROUPS: [u32; 9] = [
     libc::RTNLGRP_IPV6_RULE,
     libc::RTNLGRP_NEXTHOP,
 ];
-/// How often the kernel is polled where it sends no notification: a program that a `bpf_link`
-/// attached is detached and replaced in silence. Half of the second within which an RNIC is to
-/// notice. Also the pause after a question that failed, and between two looks for the sake of paths
-/// alone. A router may have news of them without end.
+/// Interval of polling the kernel where it sends no notification: when a program that a `bpf_link`
+/// attached is detached or replaced. Half of the second within which an RNIC shall notice. Also the
+/// pause after a failed query, and between two checks for paths alone, as a router may announce
+/// changes without end.
 const RECHECK: Duration = Duration::from_millis(500);
 
 /// Pending notifications, from before the first look at the interface.

@@ -1,4 +1,4 @@
-//! How an interface is to be opened.
+//! Configuration of opening an interface.
 
 use std::path::PathBuf;
 
@@ -8,62 +8,60 @@ use crate::attach::XdpMode;
 use crate::setters;
 use crate::xdp::{Polling, ZeroCopy};
 
-/// How an interface is to be opened.
+/// Configuration of opening an interface.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NicConfig {
-    /// The XDP mode that is demanded; `None` takes what is attached, or native before generic.
+    /// The required XDP mode; `None` takes the attached program's mode, or native before generic.
     pub mode: Option<XdpMode>,
-    /// Whether frames are the driver's own buffers, or are copied once.
+    /// Whether frames are in the driver's own buffers, or are copied once.
     pub zero_copy: ZeroCopy,
-    /// Receive queues that are served.
+    /// Receive queues to serve.
     pub queues: Queues,
-    /// Engines that share these queues, at most. `None`, the default, is one for each queue, as far
-    /// as there are processors.
+    /// Maximum number of engines that share these queues. `None`, the default, is one for each
+    /// queue, but at most the number of processors.
     pub engines: Option<usize>,
-    /// Entries of each ring at least, a power of two. A driver with zero copy and larger rings gets
-    /// more.
+    /// Minimum number of entries of each ring, a power of two. A driver with zero copy and larger
+    /// rings gets more.
     pub ring: u32,
-    /// Frames of each engine at least; half of them receive. Each further queue has as many to
-    /// receive into. A driver with zero copy and larger rings gets more.
+    /// Minimum number of frames of each engine; half of them receive. Each further queue has the
+    /// same number to receive into. A driver with zero copy and larger rings gets more.
     pub frames: u32,
-    /// Bytes of the region area, rounded up to whole pages.
+    /// Size of the region area in bytes, rounded up to whole pages.
     pub region_bytes: usize,
-    /// A pcapng file to write every frame to.
+    /// A pcapng file for all frames.
     pub capture: Option<PathBuf>,
-    /// Whether completions have the time at which the NIC received what raised them
-    /// (`WorkCompletion::timestamp`).
+    /// Whether receive completions have the NIC's receive timestamp (`WorkCompletion::timestamp`).
     pub timestamps: bool,
-    /// How engines learn that frames have arrived. Busy polling changes two settings of the device
+    /// How engines are notified of received frames. Busy polling changes two settings of the device
     /// until the interface is closed. If the process is killed they stay, unless another process
     /// restores them, as the command `xwarp` does.
     pub polling: Polling,
-    /// Whether checksums of what is sent are left to the NIC.
+    /// Whether checksums of sent frames are left to the NIC.
     pub tx_checksum: TxChecksum,
 }
 
 setters!(NicConfig {
-    /// Sets the XDP mode that is demanded. `None` takes the attached program's, or native before
-    /// generic.
+    /// Sets the required XDP mode. `None` takes the attached program's, or native before generic.
     mode: Option<XdpMode>,
-    /// Sets whether frames are the driver's own buffers.
+    /// Sets whether frames are in the driver's own buffers.
     zero_copy: ZeroCopy,
     /// Sets which receive queues are served.
     queues: Queues,
-    /// Sets how many engines share the queues at most. `None` is one for each queue, as far as
-    /// there are processors.
+    /// Sets the maximum number of engines that share the queues. `None` is one for each queue, but
+    /// at most the number of processors.
     engines: Option<usize>,
-    /// Sets how many descriptors each ring has at least.
+    /// Sets the minimum number of entries of each ring.
     ring: u32,
-    /// Sets how many frames there are at least.
+    /// Sets the minimum number of frames.
     frames: u32,
     /// Sets the size of the region area, in bytes.
     region_bytes: usize,
     /// Sets the file that every frame is written to.
     capture: Option<PathBuf>,
-    /// Sets whether completions have the time at which the NIC received the packet behind them.
+    /// Sets whether receive completions have the NIC's receive timestamp.
     timestamps: bool,
-    /// Sets how engines learn that frames have arrived.
+    /// Sets how engines are notified of received frames.
     polling: Polling,
     /// Sets whether checksums of sent segments are left to the NIC.
     tx_checksum: TxChecksum,

@@ -9,10 +9,10 @@ use super::error::{DESCRIPTORS, NicError};
 use super::queues::{Queues, ServedQueues};
 use crate::net::Interface;
 
-/// File descriptors that each further queue takes: its socket; and one for all of an engine.
+/// File descriptors per further queue: its socket, and one shared by all queues of an engine.
 const DESCRIPTORS_OF_A_QUEUE: usize = 2;
-/// File descriptors that each further engine takes: what wakes it, its searches for next hops, and
-/// its sockets for ICMP.
+/// File descriptors per further engine: its wake-up, its searches for next hops, and its sockets
+/// for ICMP.
 const DESCRIPTORS_OF_AN_ENGINE: usize = 6;
 
 /// Processors that this process may use.
@@ -20,7 +20,7 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Descriptors that are taken at most.
+/// Maximum number of file descriptors to open.
 pub(super) fn descriptors(queues: &ServedQueues, engines: usize) -> usize {
     let further = queues.served.len() - 1;
     let engines = further.min(engines.saturating_sub(1));
@@ -37,7 +37,7 @@ pub fn descriptors_needed(interface: &Interface) -> Result<usize, NicError> {
     Ok(descriptors(&Queues::All.of(interface)?, processors()))
 }
 
-/// Where a descriptor is missing, libbpf says many things, so the descriptors are counted
+/// libbpf reports many different errors if a descriptor is missing, so the descriptors are counted
 /// beforehand.
 pub(super) fn check_descriptors(wanted: usize) -> Result<(), NicError> {
     let taken: Result<Vec<EventFd>, Errno> = (0..wanted).map(|_| EventFd::new()).collect();

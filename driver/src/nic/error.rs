@@ -1,4 +1,4 @@
-//! Why an interface could not be opened.
+//! Errors of opening an interface.
 
 use std::io;
 
@@ -8,15 +8,15 @@ use crate::net::{InterfaceError, NetlinkError};
 use crate::packet_io::TapError;
 use crate::xdp::{BusyPollError, OpenQueueError, UmemError};
 
-/// File descriptors that an interface takes at once: 11 were counted on Linux 6.18, with those of
-/// its engine and of a port. The thread that watches the interface takes 3 more.
+/// File descriptors for an interface: 11 were counted on Linux 6.18, including those of its engine
+/// and of a port. The thread that watches the interface needs 3 more.
 pub(super) const DESCRIPTORS: usize = 15;
 
 /// Why an interface could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {
-    /// The process has too few file descriptors left.
+    /// The process has too few free file descriptors.
     #[error(
         "opening a network interface takes {DESCRIPTORS} file descriptors and some for each further queue, and fewer are left ({0}); raise the limit of open files (`ulimit -n`)"
     )]
@@ -27,22 +27,22 @@ pub enum NicError {
     /// The interface is down.
     #[error("{0} is down; set it up with `ip link set {0} up`")]
     Down(String),
-    /// The interface has no Ethernet frames.
+    /// The interface is the loopback interface, which has no Ethernet frames.
     #[error("{0} is the loopback interface, which has no Ethernet frames; choose another one")]
     Loopback(String),
     /// Its packets have no Ethernet header.
     #[error("{0} carries no Ethernet frames, as tunnels do not; choose another interface")]
     NoEthernet(String),
-    /// It has other queues than are to be served.
+    /// The requested queues do not exist.
     #[error(transparent)]
     NoSuchQueues(#[from] NoSuchQueues),
-    /// What becomes of it could not be watched.
+    /// The interface could not be watched.
     #[error("cannot watch the interface")]
     Watch(#[from] NetlinkError),
     /// The XDP program could not be attached or found.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The program is not to be detached from under its user.
+    /// A process uses the program that was to be detached.
     #[error(
         "a process uses the XDP program on {0}: end that process first, or add --force, which ends its connections"
     )]
@@ -52,18 +52,18 @@ pub enum NicError {
         "a process serves queues of {0} already: end it, or have one process serve all that are wanted"
     )]
     Served(String),
-    /// The memory for frames could not be had.
+    /// The memory for frames could not be allocated.
     #[error(transparent)]
     Umem(#[from] UmemError),
     /// The AF_XDP socket of the queue could not be opened.
     #[error(transparent)]
     Queue(#[from] OpenQueueError),
-    /// The NIC does not report when frames arrive, which was demanded.
+    /// The NIC does not report receive timestamps, which were required.
     #[error(
         "{0} does not report when frames arrive, so completions would have no times: do without them, or use a NIC and a native mode that have `rx-timestamp` (`xwarp doctor {0}`)"
     )]
     NoTimestamps(String),
-    /// The interface cannot be polled, which was demanded.
+    /// The interface cannot be polled, which was required.
     #[error(transparent)]
     BusyPoll(#[from] BusyPollError),
     /// The flows of the XDP program could not be set.

@@ -1,4 +1,4 @@
-//! An open interface, as it really is.
+//! Attributes of an open interface.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::attach::XdpMode;
 use crate::net::MacAddr;
 use crate::xdp::Polling;
 
-/// What was opened, as it really is.
+/// Actual attributes of an open interface.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NicInfo {
@@ -20,23 +20,23 @@ pub struct NicInfo {
     pub mac: MacAddr,
     /// Largest IP packet, in bytes.
     pub mtu: usize,
-    /// The XDP mode in force.
+    /// XDP mode in use.
     pub mode: XdpMode,
-    /// Whether frames are the driver's own buffers, or are copied once.
+    /// Whether frames are in the driver's own buffers, or are copied once.
     pub zero_copy: bool,
-    /// The receive queues that are served.
+    /// The served receive queues.
     pub queues: ServedQueues,
-    /// Engines that share these.
+    /// Number of engines that share the queues.
     pub engines: usize,
-    /// True if the program was there before us and stays when we go.
+    /// True if the program was attached before, and stays attached afterwards.
     pub program_found: bool,
-    /// True if the program asks the driver for each frame's hash and time of arrival, for the
+    /// True if the program asks the driver for each frame's hash and receive timestamp, for the
     /// capture.
     pub rx_metadata: bool,
-    /// How engines learn that frames have arrived.
+    /// How engines are notified of received frames.
     pub polling: Polling,
-    /// How checksums of what is sent can be left to the NIC; [`TxChecksum::Off`] if they cannot.
-    /// Each connection finds out whether the NIC computes them.
+    /// How checksums of sent frames can be left to the NIC; [`TxChecksum::Off`] if they cannot.
+    /// Each connection checks whether the NIC computes them.
     pub tx_checksum: TxChecksum,
 }
 

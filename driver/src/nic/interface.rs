@@ -1,4 +1,4 @@
-//! Whether an RNIC can be opened on an interface, and with which frames.
+//! Suitability of an interface for an RNIC, and the frames that it needs.
 
 use xwarp_bpf::Buffers;
 

@@ -1,4 +1,4 @@
-//! Opening a network interface for RDMA: what it is, the program on it, its memory, its queues.
+//! Opening a network interface for RDMA: its attributes, XDP program, memory and queues.
 
 mod config;
 mod descriptors;

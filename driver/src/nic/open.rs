@@ -17,19 +17,19 @@ use crate::xdp::busy_poll;
 use crate::xdp::umem::UmemSpec;
 use crate::xdp::{Polling, ZeroCopy};
 
-/// An open interface, in the parts that a stack takes over.
+/// An open interface, in parts for a stack.
 pub struct Nic {
     /// What was opened.
     pub info: NicInfo,
-    /// Its queues, those of each engine as one. There is one engine at least.
+    /// Its queues, joined per engine. There is at least one engine.
     pub ios: Vec<Box<dyn PacketIo>>,
     /// Its memory for regions.
     pub regions: RegionPool,
-    /// Which flows come to it.
+    /// The flows that the XDP program redirects to it.
     pub steering: Steering,
-    /// The file that its frames are written to, if that was asked for.
+    /// The capture file of its frames, if one was requested.
     pub capture: Option<Capture>,
-    /// What becomes of it.
+    /// Watcher of its changes.
     pub watch: InterfaceWatch,
 }
 
@@ -60,8 +60,8 @@ impl Nic {
         let engines = config.engines.unwrap_or_else(processors);
         check_descriptors(descriptors(&queues, engines))?;
         let (memory, regions) = Memory::create(&wanted(&interface, config), &queues, engines)?;
-        // The program first: its mode says whether there can be zero copy. A process that has the
-        // interface has its program, too.
+        // The program is attached first: its mode determines whether zero copy is possible. A
+        // process that uses the interface has its program, too.
         let attachment = attach(&interface, config, &queues)?;
         let open = open_queues(&interface, config, attachment.mode(), memory)?;
         let watched = watched(&interface, &attachment);
@@ -83,7 +83,7 @@ impl Nic {
     }
 }
 
-/// The queues that are served, which can be polled if that is wanted.
+/// The queues to serve. Fails if they cannot be polled although that is required.
 fn served(interface: &Interface, config: &NicConfig) -> Result<ServedQueues, NicError> {
     let queues = config.queues.of(interface)?;
     if config.polling == Polling::Busy {
@@ -105,8 +105,8 @@ fn watched(interface: &Interface, attachment: &Attachment) -> Watched {
     }
 }
 
-/// Attaches the program, or finds it. One that was found may have a user at queues that are not to
-/// be served, whose flows it steers.
+/// Attaches the program, or finds it. A found program may have another user, on queues that are not
+/// served here, whose flows it steers.
 fn attach(
     interface: &Interface,
     config: &NicConfig,
@@ -129,7 +129,7 @@ fn attach(
     Ok(attachment)
 }
 
-/// Binds the queues, beneath a program that is attached in this mode.
+/// Binds the queues, with a program that is attached in this mode.
 fn open_queues(
     interface: &Interface,
     config: &NicConfig,
@@ -143,7 +143,7 @@ fn open_queues(
     Ok(open)
 }
 
-/// The sizes of its rings. Those of the driver count where frames may be its own buffers.
+/// Sizes of the rings. The driver's rings matter if frames may be in its own buffers.
 fn sizes(interface: &Interface, config: &NicConfig) -> Sizes {
     let copied = config.zero_copy == ZeroCopy::Never || config.mode == Some(XdpMode::Generic);
     let driver = if copied {

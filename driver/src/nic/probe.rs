@@ -1,15 +1,15 @@
-//! Queues that are opened for a moment, to find something out.
+//! Queues that are opened briefly for a check.
 
 use super::error::NicError;
 use crate::net::Interface;
 use crate::xdp::umem::{self, UmemSpec};
 use crate::xdp::{FRAME_CAPACITY, OpenQueueError, Target, XdpIo, ZeroCopy};
 
-/// Entries of a ring that nothing goes through, and frames beside it.
+/// Entries of a ring without traffic, and its number of frames.
 const PROBE_RING: u32 = 64;
 
-/// The queues of an interface, if no process has one of them: every user of the program has at
-/// least one.
+/// Opens all queues of an interface, which fails if a process uses one: every user of the program
+/// has at least one queue.
 pub(super) fn claim(interface: &Interface) -> Result<Vec<XdpIo>, NicError> {
     let mut claimed = Vec::new();
     for queue in 0..interface.rx_queues {
@@ -39,8 +39,8 @@ fn probe(interface: &Interface, queue: u32, zero_copy: ZeroCopy) -> Target<'_> {
     }
 }
 
-/// Whether the driver has zero copy for frames of `interface`, found out by binding a queue for a
-/// moment.
+/// Whether the driver supports zero copy for frames of `interface`, checked by binding a queue
+/// briefly.
 ///
 /// # Errors
 ///

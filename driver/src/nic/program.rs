@@ -1,4 +1,4 @@
-//! The XDP program that stays on an interface: attaching and detaching it.
+//! Permanent XDP program of an interface: attaching and detaching it.
 //!
 //! Neither the program's maps nor its flows show whether a process uses it, as a killed process
 //! leaves both behind. So detaching binds every queue first, and keeps them until the program is
@@ -9,8 +9,8 @@ use super::probe::claim;
 use crate::attach::{self, Lasting, XdpMode};
 use crate::net::Interface;
 
-/// Attaches our program to an interface, where it stays, and says in which mode it runs; `None`
-/// tries native and then generic mode.
+/// Attaches xwarp's program to an interface permanently, and returns its mode. `mode` `None` tries
+/// native and then generic mode.
 ///
 /// # Errors
 ///
@@ -26,18 +26,18 @@ pub fn attach_permanently(
     Ok(attach::attach_permanently(index, name, mode, frames)?)
 }
 
-/// Detaches our program from an interface, if it was attached to stay. Unless by `force`, not while
-/// a process uses it.
+/// Detaches xwarp's program from an interface, if it was attached permanently. Without `force`,
+/// fails while a process uses it.
 ///
 /// # Errors
 ///
 /// - [`NicError::InUse`]: a process uses the program, and `force` is not set.
 /// - [`NicError::Attach`]: there is no program of ours, it is not attached to stay, or the kernel
 ///   refuses.
-/// - [`NicError::Umem`], [`NicError::Queue`]: whether a process uses it could not be found out.
+/// - [`NicError::Umem`], [`NicError::Queue`]: the check whether a process uses it failed.
 pub fn detach(interface: &Interface, force: bool) -> Result<(), NicError> {
     let program = Lasting::find(interface.index, &interface.name)?;
-    // Until the end, so that no process begins to use it meanwhile.
+    // Held until the end, so that no process begins to use the program.
     let _claim = if force { Vec::new() } else { claim(interface)? };
     Ok(program.detach()?)
 }

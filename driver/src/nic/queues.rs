@@ -1,4 +1,4 @@
-//! Queues of an interface, as they are opened: which ones, each with its memory.
+//! Queues of an interface to open, each with its memory.
 
 use std::fmt;
 use std::io;
@@ -18,42 +18,43 @@ use crate::xdp::{
 /// Bytes of an Ethernet header with two VLAN tags.
 pub(crate) const LINK_HEADER_MAX: usize = 22;
 
-/// Receive queues of an interface that are served. What arrives at others passes to the kernel.
+/// Receive queues of an interface to serve. Frames on other queues go to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Queues {
-    /// All that are in use.
+    /// All queues in use.
     #[default]
     All,
-    /// Some, where the NIC steers the RNIC's flows to these (`ethtool -X`), or nothing to others.
+    /// Some queues, if the NIC steers the RNIC's flows to them (`ethtool -X`), or nothing to
+    /// others.
     Some {
-        /// The first one.
+        /// First queue.
         first: u32,
-        /// How many, from that one on.
+        /// Number of queues.
         count: u32,
     },
 }
 
-/// The receive queues that are served, and how many there are.
+/// The served receive queues, and the number of all queues in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServedQueues {
-    /// Those that are served.
+    /// The served queues.
     pub served: Range<u32>,
-    /// All that are in use.
+    /// Number of queues in use.
     pub all: u32,
 }
 
-/// An interface has other receive queues than are to be served.
+/// The requested receive queues do not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub struct NoSuchQueues {
     /// The interface.
     pub name: String,
-    /// The receive queues that are wanted.
+    /// The requested receive queues.
     pub wanted: Range<u32>,
-    /// How many it has.
+    /// Number of receive queues of the interface.
     pub queues: u32,
 }
 

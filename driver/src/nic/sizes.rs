@@ -1,14 +1,15 @@
-//! Sizes of a queue's rings, and how many frames it has.
+//! Sizes of a queue's rings, and number of its frames.
 //!
-//! In zero copy the driver's receive ring holds our chunks: beside the usual 320 it gets as many as
-//! its ring has entries, 8192 at most. Otherwise the fill ring would be empty whenever the driver
-//! has taken what it can. In copy mode more chunks would only cost caches (`xdp/depth.rs`).
+//! With zero copy the driver's receive ring holds xwarp's chunks: in addition to the usual 320 it
+//! gets one chunk for each of its ring's entries, 8192 at most. Otherwise the fill ring would be
+//! empty whenever the driver has filled its ring. In copy mode more chunks would only waste cache
+//! (`xdp/depth.rs`).
 
 use crate::net::DriverRings;
 use crate::xdp::LENT_LEAST;
 
-/// Entries of a driver's receive ring that are filled at most: 32 MB of each queue. A larger ring
-/// stays empty in part.
+/// Maximum number of entries of a driver's receive ring to fill: 32 MB per queue. A larger ring is
+/// only partly filled.
 const POSTED_MOST: u32 = 8192;
 /// Chunks that the kernel has at least beside those.
 const LENT: u32 = 320;

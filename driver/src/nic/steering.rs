@@ -8,8 +8,8 @@ use super::queues::OpenQueues;
 use crate::attach::Attachment;
 use crate::attach::board::StateBoard;
 
-/// Which flows the XDP program redirects to us. Dropping it withdraws them, and takes the program
-/// off if we attached it.
+/// Flows that the XDP program redirects to this process. Dropping it removes them, and detaches the
+/// program if this process attached it.
 pub struct Steering {
     attachment: Attachment,
     /// The first queue that has a socket.
@@ -19,7 +19,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Puts the sockets into the program's slots and forgets flows that a killed process left
+    /// Puts the sockets into the program's slots, and removes flows that a killed process left
     /// there.
     pub(super) fn begin(attachment: Attachment, open: &OpenQueues) -> Result<Self, SteeringError> {
         let maps = attachment.maps();
@@ -36,7 +36,7 @@ impl Steering {
         })
     }
 
-    /// Where engines of the interface show their state to other processes.
+    /// Board where engines of the interface publish their state to other processes.
     pub fn board(&self) -> Arc<StateBoard> {
         Arc::clone(&self.board)
     }
@@ -55,7 +55,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Leaves TCP to this local address and port to the kernel again.
+    /// Returns TCP for this local address and port to the kernel.
     pub fn remove(&mut self, local: SocketAddr) {
         if let Some(at) = self.flows.iter().position(|&flow| flow == local) {
             self.flows.swap_remove(at);

@@ -5,21 +5,21 @@ use crate::net::{self, Interface};
 use crate::packet_io::TX_METADATA_BYTES;
 use crate::xdp::{Computes, TxMetadata};
 
-/// Whether TCP leaves checksums of what it sends to the NIC. It does on connections whose peer has
-/// shown that the NIC computes them. A frame must fit into one chunk for that, as it does up to an
-/// MTU of 3818.
+/// Whether TCP leaves checksums of sent segments to the NIC. It does so on connections whose peer
+/// has shown that the NIC computes them. A frame must fit into one chunk for that, as it does up to
+/// an MTU of 3818.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxChecksum {
-    /// Where the NIC's driver names it (`tx-checksum` of the kernel's netdev family).
+    /// If the NIC's driver reports the feature (`tx-checksum` of the kernel's netdev family).
     #[default]
     Auto,
     /// Never.
     Off,
-    /// Whatever the driver names.
+    /// Even if the driver does not report the feature.
     Always,
-    /// As [`Always`](Self::Always), but the kernel computes it where it copies frames, to try the
-    /// path. It saves nothing.
+    /// As [`Always`](Self::Always), but the kernel computes it where it copies frames, to test the
+    /// path. It saves no time.
     InKernel,
 }
 

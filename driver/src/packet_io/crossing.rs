@@ -1,9 +1,9 @@
-//! Cross-queue I/O: frames that have come to a queue of one engine and are for another engine of
+//! Cross-queue I/O: frames that arrived at a queue of one engine and belong to another engine of
 //! the same interface (decision record driver/0026).
 //!
-//! A NIC chooses the queue of a frame, and may choose another one than before (`ethtool -X`,
-//! `ethtool -L`, a bond). The engine that has the frame puts a copy of it into the [`HandoffQueue`]
-//! of the engine that has the connection. That one receives it beside the frames of its own queues.
+//! A NIC chooses the queue of a frame, and may change its choice (`ethtool -X`, `ethtool -L`, a
+//! bond). The engine that receives the frame puts a copy of it into the [`HandoffQueue`] of the
+//! engine that has the connection. That engine receives it besides the frames of its own queues.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,7 +26,7 @@ pub struct CrossQueueIo {
     arena: Arc<Arena>,
 }
 
-/// Where other engines put frames for an engine. Clones are handles of the same inlet.
+/// Inlet of an engine for frames from other engines. Clones are handles of the same inlet.
 #[derive(Clone)]
 pub struct HandoffQueue(Arc<Shared>);
 
@@ -36,8 +36,8 @@ struct Shared {
 }
 
 impl HandoffQueue {
-    /// Has the engine receive a copy of `frame`, and wakes it. The frame is lost if too many wait
-    /// there, as in a receive ring that is full.
+    /// Passes a copy of `frame` to the engine, and wakes it. If the queue is full, the frame is
+    /// lost, as in a full receive ring.
     pub fn put(&self, frame: &[u8]) {
         let Shared { copies, bell } = &*self.0;
         copies.change(|copies| copies.take_in(frame), FrameCopies::has_any);
@@ -66,7 +66,7 @@ impl CrossQueueIo {
     ///
     /// # Errors
     ///
-    /// [`io::Error`]: no memory is left for the frames. The queue is as it was.
+    /// [`io::Error`]: no memory is left for the frames. The queue is unchanged.
     pub fn put_on(
         io: &mut Box<dyn PacketIo>,
         capacity: usize,
@@ -92,8 +92,8 @@ impl CrossQueueIo {
 impl PacketIo for CrossQueueIo {
     forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, is_looped, readiness, levels);
 
-    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what
-    /// the other leaves of it.
+    /// Neither kind of frames starves the other: each may use half of the budget, and what the
+    /// other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
         self.inlet.receive(budget.div_ceil(2), out);

@@ -146,8 +146,8 @@ impl RxFrame {
         self.frame
     }
 
-    /// When the frame arrived, by the NIC's clock; `None` if times were not asked for, or the NIC's
-    /// driver does not report them.
+    /// Receive timestamp of the frame, by the NIC's clock; `None` if timestamps are not enabled, or
+    /// the driver does not report them.
     pub fn arrival(&self) -> Option<Duration> {
         self.metadata()?.time
     }
@@ -317,8 +317,8 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NotLent;
 
-/// A frame to be filled and sent. Its length is what [`set_len`](Self::set_len) said last, 0 at
-/// first.
+/// A frame to be filled and sent. Its length is the last value of [`set_len`](Self::set_len),
+/// initially 0.
 #[must_use = "a frame that is neither sent nor discarded is lost to its queue"]
 pub struct TxFrame {
     frame: Frame,
@@ -339,20 +339,20 @@ impl TxFrame {
         self.frame
     }
 
-    /// Bytes that fit.
+    /// Capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.frame.capacity()
     }
 
-    /// Sets the frame's length, at most its capacity. Bytes not written before hold what the
-    /// frame's former use left.
+    /// Sets the frame's length, at most its capacity. Bytes that were not written hold the contents
+    /// of the frame's former use.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.frame.capacity());
     }
 
-    /// Leaves the checksum of all bytes from `start` on to the NIC, this time that the frame is
-    /// sent. Its field is `offset` bytes further, and has the sum of the pseudo-header. Only where
-    /// the queue [offers it](crate::PacketIo::offers_checksums).
+    /// Leaves the checksum of all bytes from `start` on to the NIC, for this transmission of the
+    /// frame. The checksum field is `offset` bytes further, and holds the sum of the pseudo-header.
+    /// Only if the queue [offers it](crate::PacketIo::offers_checksums).
     #[inline]
     pub fn leave_checksum(&mut self, start: usize, offset: usize) {
         self.checksum = ChecksumRequest::new(start, offset);
@@ -396,7 +396,7 @@ impl DerefMut for TxFrame {
     }
 }
 
-/// A frame that was sent and is still its sender's: a token that gives no access, as the kernel may
+/// A frame that was sent and still belongs to its sender: a token without access, as the kernel may
 /// be reading the frame.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a sent frame that is neither reclaimed nor released is lost to its queue"]
@@ -409,7 +409,7 @@ pub struct SentFrame {
 }
 
 impl SentFrame {
-    /// Bytes that were sent.
+    /// Number of sent bytes.
     pub fn len(&self) -> usize {
         self.len
     }

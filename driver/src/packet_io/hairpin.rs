@@ -1,9 +1,9 @@
-//! Hairpin: a queue's frames to its own interface come back as received frames (decision record
+//! Hairpin: frames of a queue to its own interface are received again (decision record
 //! driver/0025).
 //!
-//! The kernel routes packets for an own address over `lo`, and no switch sends a frame back to
-//! where it came from. So a connection between two programs' ends of one queue is carried here, as
-//! an RDMA NIC does by its internal loopback. What goes elsewhere is the queue's.
+//! The kernel routes packets for a local address over `lo`, and no switch sends a frame back to its
+//! source port. So a connection between two programs on one queue is carried here, as an RDMA NIC
+//! does by its internal loopback. All other frames go to the queue.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,7 +19,7 @@ use super::{Icmp, IoCounters, IoError, PacketIo};
 const ADDRESS: usize = 6;
 
 /// A [`PacketIo`] with a hairpin. Frames whose source and destination are the same Ethernet address
-/// come back, in memory of their own.
+/// are received again, in their own memory.
 pub struct Hairpin {
     net: Box<dyn PacketIo>,
     /// Frames that come back.
@@ -31,7 +31,7 @@ impl Hairpin {
     ///
     /// # Errors
     ///
-    /// [`io::Error`]: no memory is left for the frames. The queue is as it was.
+    /// [`io::Error`]: no memory is left for the frames. The queue is unchanged.
     pub fn put_on(io: &mut Box<dyn PacketIo>, capacity: usize) -> io::Result<()> {
         let looped = FrameCopies::new(io.rx_frames(), capacity)?;
         let (nothing, _wire) = MemoryIo::new(0)?;
@@ -52,8 +52,8 @@ fn comes_back(frame: &[u8]) -> bool {
 impl PacketIo for Hairpin {
     forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_crossed, readiness, levels, diagnosis);
 
-    /// Neither kind of frames keeps the other waiting: each may have half of the budget, and what
-    /// the other leaves of it.
+    /// Neither kind of frames starves the other: each may use half of the budget, and what the
+    /// other leaves of it.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let end = out.len() + budget;
         self.looped.receive(budget.div_ceil(2), out);

@@ -1,7 +1,7 @@
-//! Levels of a queue: what is in its rings, and where its frames are.
+//! Levels of a queue: contents of its rings, and places of its frames.
 
-/// What a queue's rings hold and where its frames are at one moment, and what the kernel counts
-/// besides drops.
+/// Contents of a queue's rings and places of its frames at one moment, and counters of the kernel
+/// other than drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueLevels {
@@ -17,15 +17,15 @@ pub struct QueueLevels {
     pub rx_chunks_lent: u64,
     /// Free chunks to receive into.
     pub rx_chunks_spare: u64,
-    /// Received chunks that the engine has not given back, such as those that reassembly keeps.
+    /// Received chunks that the engine has not recycled, such as those in reassembly.
     pub rx_chunks_held: u64,
-    /// Frames that are free to be sent.
+    /// Frames that are free for transmission.
     pub tx_frames_free: u64,
     /// Frames whose transmission has not completed.
     pub tx_frames_in_flight: u64,
     /// Frames that TCP fills, or keeps until they are acknowledged.
     pub tx_frames_kept: u64,
-    /// Chunks of ours that the kernel refused to receive into.
+    /// Chunks that the kernel refused to receive into.
     pub fill_invalid: u64,
     /// Times that the kernel found the transmit ring empty.
     pub tx_ring_empty: u64,

@@ -1,6 +1,6 @@
-//! Packet I/O: the seam between the protocol stack and the queue that carries its frames.
+//! Packet I/O: the interface between the protocol stack and the queue that carries its frames.
 //!
-//! This room has the trait [`PacketIo`], the frames that it moves, and every queue that wraps
+//! This module has the trait [`PacketIo`], the frames that it moves, and every queue that wraps
 //! another one: for captures, for the own host, for several queues as one. The queue of AF_XDP is
 //! in `xdp`.
 
@@ -31,66 +31,65 @@ pub use tap::{Capture, CaptureError, Tap, TapError};
 pub(crate) use tx_metadata::TX_METADATA_BYTES;
 pub use with_rx_metadata::WithRxMetadata;
 
-/// Frames that a connection may have under way to an interface whose owner does not take any.
+/// Frames that a connection may have in flight to an interface whose owner does not take any.
 pub const BURST: usize = 256;
 
 /// One queue of a network interface: Ethernet frames in, Ethernet frames out.
 ///
-/// Every frame is an owned value. A received frame goes back with [`recycle`](Self::recycle); a
-/// frame taken with [`tx_frame`](Self::tx_frame) goes back with [`send`](Self::send) or
-/// [`discard`](Self::discard), or is sent and kept with [`send_kept`](Self::send_kept) to be sent
-/// again. A frame that is dropped instead is lost to its queue until the queue is closed.
+/// Every frame is an owned value. A received frame is returned by [`recycle`](Self::recycle); a
+/// frame taken with [`tx_frame`](Self::tx_frame) is returned by [`send`](Self::send) or
+/// [`discard`](Self::discard), or is sent and kept with [`send_kept`](Self::send_kept) for a
+/// retransmission. A frame that is dropped instead is lost to its queue until the queue is closed.
 ///
-/// A queue takes only its own frames and tokens. One of another queue is dropped and counted in
-/// [`IoCounters::drop_foreign`]; it is neither sent nor given to the kernel.
+/// A queue accepts only its own frames and tokens. One of another queue is dropped and counted in
+/// [`IoCounters::drop_foreign`]; it is neither sent nor passed to the kernel.
 pub trait PacketIo: Send {
     /// Appends up to `budget` received frames to `out`.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>);
 
-    /// Gives a received frame's memory back to the queue.
+    /// Returns a received frame's memory to the queue.
     fn recycle(&mut self, frame: RxFrame);
 
-    /// True for a received frame whose memory is this queue's.
+    /// True for a received frame in this queue's memory.
     fn owns(&self, frame: &RxFrame) -> bool;
 
-    /// Takes an empty frame to be filled; `None` while all of them are in flight.
+    /// Takes an empty frame to be filled; `None` while all frames are in flight.
     fn tx_frame(&mut self) -> Option<TxFrame>;
 
-    /// Queues a filled frame for transmission; [`flush`](Self::flush) sets it in motion.
+    /// Queues a filled frame for transmission; [`flush`](Self::flush) submits it.
     fn send(&mut self, frame: TxFrame);
 
-    /// Queues a filled frame for transmission like [`send`](Self::send), and leaves it to the
-    /// caller. No code can reach its bytes until [`reclaim`](Self::reclaim) gives it back. The
-    /// token of another queue's frame, which is not sent, is never exchanged.
+    /// Queues a filled frame for transmission like [`send`](Self::send), and keeps it for the
+    /// caller. No code can access its bytes until [`reclaim`](Self::reclaim) returns it. The token
+    /// of another queue's frame, which is not sent, is never redeemed.
     fn send_kept(&mut self, frame: TxFrame) -> SentFrame;
 
     /// Takes a filled frame that was sent by other means. It can be reclaimed at once.
     fn keep(&mut self, frame: TxFrame) -> SentFrame;
 
-    /// Gives a sent frame back, with the length and bytes that it was sent with. While its
-    /// transmission has not completed, it gives the token again, and so it does with another
-    /// queue's.
+    /// Returns a sent frame, with the length and bytes that it was sent with. While its
+    /// transmission has not completed, it returns the token again. It also does so for another
+    /// queue's token.
     ///
     /// # Errors
     ///
-    /// The token, if the frame cannot be had.
+    /// The token, if the frame is not available.
     fn reclaim(&mut self, sent: SentFrame) -> Result<TxFrame, SentFrame>;
 
-    /// Gives up a sent frame: its memory is free once its transmission has completed.
+    /// Releases a sent frame: its memory is free once its transmission has completed.
     fn release(&mut self, sent: SentFrame);
 
-    /// How many frames can be taken for transmission now, or will be when those that are neither
+    /// Number of frames that can be taken for transmission now, or once all frames that are neither
     /// kept nor taken have completed.
     fn tx_free(&self) -> usize;
 
-    /// How many frames there are to receive into, those that were received and not recycled
-    /// included.
+    /// Number of frames to receive into, including those that were received and not recycled.
     fn rx_frames(&self) -> usize;
 
-    /// Gives back a frame that is not to be sent after all.
+    /// Returns a frame that will not be sent.
     fn discard(&mut self, frame: TxFrame);
 
-    /// Sets all queued frames in motion and collects those whose transmission has completed.
+    /// Submits all queued frames and collects those whose transmission has completed.
     ///
     /// # Errors
     ///
@@ -99,24 +98,24 @@ pub trait PacketIo: Send {
     /// - [`IoError::Stalled`]: no frame has completed for too long.
     fn flush(&mut self) -> Result<(), IoError>;
 
-    /// True while the kernel has not taken all queued frames, or must be called as there is memory
-    /// to receive into. [`flush`](Self::flush) must be called again then. False while the link is
-    /// down, as that would be of no use.
+    /// True while the kernel has not taken all queued frames, or must be called because there is
+    /// memory to receive into: call [`flush`](Self::flush) again then. False while the link is
+    /// down, as that would be useless.
     fn backlog(&self) -> bool;
 
-    /// Says whether the link is up. While it is down, frames that are sent wait, and that none of
-    /// them completes is no failure.
+    /// Sets whether the link is up. While it is down, sent frames wait, and missing completions are
+    /// no failure.
     fn set_up(&mut self, up: bool);
 
-    /// The oldest ICMP message that says a packet was too large for its path and was not returned
-    /// yet: for a sender that misses an acknowledgment. By default there are none.
+    /// Takes the oldest ICMP message about a packet that was too large for its path: for a sender
+    /// that misses an acknowledgment. By default there are none.
     fn too_big(&mut self) -> Option<Icmp> {
         None
     }
 
-    /// True if the checksum of a frame can be left to the NIC ([`TxFrame::leave_checksum`]).
-    /// Whether the NIC computes it then is to be found out: there are drivers that take the request
-    /// and do nothing. By default false.
+    /// True if the checksum of a frame can be left to the NIC ([`TxFrame::leave_checksum`]). The
+    /// caller must check whether the NIC really computes it: some drivers accept the request and do
+    /// nothing. By default false.
     fn offers_checksums(&self) -> bool {
         false
     }
@@ -132,30 +131,30 @@ pub trait PacketIo: Send {
         false
     }
 
-    /// True for a received frame that had come to another engine's queue. By default none has.
+    /// True for a received frame that arrived at another engine's queue. By default none has.
     fn has_crossed(&self, _frame: &RxFrame) -> bool {
         false
     }
 
-    /// What becomes readable when a frame arrives; `None` where nothing can be slept on.
+    /// Descriptor that is readable when a frame arrives; `None` if there is none to sleep on.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What this queue has counted since it was opened.
+    /// Counters since the queue was opened.
     fn counters(&self) -> IoCounters;
 
-    /// What is in its rings and where its frames are. By default, and without rings, nothing.
+    /// Contents of its rings and places of its frames. By default, and without rings, zeros.
     fn levels(&self) -> QueueLevels {
         QueueLevels::default()
     }
 
-    /// State of its rings and of what it waits for, for a test that has waited in vain.
+    /// State of its rings and what it waits for, for a test that has timed out.
     #[doc(hidden)]
     fn diagnosis(&self) -> String {
         format!("{:?}", self.levels())
     }
 }
 
-/// An ICMP message from its type on, of whose bytes nothing is verified.
+/// An ICMP message from its type on. None of its bytes are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Icmp {
     /// ICMP (RFC 792).
@@ -182,7 +181,7 @@ pub struct IoCounters {
     pub drop_rx_no_frame: u64,
     /// Frames that the kernel dropped for another reason, such as being larger than a frame.
     pub drop_rx_other: u64,
-    /// Descriptors of ours that the kernel refused to transmit.
+    /// Descriptors that the kernel refused to transmit.
     pub drop_tx_invalid: u64,
     /// Frames and tokens of another queue that were given to this one.
     pub drop_foreign: u64,
@@ -192,11 +191,11 @@ pub struct IoCounters {
     pub looped_frames: u64,
     /// Frames from the interface to itself that found no memory to be received into.
     pub drop_looped: u64,
-    /// Frames that have come to queues of other engines, which have handed them over.
+    /// Frames that arrived at queues of other engines, which handed them over.
     pub crossed_frames: u64,
-    /// Frames that found no room where another engine was to hand them over.
+    /// Frames that found no room in another engine's handoff queue.
     pub drop_crossed: u64,
-    /// Times that the driver took nothing from the fill ring for 2 s while it had nothing to
+    /// Times that the driver took nothing from the fill ring for 2 s while it had no chunks to
     /// receive into.
     pub fill_stalls: u64,
     /// Times that no frame in flight was completed for 2 s.
@@ -241,7 +240,7 @@ pub enum IoError {
         /// What the kernel said.
         source: std::io::Error,
     },
-    /// Frames were given to the kernel and none came back for too long.
+    /// Frames were submitted to the kernel and none completed for too long.
     #[error(
         "{interface} has not completed one of {frames} frames for {seconds} s: the transmit path is stalled; set the interface down and up"
     )]

@@ -1,8 +1,8 @@
 //! Queue group: several receive queues of one interface, served by one owner (decision record
 //! driver/0026).
 //!
-//! The NIC spreads what arrives over its queues. No caller has to know where the frames of a
-//! connection arrive. What is sent leaves by one of them: frames of a connection stay in order.
+//! The NIC spreads received frames over its queues. No caller has to know where the frames of a
+//! connection arrive. All frames are sent by one queue: those of a connection stay in order.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -66,7 +66,7 @@ impl QueueGroup {
 impl PacketIo for QueueGroup {
     forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums);
 
-    /// Each queue is asked first in its turn, so that none keeps the others waiting.
+    /// The queues take turns in being asked first, so that none starves the others.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let (end, count) = (out.len() + budget, self.receivers.len() + 1);
         for turn in self.next..self.next + count {
@@ -89,7 +89,8 @@ impl PacketIo for QueueGroup {
         self.all().any(|queue| queue.owns(frame))
     }
 
-    /// Those of the queue that has the fewest: all frames of a connection may come by one queue.
+    /// The number of the queue that has the fewest: all frames of a connection may arrive at one
+    /// queue.
     fn rx_frames(&self) -> usize {
         let each = self.all().map(PacketIo::rx_frames);
         each.min().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! A capture of what a queue carries. Packet sniffers see nothing of steered traffic, so the stack
-//! writes its own.
+//! Capture of a queue's frames. Packet sniffers do not see steered traffic, so the stack writes its
+//! own file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -24,23 +24,23 @@ use super::{Icmp, IoCounters, IoError, PacketIo};
 /// Nanoseconds, the unit in which the writer stores times (`if_tsresol`: 10^-9).
 const NANOSECONDS: u8 = 9;
 
-/// A queue whose frames, both ways, are written to a pcapng file.
+/// A queue whose frames, in both directions, are written to a pcapng file.
 ///
-/// Their times are by the host's clock. The NIC's report of a frame's arrival is in its comment, as
-/// the NIC's clock may be another.
+/// Times are by the host's clock. The NIC's receive timestamp of a frame is in its comment, as the
+/// NIC may have another clock.
 pub struct Tap {
     inner: Box<dyn PacketIo>,
     capture: Capture,
 }
 
-/// The capture file could not be begun.
+/// The capture file could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the capture {path}: {reason}")]
 #[non_exhaustive]
 pub struct TapError {
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// Error from the system.
     pub reason: String,
 }
 
@@ -53,7 +53,7 @@ pub struct TapError {
 pub struct CaptureError {
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// Error from the system.
     pub reason: String,
 }
 
@@ -92,8 +92,8 @@ impl Capture {
         }))))
     }
 
-    /// Ends the file: what is still buffered is written, and further frames are not. An error if
-    /// any frame is missing in it. If it is never called, the error is in the log.
+    /// Ends the file: buffered frames are written, and later ones are not. Fails if any frame is
+    /// missing in it. If this is never called, the error is logged.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 /// Members that one call of [`DescriptorSet::ready`] returns at most.
 const READY_AT_ONCE: usize = 32;
 
-/// Descriptors that are waited for together. One that is closed leaves the set, unless it has a
+/// Descriptors that are waited for together. A closed descriptor leaves the set, unless it has a
 /// duplicate.
 pub struct DescriptorSet(Epoll);
 
@@ -32,7 +32,7 @@ impl DescriptorSet {
         self.watch_as(fd, 0)
     }
 
-    /// Adds a descriptor that [`ready`](Self::ready) calls by this name.
+    /// Adds a descriptor, which [`ready`](Self::ready) returns by this name.
     ///
     /// # Errors
     ///
@@ -41,12 +41,12 @@ impl DescriptorSet {
         Ok((self.0).add(fd, EpollEvent::new(EpollFlags::EPOLLIN, name))?)
     }
 
-    /// Names of the descriptors that are readable now. If they are many, others follow in later
-    /// calls. Never waits.
+    /// Names of the descriptors that are readable now. If there are many, later calls return the
+    /// rest. Never waits.
     ///
     /// # Errors
     ///
-    /// [`io::Error`]: the kernel refuses, which it has no reason for.
+    /// [`io::Error`]: the kernel refuses, which is not expected.
     pub fn ready(&self) -> io::Result<impl Iterator<Item = u64> + use<>> {
         let mut events = [EpollEvent::empty(); READY_AT_ONCE];
         let found = match self.0.wait(&mut events, EpollTimeout::ZERO) {
@@ -59,8 +59,8 @@ impl DescriptorSet {
 }
 
 impl AsFd for DescriptorSet {
-    /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to
-    /// be changed.
+    /// The epoll instance, which can be waited for by poll, select or another epoll. Do not change
+    /// it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.0.as_fd()
     }

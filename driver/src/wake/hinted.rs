@@ -1,15 +1,15 @@
-//! Hinted: a value behind a lock, and beside it whether there may be something in it. A look in
-//! vain takes no lock.
+//! Hinted: a value behind a lock, with a hint whether it may contain something. Checking an empty
+//! value takes no lock.
 //!
 //! The includer provides `sync` (of the standard library, or of the model checker).
 
 use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, PoisonError};
 
-/// See the module.
+/// A value behind a lock, with a hint whether it may contain something.
 ///
-/// The hint is changed within the lock. So it is right whenever no thread has the lock. After a
-/// change, ring the doorbell of the thread that looks: a sleeper announces itself before it looks
-/// at the hint.
+/// The hint is changed under the lock, so it is correct whenever no thread holds the lock. After a
+/// change, ring the doorbell of the thread that checks: a sleeper announces itself before it checks
+/// the hint.
 pub(crate) struct Hinted<T> {
     has_any: AtomicBool,
     value: Mutex<T>,

@@ -1,7 +1,7 @@
 //! Sleeper and doorbell: a thread sleeps until there is work, and another thread wakes it (decision
 //! record driver/0014).
 //!
-//! This room has the descriptors, flags and threads of the library that sleep and are woken.
+//! This module has the descriptors, flags and threads of the library that sleep and are woken.
 //!
 //! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead,
 //! between [`Sleeper::arm`] and [`Sleeper::clear`].
@@ -59,9 +59,8 @@ impl Sleeper {
         Ok((Self(Arc::clone(&shared)), Doorbell(shared)))
     }
 
-    /// Has the next ring make the descriptor readable, for an event loop that is about to wait for
-    /// it. If `idle`, asked after the announcement, says that there is work, the descriptor is
-    /// readable at once.
+    /// Makes the next ring raise the descriptor, for an event loop that is about to wait for it. If
+    /// `idle`, called after the announcement, returns false, the descriptor is readable at once.
     ///
     /// It stays readable until [`clear`](Self::clear). A [`sleep`](Self::sleep) in between disarms
     /// it.
@@ -82,7 +81,7 @@ impl Sleeper {
     }
 
     /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a
-    /// ring is under way.
+    /// ring is in progress.
     ///
     /// # Errors
     ///
@@ -97,9 +96,9 @@ impl Sleeper {
         Self(Arc::clone(&self.0))
     }
 
-    /// Sleeps until the doorbell rings, one of `others` is readable or `timeout` is over (`None`:
-    /// no limit). It does not sleep if `idle`, asked after the sleep was announced, says that there
-    /// is work.
+    /// Sleeps until the doorbell rings, one of `others` is readable or `timeout` has expired
+    /// (`None`: no limit). Does not sleep if `idle`, called after the sleep was announced, returns
+    /// false.
     ///
     /// # Errors
     ///
@@ -141,15 +140,15 @@ impl Sleeper {
 }
 
 impl AsFd for Sleeper {
-    /// The descriptor that a ring makes readable while it is [armed](Self::arm). It is not to be
-    /// read: [`clear`](Self::clear) does.
+    /// The descriptor that a ring makes readable while it is [armed](Self::arm). Do not read from
+    /// it: [`clear`](Self::clear) does.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
     }
 }
 
 impl Doorbell {
-    /// Wakes the sleeper if it sleeps or is about to. Call it after publishing what it shall find.
+    /// Wakes the sleeper if it sleeps or is about to. Call it after publishing the work.
     pub fn ring(&self) {
         if self.0.flag.must_wake()
             && let Err(errno) = self.0.event.write(1)

@@ -1,4 +1,4 @@
-//! Signal: an eventfd that says that there is something to take, for poll, epoll and sleepers.
+//! Signal: an eventfd that announces a value to take, for poll, epoll and sleepers.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 /// A descriptor that is readable from [`raise`](Self::raise) until [`clear`](Self::clear), whether
 /// or not a thread waits for it.
 ///
-/// It costs a system call each time: it is for what is rare. What comes often has a
+/// It costs a system call each time, so it is for rare events. Frequent ones use a
 /// [`Doorbell`](crate::Doorbell).
 pub struct Signal(EventFd);
 
@@ -26,7 +26,7 @@ impl Signal {
         Ok(Self(EventFd::from_flags(flags)?))
     }
 
-    /// Makes the descriptor readable. Call it after publishing what can be taken.
+    /// Makes the descriptor readable. Call it after publishing the value.
     pub fn raise(&self) {
         // A full counter, EAGAIN, is readable, too.
         if let Err(errno) = self.0.write(1)
@@ -36,7 +36,7 @@ impl Signal {
         }
     }
 
-    /// Makes it not readable. Call it before looking for what can be taken.
+    /// Makes the descriptor unreadable. Call it before looking for values.
     pub fn clear(&self) {
         // EAGAIN: it was not raised.
         if let Err(errno) = self.0.read()
@@ -48,14 +48,14 @@ impl Signal {
 }
 
 impl AsFd for Signal {
-    /// The descriptor. It is not to be read: [`clear`](Self::clear) does.
+    /// The descriptor. Do not read from it: [`clear`](Self::clear) does.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 /// Sleeps until one of these descriptors is readable, one of `others` is, a signal handler has run
-/// or `timeout` is over (`None`: no limit). True if one of `others` is readable.
+/// or `timeout` has expired (`None`: no limit). Returns true if one of `others` is readable.
 ///
 /// # Errors
 ///
@@ -75,11 +75,11 @@ pub fn sleep_on<const N: usize>(
     }
 }
 
-/// Whether one of some descriptors is readable. Never waits.
+/// Whether one of these descriptors is readable. Never waits.
 ///
 /// # Errors
 ///
-/// [`io::Error`]: the kernel does not look.
+/// [`io::Error`]: the kernel refuses.
 pub fn is_any_readable(fds: &[BorrowedFd<'_>]) -> io::Result<bool> {
     sleep_on([], fds, Some(Duration::ZERO))
 }

@@ -1,5 +1,4 @@
-//! What the protocols of waking are made of. In their models the model checker's own types take the
-//! place of these.
+//! Primitives of the wake-up protocols. The models replace them by the model checker's.
 
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};

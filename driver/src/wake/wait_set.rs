@@ -1,8 +1,8 @@
-//! Wait set: one descriptor that is readable when an engine without a thread has something to do.
+//! Wait set: one descriptor that is readable when an engine without a thread has work.
 //!
-//! It is an epoll instance over the socket that frames arrive on, the doorbell and a timer. What
-//! becomes of the interface is received by the thread of
-//! [`InterfaceWatch`](crate::net::InterfaceWatch), which rings the doorbell.
+//! It is an epoll instance over the socket that receives frames, the doorbell and a timer. Changes
+//! of the interface are received by the thread of [`InterfaceWatch`](crate::net::InterfaceWatch),
+//! which rings the doorbell.
 //!
 //! An event loop that drives an inline engine waits in its own `epoll_wait`. It runs turns until
 //! there is no work, arms the set with the engine's next deadline, and waits for the one
@@ -21,18 +21,17 @@ use super::descriptor_set::DescriptorSet;
 
 /// The shortest time that a timer can be set to: 0 would stop it.
 const SHORTEST: Duration = Duration::from_nanos(1);
-/// The longest time that a timer is set to. The loop that wakes then finds nothing to do and arms
-/// again.
+/// The longest time that a timer is set to. The loop then wakes without work and arms again.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// What an event loop waits for in place of [`Sleeper::sleep`].
+/// Descriptor for an event loop, in place of [`Sleeper::sleep`].
 ///
-/// The loop turns the engine until nothing is left to do, calls [`arm`](Self::arm) and waits until
-/// the descriptor is readable. Then it calls [`clear`](Self::clear) and begins anew.
+/// The loop runs the engine until no work is left, calls [`arm`](Self::arm) and waits until the
+/// descriptor is readable. Then it calls [`clear`](Self::clear) and starts again.
 pub struct WaitSet {
     all: DescriptorSet,
-    /// The socket that frames arrive on, in a set of its own: closing that set takes the socket out
-    /// of `all`.
+    /// The socket that receives frames, in its own set: closing that set removes the socket from
+    /// `all`.
     frames: Option<DescriptorSet>,
     timer: TimerFd,
     timer_runs: bool,
@@ -60,7 +59,7 @@ impl WaitSet {
         })
     }
 
-    /// Has the descriptor be readable while `fd` is, too, armed or not.
+    /// Makes the descriptor readable while `fd` is, too, armed or not.
     ///
     /// # Errors
     ///
@@ -69,9 +68,9 @@ impl WaitSet {
         self.all.watch(fd)
     }
 
-    /// Has the descriptor become readable as soon as the doorbell rings, `readiness` is readable or
-    /// `timeout` is over (`None`: no limit). If `idle`, asked after the announcement, says that
-    /// there is work, it is readable at once.
+    /// Makes the descriptor readable as soon as the doorbell rings, `readiness` is readable or
+    /// `timeout` has expired (`None`: no limit). If `idle`, called after the announcement, returns
+    /// false, it is readable at once.
     ///
     /// `readiness` is the same descriptor in every call, or none from some call on. A sleep of the
     /// same [`Sleeper`] disarms the doorbell, so arm again before the next wait.
@@ -91,18 +90,18 @@ impl WaitSet {
     }
 
     /// Disarms the doorbell and the timer. The descriptor is not readable afterwards, unless frames
-    /// wait or a ring is under way.
+    /// wait or a ring is in progress.
     ///
     /// # Errors
     ///
-    /// [`io::Error`]: the kernel refuses, which it has no reason for.
+    /// [`io::Error`]: the kernel refuses, which is not expected.
     pub fn clear(&mut self) -> io::Result<()> {
         self.set_timer(None)?;
         self.sleeper.clear()
     }
 
-    /// Frames make the descriptor readable no more, until it is armed again. While they do, the
-    /// kernel announces each of them, which costs a fifth of the bandwidth on a virtual cable.
+    /// Frames no longer make the descriptor readable, until it is armed again. Otherwise the kernel
+    /// announces each of them, which costs a fifth of the bandwidth on a virtual link.
     pub fn ignore_frames(&mut self) {
         self.frames = None;
     }
@@ -120,7 +119,7 @@ impl WaitSet {
         Ok(())
     }
 
-    /// Starts the timer anew, or stops it. What has expired before is forgotten.
+    /// Restarts the timer, or stops it. Earlier expirations are discarded.
     fn set_timer(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         match timeout {
             None if !self.timer_runs => {}
@@ -136,8 +135,8 @@ impl WaitSet {
 }
 
 impl AsFd for WaitSet {
-    /// The epoll instance, which can be waited for by poll, select or another epoll. It is not to
-    /// be changed.
+    /// The epoll instance, which can be waited for by poll, select or another epoll. Do not change
+    /// it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.all.as_fd()
     }

@@ -1,8 +1,8 @@
 //! Binding an AF_XDP socket to a queue.
 //!
-//! Zero copy is asked for beneath a native program only. Beneath a generic one igb reports zero
-//! copy, receives by copying and refuses each transmission. If the driver answers `EOPNOTSUPP` or
-//! `EINVAL` the queue is bound in copy mode, unless zero copy was demanded.
+//! Zero copy is requested only with a native program. With a generic one igb reports zero copy,
+//! receives by copying and refuses each transmission. If the driver answers `EOPNOTSUPP` or
+//! `EINVAL` the queue is bound in copy mode, unless zero copy was required.
 
 use std::error::Error;
 use std::io;
@@ -13,9 +13,9 @@ use xwarp_bpf::Buffers;
 
 use super::xsk::{Bind, Queue, RingSet};
 
-/// Time to wait for a queue whose last user has just closed it. The kernel frees the queue in a
-/// work item that takes the RTNL lock: after 3 to 22 ms on an idle machine, and after more than a
-/// second where other processes set up and remove interfaces all the time.
+/// Longest wait for a queue whose last user has just closed it. The kernel frees the queue in a
+/// work item that takes the RTNL lock. That takes 3 to 22 ms on an idle machine, and more than a
+/// second if other processes set up and remove interfaces all the time.
 const REBIND_TIMEOUT: Duration = Duration::from_secs(5);
 const REBIND_PAUSE: Duration = Duration::from_millis(5);
 
@@ -23,7 +23,7 @@ const REBIND_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenQueueError {
-    /// Another socket has it.
+    /// Another socket uses the queue.
     #[error(
         "queue {queue} of {interface} is in use by another AF_XDP socket; end the process that has it, or use another interface"
     )]
@@ -33,42 +33,42 @@ pub enum OpenQueueError {
         /// Its queue.
         queue: u32,
     },
-    /// No privilege.
+    /// The process lacks privileges.
     #[error("AF_XDP on {interface} needs root or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")]
     NotPermitted {
         /// The interface.
         interface: String,
     },
-    /// No zero copy, which was demanded.
+    /// Zero copy is not possible, which was required.
     #[error(
         "{interface} has no zero copy ({reason}): ask for it in native mode and at an MTU of one chunk (3500), or do without"
     )]
     NoZeroCopy {
         /// The interface.
         interface: String,
-        /// What is in the way.
+        /// Why zero copy is not possible.
         reason: String,
     },
-    /// Anything else that the kernel said.
+    /// The kernel refused for another reason.
     #[error("the kernel would not open queue {queue} of {interface} for AF_XDP: {reason}")]
     Refused {
         /// The interface.
         interface: String,
         /// Its queue.
         queue: u32,
-        /// What it said.
+        /// Error from the kernel.
         reason: String,
     },
 }
 
-/// Whether frames of `AF_XDP` are the driver's own buffers, or are copied once.
+/// Whether frames of `AF_XDP` are in the driver's own buffers, or are copied once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ZeroCopy {
-    /// Where the driver has it, in native mode.
+    /// If the driver supports it, in native mode.
     #[default]
     Try,
-    /// Without it, the interface is not opened.
+    /// Required: otherwise opening the interface fails.
     Demand,
     /// Frames are copied.
     Never,

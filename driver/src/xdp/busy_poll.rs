@@ -1,8 +1,8 @@
-//! Preferred busy polling: the engine polls the driver of the NIC, which takes no interrupts
-//! meanwhile.
+//! Preferred busy polling: the engine polls the NIC's driver, which takes no interrupts in the
+//! meantime.
 //!
-//! The sockets ask for it, and with them it ends. The device has to defer its interrupts, by two
-//! settings that xwarp puts back.
+//! The sockets request it, and it ends with them. The device has to defer its interrupts, by two
+//! settings that xwarp restores.
 
 use std::fmt;
 use std::fs;
@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 use crate::net::{self, Interface};
 
 /// Settings of a device, and their values while it is polled. Two polls may find nothing before
-/// interrupts are on again. If no thread polls for 200 us, the kernel does: time for the longest
-/// turn of an engine.
+/// interrupts are on again. If no thread polls for 200 us, the kernel does: enough for the longest
+/// step of an engine.
 const DEFERRAL: [(&str, &str); 2] = [
     ("napi_defer_hard_irqs", "2"),
     ("gro_flush_timeout", "200000"),
 ];
 
-/// How an engine learns that frames have arrived.
+/// How an engine is notified of received frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
-    /// The NIC's interrupts have its driver fill the rings.
+    /// Interrupts of the NIC make its driver fill the rings.
     #[default]
     Interrupts,
-    /// The engine polls the driver as long as it does not sleep (preferred busy polling). Where
-    /// that cannot be, the interface is not opened.
+    /// The engine polls the driver as long as it does not sleep (preferred busy polling). If that
+    /// is not possible, opening the interface fails.
     Busy,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Polling {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BusyPollError {
-    /// Interrupts drive one of the directions.
+    /// One of the directions is driven by interrupts.
     #[error(
         "busy polling needs a NAPI instance that receives and sends, and queue {queue} of {interface} has none that the kernel names: do without, or try another number of queues (`ethtool -L {interface}`)"
     )]
@@ -63,12 +63,12 @@ pub enum BusyPollError {
         /// The interface.
         interface: String,
     },
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("the kernel would not have {interface} polled: {reason}; do without busy polling")]
     Refused {
         /// The interface.
         interface: String,
-        /// What it said.
+        /// Error from the kernel.
         reason: String,
     },
 }
@@ -96,7 +96,7 @@ pub(crate) fn check(interface: &Interface, mut queues: Range<u32>) -> Result<(),
     }
 }
 
-/// How a device defers its interrupts: what was set before, to be put back.
+/// Interrupt deferral of a device, with the former settings to restore.
 #[derive(Debug)]
 pub struct InterruptDeferral {
     settings: Vec<Setting>,
@@ -110,7 +110,7 @@ struct Setting {
 }
 
 impl InterruptDeferral {
-    /// Reads what is set, and changes nothing yet.
+    /// Reads the settings, and changes nothing yet.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl InterruptDeferral {
         })
     }
 
-    /// Has the device defer its interrupts, until the value is dropped.
+    /// Makes the device defer its interrupts, until the value is dropped.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl InterruptDeferral {
         self.settings.iter().try_for_each(set)
     }
 
-    /// Puts back what was set before. What another process has changed meanwhile stays.
+    /// Restores the former settings. Values that another process has changed since stay.
     ///
     /// # Errors
     ///

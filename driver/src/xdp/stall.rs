@@ -1,13 +1,13 @@
-//! Stalls: a ring that has something for the kernel and stands still.
+//! Stalls: a ring with entries for the kernel that makes no progress.
 //!
 //! A driver that asks for chunks, takes none for 2 s and has none is a fill stall. No completion of
 //! a frame in flight for 2 s is a completion stall. Each is logged once and counted; after 5 s
 //! without a completion the RNIC fails. A fill stall ends nothing: a driver that takes chunks again
-//! later has cost only time, and TCP decides when that was too long.
+//! later has only cost time, and TCP decides when that was too long.
 
 use std::time::{Duration, Instant};
 
-/// A ring that stands still for this long is noticed. Drivers that reset their NIC for a new
+/// A ring without progress for this long is reported. Drivers that reset their NIC for a new
 /// program need up to 1.3 s on an emulated igb.
 const NOTICE: Duration = Duration::from_secs(2);
 

@@ -31,13 +31,13 @@ const LARGE_FRAMES_MIN: usize = 128;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UmemError {
-    /// A size is not what the kernel takes.
+    /// The kernel does not accept this size.
     #[error("{0} is not a usable size for frames and rings: {1}")]
     Size(usize, &'static str),
-    /// No privilege.
+    /// The process lacks privileges.
     #[error("AF_XDP needs root, or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN")]
     NotPermitted,
-    /// No privilege can help, as it counts in another user namespace than the initial one.
+    /// Privileges do not help, as they belong to a user namespace other than the initial one.
     #[error("{NOT_INITIAL}")]
     UserNamespace,
     /// The kernel refused the memory.
@@ -45,9 +45,9 @@ pub enum UmemError {
         "the kernel would not take {bytes} bytes of packet memory: {reason}; free some, or raise a limit: of the control group, of the address space (`ulimit -v`), or without CAP_IPC_LOCK of locked memory (`sudo prlimit --pid $$ --memlock=unlimited`)"
     )]
     Register {
-        /// Bytes of frames and regions.
+        /// Size of frames and regions in bytes.
         bytes: usize,
-        /// What the kernel said.
+        /// Error from the kernel.
         reason: String,
     },
 }
