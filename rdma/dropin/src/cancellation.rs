@@ -1,13 +1,14 @@
 //! Cancellation of threads (`pthread_cancel(3)`). Of the C interface's functions, those that wait
 //! for an event are cancellation points (decision record dropin/0009); no other is.
 //!
-//! A thread that is cancelled unwinds its stack, which must not pass through frames that have
-//! something to release. So a call that waits has three parts. The first and the last run with
-//! cancellation disabled. Between them the thread sleeps in [`waits`], whose frames release
-//! nothing. What the call has is released by a cleanup handler then.
+//! A cancelled thread unwinds its stack, which must not pass through frames that have something to
+//! release. So a call that waits has three parts. The first and the last run with cancellation
+//! disabled. Between them the thread sleeps in [`waits`], whose frames release nothing; if it is
+//! cancelled there, a cleanup handler releases the call's resources.
 //!
-//! The data path disables nothing, as that would cost instructions. `tools/dropin` has all other
-//! system calls of the library made directly (`calls.c`), which are no cancellation points.
+//! The data path does not disable cancellation, as that would cost instructions. `tools/dropin`
+//! redirects all other system calls of the library to direct ones (`calls.c`), which are no
+//! cancellation points.
 
 use std::ffi::{c_int, c_void};
 use std::mem::needs_drop;
@@ -30,8 +31,7 @@ struct Handler {
     previous: *mut Handler,
 }
 
-// `readv` is what the thread sleeps in: `calls.c` leads `read` elsewhere. A cancelled thread
-// unwinds from it.
+// The thread sleeps in `readv`, and a cancelled thread unwinds from it: `calls.c` redirects `read`.
 unsafe extern "C-unwind" {
     fn readv(descriptor: c_int, places: *const libc::iovec, number: c_int) -> isize;
     fn pause() -> c_int;
@@ -46,13 +46,13 @@ unsafe extern "C" {
     fn _pthread_cleanup_pop(handler: *mut Handler, execute: c_int);
 }
 
-/// What a call waits for, and what it holds meanwhile.
+/// The event that a call waits for, and the values that it holds meanwhile.
 pub(crate) struct Sleep<G> {
     /// The descriptor that counts events; none for a call that never returns.
     descriptor: Option<Arc<EventFd>>,
-    /// The event that was counted, and not taken yet.
+    /// The event that was counted and is not taken yet.
     count: [u8; 8],
-    /// Released when the call has ended, however that is.
+    /// Released when the call has ended, by a return or by cancellation.
     guard: Option<G>,
 }
 
@@ -66,7 +66,7 @@ impl<G> Sleep<G> {
         }
     }
 
-    /// The same sleep, with a guard that `other` makes of the present one.
+    /// The same sleep, with the guard that `other` makes of the present one.
     pub(crate) fn with<H>(mut self, other: impl FnOnce(G) -> H) -> Sleep<H> {
         Sleep {
             descriptor: self.descriptor.take(),
@@ -86,7 +86,7 @@ impl<G> Sleep<G> {
 }
 
 impl<G> Drop for Sleep<G> {
-    /// Counts an event again that a cancelled thread has read and does not take.
+    /// Counts an event again that a cancelled thread has read and has not taken.
     fn drop(&mut self) {
         let Some(descriptor) = &self.descriptor else {
             return;
@@ -99,15 +99,15 @@ impl<G> Drop for Sleep<G> {
     }
 }
 
-/// What a call does that may wait.
+/// The first part's result: whether the call waits.
 pub(crate) enum Begun<G> {
-    /// It has nothing to wait for.
+    /// The call has nothing to wait for.
     Done,
-    /// It waits.
+    /// The call waits.
     Waits(Sleep<G>),
 }
 
-/// Stores a value in the program's place, if it has named one.
+/// Stores a value where the program asked for it, if it did.
 pub(crate) fn give<T>(place: &mut Option<&mut T>, value: T) {
     if let Some(place) = place {
         **place = value;
@@ -120,9 +120,9 @@ enum Turn<G> {
     Sleeps(*mut Sleep<G>),
 }
 
-/// A function that waits for an event, and is a cancellation point. It sets errno and returns -1,
-/// else 0. `begin` says what for; `finish` takes the event, `None` if another thread has taken it.
-/// Both return what the caller gives by reference.
+/// A function that waits for an event, and is a cancellation point. It sets errno and returns -1 on
+/// failure, else 0. `begin` returns the event to wait for; `finish` takes the event, or returns
+/// `None` if another thread has taken it. Both return the values that the caller gets by reference.
 #[inline(never)]
 pub(crate) fn waits<G, B, F>(mut begin: B, mut finish: F) -> c_int
 where
@@ -162,7 +162,7 @@ fn begins<G>(begin: &mut dyn FnMut() -> Result<Begun<G>>) -> Turn<G> {
     }
 }
 
-/// `None` if the call is to wait again.
+/// Returns `None` if the call must wait again.
 #[inline(never)]
 fn ends<G>(
     finish: &mut dyn FnMut(G) -> Result<Option<()>>,
@@ -188,7 +188,7 @@ fn ends<G>(
     (!again).then_some(status)
 }
 
-/// Sleeps until the descriptor has counted an event; 0, or the error number.
+/// Sleeps until the descriptor has counted an event. Returns 0 or the error number.
 ///
 /// # Safety
 ///
@@ -217,7 +217,7 @@ unsafe fn sleeps<G>(sleep: *mut Sleep<G>) -> c_int {
     errno
 }
 
-/// The number of the descriptor, and where it is read to.
+/// The number of the descriptor, and the place that it is read into.
 ///
 /// # Safety
 ///

@@ -1,10 +1,10 @@
-//! Ends of threads and of the process, which are waited for no longer than a limit.
+//! Ends of threads and of the process, with a limit on the time that they are waited for.
 //!
 //! A program may call `exit` in a signal handler, as of Ctrl-C. The interrupted call of the same
 //! thread may hold a lock that closing an RNIC needs, such as the engine's, and never releases it.
-//! So another thread closes the RNICs, and the exit goes on once that thread has slept for the
-//! limit. The kernel of this host answers the peers then, as for a program that was killed.
-//! Destructors of the program that call the library later get ENODEV.
+//! So another thread closes the RNICs. Once it has slept for the limit, the exit proceeds without
+//! it, and the kernel of this host answers the peers, as for a killed program. Destructors of the
+//! program that call the library later get ENODEV.
 
 use std::fs;
 use std::sync::mpsc;
@@ -34,8 +34,8 @@ pub(crate) fn join(thread: JoinHandle<()>, name: &str) -> bool {
     true
 }
 
-/// Has another thread close all RNICs. Returns false once that has slept for the limit, as it does
-/// at a lock. If no thread can be made, the caller closes them.
+/// Makes another thread close all RNICs. Returns false once that thread has slept for the limit, as
+/// it does at a lock. If no thread can be started, the caller closes the RNICs.
 pub(crate) fn close_all_by(close: fn()) -> bool {
     let (sender, receiver) = mpsc::channel();
     let new = Builder::new().name("xwarp-exit".to_owned());
@@ -62,8 +62,8 @@ pub(crate) fn close_all_by(close: fn()) -> bool {
     join(thread, "the thread that closes RNICs")
 }
 
-/// Whether a thread runs, or waits for a processor or in the kernel. The kernel's lock of
-/// interfaces can take long, beside other processes that change theirs.
+/// Whether a thread runs, waits for a processor, or sleeps in the kernel uninterruptibly. The
+/// kernel's lock of interfaces can take long while other processes change theirs.
 fn is_busy(thread: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
     let state = stat.ok().and_then(|stat| {

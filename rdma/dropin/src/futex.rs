@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// See the module.
+/// A word that threads sleep on.
 pub(crate) struct Word(AtomicU32);
 
 impl Word {
@@ -17,8 +17,8 @@ impl Word {
         &self.0
     }
 
-    /// Sleeps until it is woken, unless the number is another one than `expected`. It may return
-    /// earlier.
+    /// Sleeps until another thread wakes this one, unless the word differs from `expected`. It may
+    /// return earlier.
     pub(crate) fn sleep_while(&self, expected: u32) {
         let no_timeout = ptr::null::<libc::timespec>();
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;

@@ -12,17 +12,18 @@ use crate::logging::{say, statistics_are_wanted};
 use crate::object;
 use crate::verbs::event_queue;
 
-/// How many there are of each kind.
+/// The number of leftovers of each kind.
 type Counts = BTreeMap<&'static str, usize>;
 
 /// What counts events of an object's, and much else.
 const EVENTFD: &str = "eventfd";
 
-/// Whether the library has made a descriptor: `descriptors.c` keeps that in mind.
+/// Whether the library has made a descriptor: `descriptors.c` records that.
 type IsOurs = extern "C" fn(c_int) -> c_int;
 
-/// Prints one line for either. The object's destructor calls it: after those of libraries such as
-/// libfabric, which destroy objects there, and when all RNICs are closed.
+/// Prints one line for leftover objects and one for descriptors. The object's destructor calls it
+/// after the destructors of libraries such as libfabric, which destroy objects there, and after all
+/// RNICs are closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
@@ -55,9 +56,9 @@ fn objects() -> Counts {
     counts
 }
 
-/// Open descriptors that the library has made, and those of kinds that an RNIC has and that
-/// programs do not open themselves. Those of objects that live are left out, which are reported as
-/// objects, and those that a thread of the program sleeps on.
+/// Open descriptors that the library has made, and those of kinds that an RNIC opens and programs
+/// do not open themselves. Left out are those of live objects, which are reported as objects, and
+/// those that a thread of the program sleeps on.
 fn descriptors(is_ours: IsOurs) -> Counts {
     let mut counts = Counts::new();
     let Ok(open) = fs::read_dir("/proc/self/fd") else {
@@ -75,7 +76,7 @@ fn descriptors(is_ours: IsOurs) -> Counts {
     counts
 }
 
-/// The kind of a descriptor, by its entry in `/proc/self/fd`. None if it is the program's.
+/// The kind of a descriptor, by its entry in `/proc/self/fd`. `None` if the program opened it.
 fn kind_of(entry: &Path, is_ours: IsOurs) -> Option<&'static str> {
     let number = entry.file_name()?.to_str()?.parse().ok()?;
     let target = fs::read_link(entry).ok()?;
@@ -94,13 +95,13 @@ fn kind_of(entry: &Path, is_ours: IsOurs) -> Option<&'static str> {
     ours().then_some("file")
 }
 
-/// A kind that an RNIC alone opens.
+/// A kind that only an RNIC opens.
 fn of_rnic(kind: &str) -> Option<&'static str> {
     const KINDS: [&str; 4] = ["bpf-map", "bpf-prog", "bpf_link", "[userfaultfd]"];
     KINDS.into_iter().find(|known| *known == kind)
 }
 
-/// A kind that programs open, too.
+/// A kind that programs also open.
 fn shared_kind(kind: &str) -> &'static str {
     match kind {
         "[eventfd]" => EVENTFD,
@@ -110,7 +111,7 @@ fn shared_kind(kind: &str) -> &'static str {
     }
 }
 
-/// The domain of a socket, or -1 for what is none.
+/// The domain of a socket, or -1 if the descriptor is no socket.
 fn domain_of(descriptor: c_int) -> c_int {
     let mut domain: c_int = -1;
     let mut len = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Lists of handles as C has them: an array that ends in a null pointer, and that the program gives
-//! back.
+//! Lists of handles as C has them: an array that ends in a null pointer, and that the program
+//! frees.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -17,8 +17,8 @@ impl<T> Lists<T> {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Gives a program the handles that `verb` finds, and writes into `number` how many they are.
-    /// Sets errno.
+    /// Gives a program a list of the handles that `verb` finds, and writes their number into
+    /// `number`. Sets errno.
     pub(crate) fn publish(
         &self,
         number: Option<&mut c_int>,
@@ -41,7 +41,7 @@ impl<T> Lists<T> {
         list
     }
 
-    /// Frees a list, if it is one.
+    /// Frees a list, if the address is that of one.
     pub(crate) fn take_back(&self, list: *mut *mut T) {
         always((), || {
             if lock(&self.0).remove(&list.addr()).is_some() {
@@ -52,7 +52,7 @@ impl<T> Lists<T> {
     }
 }
 
-/// Lists that programs have and did not give back yet.
+/// Lists that programs have not freed yet.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Lists of devices that programs have not freed.

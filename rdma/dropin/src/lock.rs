@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 
 use crate::lock_state::LockState;
 
-/// See the module.
+/// A lock of a value, for the data path.
 pub(crate) struct Lock<T> {
     state: LockState,
     value: UnsafeCell<T>,
@@ -46,29 +46,28 @@ impl<T> Lock<T> {
     }
 }
 
-/// A lock of nothing, which says whose turn it is.
+/// A lock without a value, which gives threads their turns.
 impl Lock<()> {
-    /// Takes it until a thread calls [`leave`](Self::leave). False once it has ended.
+    /// Waits until a thread calls [`leave`](Self::leave). Returns false once the lock has ended.
     #[inline]
     pub(crate) fn enter(&self) -> bool {
         self.state.try_take() || self.state.await_turn_unless_ended()
     }
 
-    /// Has the next thread take it.
+    /// Wakes the thread that takes the next turn.
     #[inline]
     pub(crate) fn leave(&self) {
         drop(Held(self));
     }
 
-    /// From now on no thread can take it, even if a thread has it that will never release it.
+    /// Ends the lock: no thread can take it again, even if its present owner never releases it.
     pub(crate) fn end(&self) {
         self.state.end();
     }
 }
 
 /// A lock whose value can be dropped while references to the lock remain. After that, `lock`
-/// returns `None`. A thread that finds the lock free pays nothing for that, as a revoked lock is
-/// never free.
+/// returns `None`. An uncontended lock pays nothing for that, as a revoked lock is never free.
 pub(crate) struct RevocableLock<T>(Lock<ManuallyDrop<T>>);
 
 impl<T> RevocableLock<T> {

@@ -1,4 +1,4 @@
-//! State of a lock: who has it, and who sleeps until it is left.
+//! State of a lock: whether a thread holds it, and whether others sleep until it is released.
 //!
 //! The includer provides `futex` (a word that threads sleep on) and `sync` (of the standard
 //! library, or of the model checker).
@@ -6,17 +6,17 @@
 use super::futex::Word;
 use super::sync::Ordering;
 
-/// No thread has it.
+/// No thread holds the lock.
 const FREE: u32 = 0;
-/// A thread has it, and no thread sleeps.
+/// A thread holds the lock, and no thread sleeps.
 const HELD: u32 = 1;
-/// A thread has it, and further threads may sleep.
+/// A thread holds the lock, and further threads may sleep.
 const AWAITED: u32 = 2;
 /// No thread gets it again: the value has ended.
 const ENDED: u32 = 3;
 
-/// See the module. A thread that was woken takes the lock as awaited: further threads may still
-/// sleep, and it wakes the next.
+/// State of a lock, in one word. A woken thread takes the lock as `AWAITED`: further threads may
+/// still sleep, and its release wakes the next one.
 pub(crate) struct LockState(Word);
 
 impl LockState {
@@ -24,7 +24,7 @@ impl LockState {
         Self(Word::new(FREE))
     }
 
-    /// Takes it if no thread has it.
+    /// Takes the lock if no thread holds it.
     #[inline]
     pub(crate) fn try_take(&self) -> bool {
         let number = self.0.number();
@@ -32,7 +32,7 @@ impl LockState {
         taken.is_ok()
     }
 
-    /// Waits until no other thread has it, and takes it.
+    /// Waits until no other thread holds the lock, and takes it.
     #[cold]
     pub(crate) fn await_turn(&self) {
         while self.0.number().swap(AWAITED, Ordering::Acquire) != FREE {
@@ -40,7 +40,8 @@ impl LockState {
         }
     }
 
-    /// Waits until no other thread has it, and takes it. Returns false once the value has ended.
+    /// Waits until no other thread holds the lock, and takes it. Returns false once the value has
+    /// ended.
     #[cold]
     pub(crate) fn await_turn_unless_ended(&self) -> bool {
         let awaited = |state| (state != ENDED).then_some(AWAITED);
@@ -54,7 +55,7 @@ impl LockState {
         }
     }
 
-    /// Leaves it, and wakes one sleeping thread.
+    /// Releases the lock, and wakes one sleeping thread.
     #[inline]
     pub(crate) fn leave(&self) {
         let state = self.0.number().swap(FREE, Ordering::Release);
@@ -73,22 +74,22 @@ impl LockState {
         }
     }
 
-    /// Ends it: no thread gets it again. A thread that has it may leave it later.
+    /// Ends the lock: no thread takes it again. Its present owner may release it later.
     pub(crate) fn end(&self) {
-        // A store would do as well. But the model checker knows the order of exchanges alone.
+        // A store would do as well, but the model checker orders exchanges only.
         self.0.number().swap(ENDED, Ordering::Release);
-        // Threads may sleep even if none came since: the thread that was woken last has not taken
-        // it yet, to wake the next when it is left.
+        // Threads may sleep even if the state is not `AWAITED`: a woken thread that is to wake the
+        // next one has not taken the lock yet.
         self.0.wake(i32::MAX);
     }
 
-    /// Whether a thread has it, and further threads may wait.
+    /// Whether a thread holds the lock, and further threads may wait.
     #[cfg(test)]
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.number().load(Ordering::Relaxed) == AWAITED
     }
 
-    /// Whether no thread has it.
+    /// Whether no thread holds the lock.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.0.number().load(Ordering::Relaxed) == FREE

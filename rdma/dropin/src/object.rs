@@ -1,10 +1,9 @@
-//! Objects as C holds them: a struct that programs look into, and behind it what is ours.
-//!
-//! A handle of C is the address of that struct. All objects that live are in one table by their
-//! address and kind. So null pointers, wrong handles and handles of destroyed objects are found
-//! out. The data path does not look there: it reads the object's tag. So that a destroyed object's
-//! tag can be read, the memory of the last [`KEPT`] destroyed objects is kept. A handle that was
-//! destroyed earlier is as undefined as with any library.
+//! Objects as C holds them: a struct that programs read, followed by the library's part. //! A
+//! handle of C is the address of that struct. A table has all live objects by their address and
+//! kind, so that null pointers, wrong handles and handles of destroyed objects are detected. The
+//! data path does not look them up: it reads the object's tag. So that the tag of a destroyed
+//! object can be read, the memory of the last [`KEPT`] destroyed objects is kept. The use of a
+//! handle that was destroyed earlier is undefined, as with any library.
 //!
 //! A lookup on the data path would cost a lock that all threads share. Tags alone would not do: the
 //! memory behind a handle of another kind may be shorter.
@@ -25,19 +24,19 @@ const KEPT: usize = 256;
 /// Tag of a destroyed object.
 const DESTROYED: u32 = 0xdead;
 
-/// A kind of object: our part of it.
+/// A kind of object: the library's part of it.
 pub(crate) trait Kind: Any + Send + Sync {
     /// The struct of C.
     type Abi;
-    /// The struct that programs have the address of: [`Abi`](Self::Abi), or a part of it.
+    /// The struct whose address is the program's handle: [`Abi`](Self::Abi), or a part of it.
     type C;
-    /// Where that part begins.
+    /// The offset of that part.
     const OFFSET: usize = 0;
-    /// What the manual pages call it.
+    /// Its name in the manual pages.
     const NAME: &'static str;
-    /// Descriptors that one has until it is destroyed, and that the program may see.
+    /// Descriptors that the object keeps until it is destroyed, and that the program may see.
     const DESCRIPTORS: usize = 0;
-    /// What the data path knows it by.
+    /// The tag that the data path checks.
     const TAG: u32;
 }
 
@@ -57,12 +56,12 @@ unsafe impl<K: Kind> Sync for Object<K> {}
 
 type Table = FxHashMap<usize, Living>;
 
-/// An object that lives.
+/// A live object.
 struct Living {
     object: Arc<dyn Any + Send + Sync>,
     name: &'static str,
     descriptors: usize,
-    /// The library made it for itself, and does not destroy it.
+    /// The library made the object for itself, and does not destroy it.
     is_of_library: bool,
 }
 
@@ -79,7 +78,7 @@ impl<K: Kind> Object<K> {
         })
     }
 
-    /// Puts it into the table: from now on its handle is valid.
+    /// Enters the object into the table: from now on its handle is valid.
     pub(crate) fn publish(self: Arc<Self>) -> *mut K::C {
         let handle = Self::handle(&self);
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +96,7 @@ impl<K: Kind> Object<K> {
         self.abi.get().addr() + K::OFFSET
     }
 
-    /// Has no program asked to destroy it: the library made it for itself.
+    /// Marks the object as the library's own, which no program is asked to destroy.
     pub(crate) fn keep(&self) {
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = living.get_mut(&self.address()) {
@@ -105,7 +104,7 @@ impl<K: Kind> Object<K> {
         }
     }
 
-    /// What programs know it by.
+    /// The handle that programs have.
     pub(crate) fn handle(this: &Arc<Self>) -> *mut K::C {
         let start = Arc::as_ptr(this).cast_mut();
         start.wrapping_byte_add(K::OFFSET).cast()
@@ -116,7 +115,7 @@ impl<K: Kind> Object<K> {
         self.abi.get()
     }
 
-    /// Reads or changes the struct of C, as its manual pages say that we do.
+    /// Reads or changes the struct of C, where the manual pages say that the library does.
     #[inline]
     pub(crate) fn with_abi<R>(&self, change: impl FnOnce(&mut K::Abi) -> R) -> R {
         // SAFETY: the struct is ours, and `change` cannot keep the reference. By the manual pages,
@@ -124,7 +123,7 @@ impl<K: Kind> Object<K> {
         change(unsafe { &mut *self.abi.get() })
     }
 
-    /// Our part.
+    /// The library's part.
     #[inline]
     pub(crate) fn body(&self) -> &K {
         &self.body
@@ -171,8 +170,8 @@ impl<K: Kind> Object<K> {
         }
     }
 
-    /// Takes it out of the table: its handle is no longer valid. Of two threads that destroy it,
-    /// one succeeds.
+    /// Removes the object from the table: its handle is no longer valid. Of two threads that
+    /// destroy an object, one succeeds.
     pub(crate) fn destroy(&self) -> Result<()> {
         let mut living = LIVING.write().unwrap_or_else(PoisonError::into_inner);
         let object = living.remove(&self.address()).ok_or(Errno::EINVAL)?.object;
@@ -203,7 +202,7 @@ pub(crate) fn never_destroyed() -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Descriptors of objects that live.
+/// Descriptors of live objects.
 pub(crate) fn descriptors() -> usize {
     let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);
     living.values().map(|entry| entry.descriptors).sum()

@@ -1,4 +1,5 @@
-//! A program of C on an RNIC of the caller's, who turns its engine: `tests/bench` counts its calls.
+//! A program of C on an RNIC of the caller's, who drives its engine: `tests/bench` counts its
+//! calls.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
@@ -21,15 +22,15 @@ use crate::verbs::pd::Pd;
 use crate::verbs::qp_ex;
 use crate::verbs::testbed::{Host, queue_pair};
 
-/// See the module.
+/// A program with a queue pair, a completion queue and a region.
 pub struct Program {
     opened: Opened,
     host: Host,
 }
 
 impl Program {
-    /// Begins one on `rnic`, with queues of `depth` entries. Its queue pair is one for
-    /// `ibv_wr_rdma_write`, too.
+    /// Starts a program on `rnic`, with queues of `depth` entries. Its queue pair also takes
+    /// `ibv_wr_rdma_write`.
     ///
     /// # Panics
     ///
@@ -54,11 +55,11 @@ impl Program {
         &self.host
     }
 
-    /// Begins to connect its queue pair to a peer that listens at `to`.
+    /// Begins to connect the program's queue pair to a peer that listens at `to`.
     ///
     /// # Panics
     ///
-    /// It is connected already.
+    /// The queue pair is connected already.
     pub fn begin_connect(&self, to: SocketAddr, timeout: Duration) -> Connecting {
         begin_connect(&queue_pair(self.host.qp), to, timeout)
     }

@@ -1,8 +1,8 @@
 //! RNIC behind the C interface: objects with verbs, attributes in small structs, errors as error
 //! numbers.
 //!
-//! `local` has the objects. No other module names a type of xwarp. Posting and polling go through
-//! the ports of a queue, by one call for a list.
+//! Only `local` names types of xwarp; it has the objects. Programs post and poll through the ports
+//! of a queue, with one call for a list.
 
 mod local;
 pub(crate) mod single;
@@ -27,7 +27,7 @@ pub(crate) use local::{
 
 use single::Single;
 
-/// What a device can do.
+/// Capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) qps: usize,
@@ -36,30 +36,30 @@ pub(crate) struct Limits {
     pub(crate) inline: usize,
     pub(crate) cqs: usize,
     pub(crate) cq_entries: usize,
-    /// Regions and windows together.
+    /// Regions and windows in total.
     pub(crate) stags: usize,
     pub(crate) pds: usize,
     pub(crate) srqs: usize,
-    /// Reads that a queue pair may have outstanding, or answers at once.
+    /// Reads that a queue pair may have outstanding (ORD), or answers at once (IRD).
     pub(crate) reads: usize,
 }
 
-/// Memory of this process that is to be registered.
+/// Memory of this process to be registered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) start: usize,
     pub(crate) len: usize,
     /// Tagged Offset of the first byte.
     pub(crate) offset: u64,
-    /// It need not be writable.
+    /// Read-only memory is enough.
     pub(crate) read_only: bool,
 }
 
-/// How a reregistration has failed.
+/// Reasons for which a reregistration fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReregisterFailure {
     pub(crate) errno: Errno,
-    /// The region is gone.
+    /// The region is deregistered.
     pub(crate) is_lost: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Rights {
     pub(crate) bind_windows: bool,
 }
 
-/// How a shared receive queue is made.
+/// Attributes that a shared receive queue is created with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrqSizes {
     pub(crate) depth: usize,
@@ -82,7 +82,7 @@ pub(crate) struct SrqSizes {
     pub(crate) limit: usize,
 }
 
-/// What is changed of a shared receive queue.
+/// Changes to a shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrqChange {
     pub(crate) depth: Option<usize>,
@@ -100,31 +100,31 @@ pub(crate) struct QpSizes {
     pub(crate) inline: usize,
 }
 
-/// What a queue pair is doing.
+/// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QpStatus {
     /// Without a connection.
     Idle,
-    /// With one, which may be closing.
+    /// With a connection, which may be closing.
     Connected,
-    /// Work is flushed.
+    /// Work requests are flushed.
     Error,
 }
 
-/// A queue pair as Query QP sees it.
+/// Attributes that Query QP reports of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpView {
     pub(crate) status: QpStatus,
-    /// Reads of the peer that are answered at once.
+    /// Reads of the peer that are answered at once (IRD).
     pub(crate) ird: u16,
-    /// Reads that may be outstanding.
+    /// Reads that may be outstanding (ORD).
     pub(crate) ord: u16,
 }
 
-/// What has happened.
+/// Asynchronous events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// The connection of a queue pair was closed by both sides.
+    /// Both sides have closed the connection of a queue pair.
     Closed,
     /// The connection of a queue pair has ended by an error that a completion reports, or by a verb
     /// of this side.
@@ -133,9 +133,9 @@ pub(crate) enum Happening {
     Lost,
     /// A queue pair has failed.
     QpFatal,
-    /// The peer has violated its rights.
+    /// The peer has violated its access rights.
     QpAccess,
-    /// The peer has sent what is not allowed.
+    /// The peer has sent an invalid request.
     QpRequest,
     CqError,
     SrqError,
@@ -143,19 +143,19 @@ pub(crate) enum Happening {
     SrqLimit,
     /// The interface is up and has a carrier again.
     PortActive,
-    /// It is down, or has no carrier.
+    /// The interface is down, or has no carrier.
     PortError,
     /// The RNIC has failed.
     DeviceFatal,
-    /// The RNIC has failed, and the ends of its connections were reported. A thread that holds no
-    /// lock reports this, so the target may take locks.
+    /// The RNIC has failed, and the ends of its connections have been reported. The reporting
+    /// thread holds no lock, so the target may take locks.
     DeviceGone,
 }
 
 /// Receives the asynchronous events of an object.
 pub(crate) trait EventTarget: Send + Sync {
-    /// It has happened. Called in the middle of a turn of the engine unless the device is gone, so
-    /// it may only record it.
+    /// Reports an event. Called in the middle of a turn of the engine unless the device is gone, so
+    /// it may only record the event.
     fn notify(&self, happening: Happening);
 }
 
@@ -163,10 +163,10 @@ pub(crate) trait EventTarget: Send + Sync {
 /// of the engine.
 pub(crate) type CompletionCallback = Arc<dyn Fn() + Send + Sync>;
 
-/// How far a list was posted.
+/// Result of posting a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostFailure {
-    /// Requests before the one that was refused.
+    /// Requests that were posted before the refused one.
     pub(crate) posted: usize,
     pub(crate) errno: Errno,
 }
@@ -174,9 +174,9 @@ pub(crate) struct PostFailure {
 /// Posts to a queue pair, from any thread.
 pub(crate) trait QpPort: Send + Sync {
     fn post_send(&self, list: SendList<'_>) -> std::result::Result<(), PostFailure>;
-    /// Posts a request that is whole.
+    /// Posts a complete request.
     fn post_single(&self, request: &Single) -> Result<()>;
-    /// Posts a list as a whole, or nothing of it.
+    /// Posts a whole list, or nothing of it.
     fn post_all(&self, list: SendList<'_>) -> Result<()>;
     fn post_recv(&self, list: RecvList<'_>) -> std::result::Result<(), PostFailure>;
 }
@@ -188,10 +188,10 @@ pub(crate) trait SrqPort: Send + Sync {
 
 /// Polls a completion queue, from any thread.
 pub(crate) trait CqPort: Send + Sync {
-    /// Takes completions, up to as many as there are places, and returns their number.
+    /// Takes as many completions as there are places, at most, and returns their number.
     fn poll(&self, places: &mut [ibv_wc]) -> Result<u32>;
     /// Takes a completion, if there is one, and its time: nanoseconds by the NIC's clock, or 0.
     fn poll_timed(&self, place: &mut ibv_wc) -> Result<Option<u64>>;
-    /// Asks for a notice of the next completion, or of the next solicited one.
+    /// Arms the queue for the next completion, or for the next solicited one.
     fn arm(&self, solicited_only: bool) -> Result<()>;
 }

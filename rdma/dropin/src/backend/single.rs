@@ -1,9 +1,9 @@
 //! Single request of a batch: a Send, Write or Read of one piece of memory, as most batches have.
 //!
 //! Its parts are atomics, so the calls that add them take no lock and cannot panic. A thread that
-//! adds without a turn mixes up parts of requests, and nothing else. A call that finds another
-//! stage than it expects takes the long way, which makes a list that begins with this request. The
-//! long way is a function of its own, so the short one saves no register. The port posts a single
+//! adds parts out of turn mixes up parts of requests, and does no other harm. A call that finds an
+//! unexpected stage takes the slow path, which makes a list that begins with this request. The slow
+//! path is a function of its own, so the fast one saves no register. The port posts a single
 //! request straight into the queue's ring.
 //!
 //! A lock for each call would cost 9 instructions and two atomic ones, five times for each batch.
@@ -14,23 +14,23 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::abi::verbs::{Rdma, ibv_sge};
 
-/// How far a batch is.
+/// Stage of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Stage {
     /// No batch is begun.
     Closed,
-    /// Nothing is in it.
+    /// The batch is empty.
     Open,
-    /// The single request is, without data.
+    /// The batch has the single request, without data.
     Named,
-    /// The single request is, with its data.
+    /// The batch has the single request, with its data.
     Whole,
-    /// Its requests are in a list elsewhere.
+    /// The batch's requests are in a list elsewhere.
     Listed,
 }
 
-/// See the module.
+/// The single request of a batch, as far as it is built.
 #[derive(Default)]
 pub(crate) struct Single {
     stage: AtomicU32,
@@ -51,7 +51,7 @@ impl Single {
         self.reach(Stage::Open);
     }
 
-    /// Makes it a Send. False if it is not the batch's first request.
+    /// Makes the request a Send. Returns false if it is not the batch's first request.
     #[inline]
     pub(crate) fn send(&self, wr_id: u64, flags: u32, opcode: u32) -> bool {
         let is_first = self.is_at(Stage::Open);
@@ -64,7 +64,7 @@ impl Single {
         is_first
     }
 
-    /// Makes it a Write or Read. False if it is not the batch's first request.
+    /// Makes the request a Write or Read. Returns false if it is not the batch's first request.
     #[inline]
     pub(crate) fn reach_memory(&self, wr_id: u64, flags: u32, opcode: u32, at: Rdma) -> bool {
         let is_first = self.send(wr_id, flags, opcode);
@@ -75,7 +75,7 @@ impl Single {
         is_first
     }
 
-    /// Sets its data. False if it has some, or is not the batch's last request.
+    /// Sets the request's data. Returns false if it has some, or is not the batch's last request.
     #[inline]
     pub(crate) fn set_sge(&self, sge: ibv_sge) -> bool {
         let is_last = self.is_at(Stage::Named);
@@ -88,7 +88,7 @@ impl Single {
         is_last
     }
 
-    /// Continues the batch in a list; how far it was.
+    /// Continues the batch in a list. Returns the stage that it was in.
     pub(crate) fn list(&self) -> Stage {
         let stage = Stage::of(self.stage.load(Ordering::Relaxed));
         if stage != Stage::Closed {
@@ -97,11 +97,11 @@ impl Single {
         stage
     }
 
-    /// Ends the batch. Of two threads that end one, the second finds it closed.
+    /// Ends the batch. Of two threads that end a batch, the second finds it closed.
     ///
     /// # Errors
     ///
-    /// How far it was, if that is not a single request that is whole.
+    /// The stage of the batch, unless it is one complete request.
     #[inline]
     pub(crate) fn close(&self) -> Result<(), Stage> {
         let number = self.stage.swap(Stage::Closed as u32, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Single {
         self.stage.store(stage as u32, Ordering::Relaxed);
     }
 
-    /// The program's name for it.
+    /// The program's identifier of the request (`wr_id`).
     #[inline]
     pub(crate) fn wr_id(&self) -> u64 {
         self.wr_id.load(Ordering::Relaxed)
@@ -137,7 +137,7 @@ impl Single {
         self.opcode.load(Ordering::Relaxed)
     }
 
-    /// Where it writes to or reads from, unless it is a Send.
+    /// The peer's memory that is written or read, unless the request is a Send.
     #[inline]
     pub(crate) fn rdma(&self) -> Rdma {
         Rdma {
@@ -146,7 +146,7 @@ impl Single {
         }
     }
 
-    /// Its data, once they are set.
+    /// The request's data, once they are set.
     #[inline]
     pub(crate) fn sge(&self) -> ibv_sge {
         ibv_sge {
