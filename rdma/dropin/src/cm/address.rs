@@ -1,5 +1,5 @@
-//! Addresses of C, and which device an address belongs to. The kernel is asked for routes; no RNIC
-//! is opened for that.
+//! Addresses of C, and the device that an address belongs to. Routes are looked up in the kernel;
+//! no RNIC is opened for that.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -101,14 +101,14 @@ pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// A device, and which of the host's addresses is meant.
+/// A device, and one of the host's addresses.
 pub(super) struct Located {
     pub(super) device: Arc<Object<Device>>,
     pub(super) address: IpAddr,
 }
 
-/// Devices that a program means which names no address: all that are named, or the only one that
-/// there is. Of several that no caller has named, none is chosen.
+/// The devices of a program that names no address: all that the user has named, or the only one. Of
+/// several that the user has not named, none is chosen.
 pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     let devices = device::list()?;
     if devices.len() > 1 && !device::are_named() {
@@ -126,8 +126,8 @@ pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
     Ok(devices)
 }
 
-/// The device that has an address of this host: of a link-local one, the device that its scope
-/// names. Loopback addresses are those of the only device.
+/// The device that has an address of this host: for a link-local address, the device of its scope.
+/// Loopback addresses belong to the only device.
 pub(super) fn device_with(wanted: SocketAddr) -> Result<Located> {
     let (address, zone) = (wanted.ip(), zone_of(wanted));
     if address.is_loopback() {
@@ -168,8 +168,8 @@ pub(super) fn scoped(address: SocketAddr, interface: impl FnOnce() -> Option<u32
     }
 }
 
-/// The device that leads to an address, by the kernel's routes, and the address that connections
-/// would come from. To an address of the host's own, that is the same one.
+/// The device on the route to an address, and the source address of connections to it. For an
+/// address of this host, that is the address itself.
 pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
     let source = source_towards(with_port(remote, 9))?;
     let located = device_with(source);
@@ -183,8 +183,8 @@ pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
     located
 }
 
-/// Where a connection to `remote` leads: a loopback address, and the unspecified one, stand for the
-/// device's own.
+/// The peer's address for a connection to `remote`. A loopback address and the unspecified one
+/// stand for the device's own address.
 pub(super) fn destination(remote: SocketAddr, towards: &Located) -> SocketAddr {
     let ip = remote.ip();
     if ip.is_loopback() || ip.is_unspecified() {
@@ -193,7 +193,7 @@ pub(super) fn destination(remote: SocketAddr, towards: &Located) -> SocketAddr {
     remote
 }
 
-/// The address that packets to `remote` would come from. Nothing is sent.
+/// The source address of packets to `remote`. Nothing is sent.
 fn source_towards(remote: SocketAddr) -> Result<SocketAddr> {
     let any: SocketAddr = match remote {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

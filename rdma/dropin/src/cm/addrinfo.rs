@@ -1,5 +1,5 @@
-//! Addresses of names: what getaddrinfo of the C library says, as the connection manager's programs
-//! want it.
+//! Addresses of names: the results of the C library's getaddrinfo, in the connection manager's
+//! struct.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::abi::numbers::IBV_QPT_RC;
 use crate::entry::{Result, always, lock, sets};
 use crate::object::{Kind, Object};
 
-/// One that a program has: it owns the addresses that the struct points to.
+/// A result that a program has: it owns the addresses that the struct points to.
 struct Info {
     addresses: std::sync::Mutex<Vec<Box<[u64]>>>,
 }
@@ -42,7 +42,7 @@ fn copy(from: *const sockaddr, len: u32) -> Box<[u64]> {
     words.collect()
 }
 
-/// What is being put together.
+/// A result that is being built.
 struct Building {
     abi: rdma_addrinfo,
     addresses: Vec<Box<[u64]>>,
@@ -82,7 +82,7 @@ impl Building {
         (self.abi.ai_dst_addr, self.abi.ai_dst_len) = (self.keep(from, len), len);
     }
 
-    /// What the C library has found.
+    /// Adds a result of the C library.
     fn found(&mut self, found: &addrinfo) {
         self.abi.ai_family = found.ai_family;
         if self.abi.ai_flags & RAI_PASSIVE != 0 {
@@ -116,7 +116,7 @@ impl Building {
     }
 }
 
-/// Asks the C library; the code that it fails with.
+/// Calls the C library's getaddrinfo. Fails with its error code.
 fn look_up(
     node: *const c_char,
     service: *const c_char,
@@ -149,7 +149,7 @@ fn look_up(
     Ok(())
 }
 
-/// Flags of hints. Finding a route takes no time, so none is left out.
+/// Flags of hints. Finding a route takes no time, so it is never skipped.
 const KNOWN_FLAGS: i32 = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY;
 
 /// `rdma_getaddrinfo(3)`: returns a code of getaddrinfo, or sets errno.
@@ -180,7 +180,7 @@ pub extern "C" fn rdma_getaddrinfo(
     })
 }
 
-/// Frees what `rdma_getaddrinfo(3)` has made.
+/// Frees a result of `rdma_getaddrinfo(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {
     always((), || free(info));
@@ -188,7 +188,7 @@ pub extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {
 
 fn free(info: *mut rdma_addrinfo) -> Result<()> {
     let info = Object::<Info>::find(info)?;
-    // Its addresses go at once, not with the object's memory.
+    // Its addresses are freed at once, not with the object's memory.
     lock(&info.body().addresses).clear();
     info.destroy()
 }

@@ -4,11 +4,11 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// The most, and what a program gets that names no number: the kernel's default
+/// The largest backlog, and the one of a program that names no number: the kernel's default
 /// (`net.rdma_ucm.max_backlog`).
 const MOST: usize = 1024;
 
-/// See the module. Peers that wait hold clones of what is counted.
+/// Backlog of a listener. Each waiting peer holds a clone of the counter.
 pub(super) struct Backlog {
     waiting: Arc<()>,
     most: usize,
@@ -18,8 +18,8 @@ pub(super) struct Backlog {
 pub(super) struct Place(#[expect(dead_code, reason = "what is counted is that it lives")] Arc<()>);
 
 impl Backlog {
-    /// What `rdma_listen` asks for. 0, a negative number and one that is too large stand for the
-    /// most.
+    /// The backlog that `rdma_listen` asks for. 0, a negative number and one that is too large
+    /// stand for the largest.
     pub(super) fn of(wanted: c_int) -> Self {
         let wanted = usize::try_from(wanted).ok();
         let most = wanted.filter(|wanted| (1..MOST).contains(wanted));
@@ -29,7 +29,7 @@ impl Backlog {
         }
     }
 
-    /// A place for one more peer, unless the backlog is full.
+    /// Takes a place for one more peer, unless the backlog is full.
     pub(super) fn take(&mut self) -> Option<Place> {
         let waiting = Arc::strong_count(&self.waiting) - 1;
         (waiting < self.most).then(|| Place(Arc::clone(&self.waiting)))

@@ -1,4 +1,4 @@
-//! Connections of identifiers: listening, connecting, accepting, and their end.
+//! Connections of identifiers: listening, connecting, accepting and disconnecting.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -36,7 +36,7 @@ fn callback(id: &Arc<Id>) -> EventCallback {
     })
 }
 
-/// Callback for the requests of a listening identifier's peers.
+/// Callback for the connection requests to a listening identifier.
 fn request_callback(
     id: &Arc<Id>,
     device: &Arc<Object<Device>>,
@@ -55,7 +55,7 @@ fn request_callback(
     })
 }
 
-/// Puts a peer into the channel of a listening identifier, unless as many wait there as may.
+/// Adds a connection request to the channel of a listening identifier, unless its backlog is full.
 fn announce(id: &Arc<Id>, offered: PendingRequest) {
     let request = offered.request();
     let mut state = id.body().state();
@@ -106,15 +106,15 @@ fn on_event(id: &Arc<Id>, event: ConnectionEvent) {
     push_with_end_of_timewait(&state, event);
 }
 
-/// Shows a state of the connection's queue pair.
+/// Writes a state into the struct of the connection's queue pair.
 fn show_state(id: &Arc<Id>, state: &State, shown: u32) {
     if let Some(qp) = &state.connection {
         qp::show_state(id, qp, shown);
     }
 }
 
-/// InfiniBand's connection manager reports last that no packet is in flight. Programs of that
-/// transport wait for it.
+/// InfiniBand's connection manager reports at last that no packet is in flight. Programs written
+/// for InfiniBand wait for that event.
 fn push_with_end_of_timewait(state: &State, event: PendingEvent) {
     let has_ended = event.kind == EventKind::Disconnected;
     let end = PendingEvent::new(&event.id, EventKind::TimewaitExit);
@@ -148,7 +148,7 @@ fn bytes(start: *const c_void, len: u8) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// A depth that a program asks for, as far as the device can.
+/// A depth that a program asks for, at most the device's.
 fn depth(wanted: u8) -> u16 {
     let most = u16::try_from(backend::limits().reads).unwrap_or(u16::MAX);
     match wanted {
@@ -157,7 +157,7 @@ fn depth(wanted: u8) -> u16 {
     }
 }
 
-/// Refuses depths that are more than the device reports, as librdmacm does.
+/// Refuses depths that exceed the device's reported ones, as librdmacm does.
 fn check(param: Option<&rdma_conn_param>) -> Result<()> {
     let is_possible =
         |depth: u8| depth == RDMA_MAX_DEPTH || usize::from(depth) <= query::max_reads();
@@ -174,7 +174,7 @@ fn depths(param: &rdma_conn_param) -> ReadDepths {
     }
 }
 
-/// All that the device can.
+/// The largest depths of the device.
 const MOST: ReadDepths = ReadDepths {
     ird: RDMA_MAX_DEPTH as u16,
     ord: RDMA_MAX_DEPTH as u16,
@@ -278,8 +278,8 @@ fn reject(id: &Arc<Id>, private_data: &[u8]) -> Result<()> {
     peer.reject(private_data)
 }
 
-/// Begins to close the connection. A peer that has closed it first is no error: the kernel's iWARP
-/// returns 0 then, too.
+/// Begins to close the connection. It is no error if the peer has closed it first: the kernel's
+/// iWARP also returns 0 then.
 fn disconnect(id: &Arc<Id>) -> Result<()> {
     let (connection, was_connected) = {
         let state = id.body().state();
@@ -292,7 +292,7 @@ fn disconnect(id: &Arc<Id>) -> Result<()> {
     }
 }
 
-/// What a thread sleeps on that takes the next peer of a synchronous listener.
+/// The sleep of a thread that takes the next connection request of a synchronous listener.
 fn await_request(listener: *mut rdma_cm_id) -> Result<Sleep<(Arc<Id>, Taker)>> {
     let listener = Object::<CmId>::find(listener)?;
     if !listener.body().state().synchronous {
@@ -303,8 +303,8 @@ fn await_request(listener: *mut rdma_cm_id) -> Result<Sleep<(Arc<Id>, Taker)>> {
     Ok(sleep.with(|taker| (listener, taker)))
 }
 
-/// Takes the next peer of a synchronous listener, with a queue pair if the listener was given
-/// attributes for one.
+/// Takes the next connection request of a synchronous listener, and makes its queue pair if the
+/// listener was given attributes for one.
 fn get_request(listener: &Arc<Id>, event: PendingEvent) -> Result<*mut rdma_cm_id> {
     let event = events::deliver(event)?;
     // SAFETY: it was made just now, and no other thread knows it.
@@ -327,7 +327,7 @@ fn get_request(listener: &Arc<Id>, event: PendingEvent) -> Result<*mut rdma_cm_i
     Ok(peer)
 }
 
-/// Which event it is, and of whom.
+/// Number and identifier of an event.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! Contexts that the connection manager has opened. One for each device serves all identifiers, and
-//! is open as long as the process runs: programs keep its address.
+//! Contexts that the connection manager has opened. There is one for each device. All identifiers
+//! share it, and it stays open as long as the process runs, as programs keep its address.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -15,11 +15,11 @@ use crate::verbs::device::Device;
 use crate::verbs::operations;
 use crate::verbs::pd::{self, Pd};
 
-/// A device that is open, and the domain of queue pairs that are given none.
+/// An open device, and the default domain of its queue pairs.
 struct Opened {
     device: Arc<Object<Device>>,
     context: Arc<Object<Context>>,
-    /// As an address; 0 until it is needed.
+    /// The domain's address; 0 until it is needed.
     pd: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn context_of(device: &Arc<Object<Device>>) -> Result<Arc<Object<Cont
     Ok(Arc::clone(&opened[at].context))
 }
 
-/// The protection domain of queue pairs that are given none.
+/// The default protection domain of queue pairs.
 pub(super) fn default_pd(context: &Arc<Object<Context>>) -> Result<*mut ibv_pd> {
     let mut opened = lock(&OPENED);
     let of_context = opened

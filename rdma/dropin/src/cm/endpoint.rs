@@ -1,4 +1,4 @@
-//! Endpoints: identifiers that are made of resolved addresses, and work synchronously.
+//! Endpoints: identifiers that are made from resolved addresses, and work synchronously.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
 use crate::entry::{Result, always, sets_status};
 use crate::object::Object;
 
-/// Makes it ready to be listened on, or to be connected.
+/// Prepares the identifier to listen or to connect.
 fn prepare(
     id: &Arc<Id>,
     info: &rdma_addrinfo,
@@ -80,7 +80,7 @@ pub extern "C" fn rdma_create_ep(
     })
 }
 
-/// `rdma_destroy_ep(3)`: ends its queue pair and its shared receive queue, too.
+/// `rdma_destroy_ep(3)`: also destroys its queue pair and its shared receive queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     always((), || {

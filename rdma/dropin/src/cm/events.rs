@@ -16,7 +16,7 @@ use crate::object::{Kind, Object};
 /// An event that a program has taken and not acknowledged.
 pub(super) struct Taken {
     id: Arc<Id>,
-    /// The event points here.
+    /// The `rdma_cm_event` points here.
     _private_data: Vec<u8>,
 }
 
@@ -27,8 +27,8 @@ impl Kind for Taken {
     const TAG: u32 = 0x6576_7431;
 }
 
-/// What a thread sleeps on that takes an event of a channel. A channel that was destroyed knows
-/// itself what becomes of a thread that comes back to it.
+/// The sleep of a thread that takes an event of a channel. A destroyed channel decides how a thread
+/// that calls again sleeps.
 pub(super) fn sleep(channel: *mut rdma_event_channel) -> Result<Sleep<Taker>> {
     let living = Object::<Channel>::find(channel);
     let found = living.or_else(|errno| Object::<Channel>::destroyed(channel).ok_or(errno))?;
@@ -40,7 +40,7 @@ pub(super) fn take(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_even
     deliver(Object::<Channel>::find(channel)?.body().take()?)
 }
 
-/// Makes an event of a note.
+/// Makes the program's event of a queued one.
 pub(super) fn deliver(pending: PendingEvent) -> Result<*mut rdma_cm_event> {
     let PendingEvent {
         id,
@@ -51,7 +51,7 @@ pub(super) fn deliver(pending: PendingEvent) -> Result<*mut rdma_cm_event> {
         offered,
         place,
     } = pending;
-    // It waits for the program's answer from now on, no more for the program.
+    // The request waits for the program's answer from now on, and has left the backlog.
     drop(place);
     let mut event = rdma_cm_event::zeroed();
     event.id = Object::handle(&id);

@@ -1,4 +1,4 @@
-//! Identifiers, what a program connects or listens by, and the channels of their events.
+//! Identifiers, by which programs connect and listen, and the channels of their events.
 
 use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,14 +29,14 @@ use crate::verbs::event_queue::EventQueue;
 
 /// An event, until a program takes it.
 pub(super) struct PendingEvent {
-    /// The identifier; the listening one where a peer wants to connect.
+    /// The identifier; for a connection request, the listening one.
     pub(super) id: Arc<Id>,
     pub(super) kind: EventKind,
     /// 0, or a negative error number.
     pub(super) status: c_int,
     pub(super) depths: ReadDepths,
     pub(super) private_data: Vec<u8>,
-    /// The peer that wants to connect. It is rejected if the program does not take the event.
+    /// The peer that requests a connection. It is rejected if the program does not take the event.
     pub(super) offered: Option<PendingRequest>,
     /// Its place in the listener's backlog, until the program takes the event.
     pub(super) place: Option<Place>,
@@ -75,7 +75,7 @@ pub(super) struct Channel {
 #[derive(Default)]
 struct Takers {
     inside: usize,
-    /// The thread that has taken the last one.
+    /// The thread that has taken the last event.
     last: Option<ThreadId>,
     /// The thread that has destroyed the channel, and whether the program had set its descriptor to
     /// non-blocking mode.
@@ -83,7 +83,7 @@ struct Takers {
 }
 
 impl Takers {
-    /// Whether a thread has come back to a channel that another one has destroyed between two of
+    /// Whether a thread has called again on a channel that another thread destroyed between two of
     /// its events.
     fn is_late(&self, thread: ThreadId) -> bool {
         let by_another = |end: (ThreadId, bool)| end.0 != thread && !end.1;
@@ -101,7 +101,7 @@ impl Taker {
         Self(Arc::clone(channel))
     }
 
-    /// Takes the oldest event, whose count was read. `None` if it was taken back.
+    /// Takes the oldest event, whose count was read. Returns `None` if the event was taken back.
     pub(super) fn take(&self) -> Option<PendingEvent> {
         let channel = self.0.body();
         let event = channel.queue.take_counted(begun)?;
@@ -123,8 +123,8 @@ fn begun(event: PendingEvent) -> PendingEvent {
     event
 }
 
-/// How long destroying a channel waits for another thread to come back for the next event. rping
-/// frees next what that thread reads the channel's address from.
+/// How long destroying a channel waits for another thread to call for the next event. rping then
+/// frees the memory from which that thread reads the channel's address.
 const COMES_BACK: Duration = Duration::from_millis(200);
 
 impl Kind for Channel {
@@ -136,7 +136,7 @@ impl Kind for Channel {
 }
 
 impl Channel {
-    /// One that programs know by its handle.
+    /// A channel that programs know by its handle.
     pub(super) fn create() -> Result<*mut rdma_event_channel> {
         let queue = EventQueue::new()?;
         let fd = queue.descriptor();
@@ -163,15 +163,16 @@ impl Channel {
         );
     }
 
-    /// Takes the oldest event of a synchronous identifier. It is there, or comes without the peer's
-    /// help.
+    /// Takes the oldest event of a synchronous identifier. It waits already, or arrives without the
+    /// peer's help.
     pub(super) fn take(&self) -> Result<PendingEvent> {
         self.queue.take(begun)
     }
 
-    /// What a thread sleeps on that takes an event. If it finds the channel destroyed and is late,
-    /// it sleeps until the process ends. It would if it had been early, as the read of a descriptor
-    /// goes on when that is closed. rping ends the process with an error if a call fails.
+    /// The sleep of a thread that takes an event. A thread that calls after the channel was
+    /// destroyed sleeps until the process ends. A thread that called before does so, too, as a read
+    /// of a descriptor continues when the descriptor is closed. If the call failed, rping would end
+    /// the process with an error.
     pub(super) fn sleep(this: &Arc<Object<Self>>) -> Result<Sleep<Taker>> {
         let (body, taker) = (this.body(), Taker::enter(this));
         if let Ok(descriptor) = body.queue.opened() {
@@ -190,15 +191,15 @@ impl Channel {
             .push_if(event, |event| !event.id.body().is_destroyed());
     }
 
-    /// Destroys one. A thread that sleeps in `take` sleeps on.
+    /// Destroys a channel. A thread that sleeps in `take` sleeps on.
     pub(super) fn destroy(this: &Arc<Object<Self>>) -> Result<()> {
         let body = this.body();
-        // Noted first: from `destroy` on a late thread looks.
+        // Recorded first: after `destroy`, a late thread checks it.
         let end = (thread::current().id(), body.queue.is_non_blocking());
         lock(&body.takers).end.get_or_insert(end);
         this.destroy()?;
         body.queue.end();
-        // No program can take these peers now: they are rejected.
+        // No program can take these connection requests now: their peers are rejected.
         drop(body.queue.take_back(|event| event.offered.is_some()));
         Ok(())
     }
@@ -209,7 +210,7 @@ impl Channel {
     }
 }
 
-/// What queue pairs of a listening identifier's requests are made with, as the endpoint was made.
+/// Attributes of the queue pairs of a listening identifier's requests, as given to its endpoint.
 #[derive(Clone, Copy)]
 pub(super) struct QpTemplate {
     pub(super) pd: *mut ibv_pd,
@@ -223,7 +224,7 @@ unsafe impl Send for QpTemplate {}
 /// An identifier as an object.
 pub(super) type Id = Object<CmId>;
 
-/// What an identifier has beside the struct of C.
+/// The library's part of an identifier.
 pub(super) struct CmId {
     state: Mutex<State>,
     outstanding: Mutex<Outstanding>,
@@ -238,7 +239,7 @@ struct Outstanding {
     destroyed: bool,
 }
 
-/// How far an identifier is.
+/// State of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     New,
@@ -246,14 +247,14 @@ pub(super) enum Phase {
     Resolved,
     Routed,
     Listening,
-    /// A peer waits for an answer.
+    /// A connection request waits for an answer.
     Requested,
     Connecting,
     Connected,
     /// The connection has ended.
     Ended,
-    /// The connection has ended, and a synchronous identifier has taken the event of it. No other
-    /// event comes.
+    /// The connection has ended, and a synchronous identifier has taken that event. No other event
+    /// follows.
     Closed,
 }
 
@@ -267,37 +268,38 @@ pub(super) struct BoundPort {
 /// Any address and port.
 pub(super) const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What an identifier has.
+/// Mutable state of an identifier.
 pub(super) struct State {
     channel: Arc<Object<Channel>>,
-    /// Calls wait for their events; the channel is its own.
+    /// Calls wait for their events; the identifier has a channel of its own.
     pub(super) synchronous: bool,
     pub(super) phase: Phase,
     pub(super) context: Option<Arc<Object<Context>>>,
-    /// Receives the event that the device of that context is gone.
+    /// Receives the event that the device of that context was removed.
     removal: Option<Arc<dyn EventTarget>>,
     pub(super) source: Option<SocketAddr>,
     pub(super) destination: Option<SocketAddr>,
-    /// Ports that it is bound to, each at its RNIC.
+    /// Ports that the identifier is bound to, each at its RNIC.
     pub(super) ports: Vec<BoundPort>,
-    /// Address and port that a connection is to leave from, as far as the program names them. An
-    /// unspecified address and port 0 stand for any.
+    /// Local address and port of connections, as far as the program names them. An unspecified
+    /// address and port 0 stand for any.
     pub(super) wanted_source: SocketAddr,
     /// Other identifiers may be bound to its port.
     pub(super) reusable: bool,
-    /// It listens on IPv6 alone.
+    /// The identifier listens on IPv6 only.
     pub(super) one_family: bool,
-    /// Peers that wait for the program to take their events.
+    /// Connection requests whose events the program has not taken.
     pub(super) backlog: Backlog,
-    /// The peer that waits for an answer.
+    /// The connection request to be answered.
     pub(super) offered: Option<PendingRequest>,
-    /// Depths that the peer has asked for, as this side has them.
+    /// Depths that the peer has asked for, from this side's point of view.
     pub(super) offered_depths: Option<ReadDepths>,
-    /// Whose connection it is.
+    /// The queue pair of the connection.
     pub(super) connection: Option<Arc<Qp>>,
-    /// What queue pairs of its requests are made with.
+    /// Attributes of the queue pairs of its connection requests.
     pub(super) template: Option<QpTemplate>,
-    /// Which of the send queue's and the receive queue's completion queues were made for it.
+    /// Which completion queues, the send queue's or the receive queue's, were made for the
+    /// identifier.
     pub(super) own_queues: [bool; 2],
 }
 
@@ -308,7 +310,7 @@ impl Kind for CmId {
     const TAG: u32 = 0x636d_6931;
 }
 
-/// Writes a field of the struct that programs look into.
+/// Writes a field of the struct that programs read.
 macro_rules! put {
     ($id:expr, $($field:ident).+, $value:expr) => {{
         let value = $value;
@@ -318,7 +320,7 @@ macro_rules! put {
     }};
 }
 
-/// Reads one.
+/// Reads a field.
 macro_rules! get {
     ($id:expr, $($field:ident).+) => {{
         // SAFETY: as for `put`.
@@ -353,7 +355,7 @@ impl CmId {
         Ok(Object::new(abi, body).publish())
     }
 
-    /// Makes the identifier of a peer that wants to connect to a listening one.
+    /// Makes the identifier of a connection request to a listening identifier.
     pub(super) fn of_request(
         listener: &Arc<Id>,
         offered: PendingRequest,
@@ -388,7 +390,7 @@ impl CmId {
     }
 
     /// The state, for a verb that changes it. EINVAL once a program has begun to destroy the
-    /// identifier: what the verb gives it then would never be taken back.
+    /// identifier: resources that the verb adds then would never be released.
     pub(super) fn living(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.state();
         if self.is_destroyed() {
@@ -397,8 +399,8 @@ impl CmId {
         Ok(state)
     }
 
-    /// Has one thread at a time make or end the queue pair and the queues, or destroy the
-    /// identifier.
+    /// Lets one thread at a time make or destroy the queue pair and the completion queues, or
+    /// destroy the identifier.
     pub(super) fn queues(&self) -> MutexGuard<'_, ()> {
         lock(&self.queues)
     }
@@ -429,7 +431,7 @@ impl CmId {
         drop(acknowledged.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Has no more events put into a channel.
+    /// Stops adding events to the identifier's channel.
     pub(super) fn end_events(&self) {
         lock(&self.outstanding).destroyed = true;
     }
@@ -471,13 +473,13 @@ impl State {
         Ok(())
     }
 
-    /// The RNIC of the device that it is bound to.
+    /// The RNIC of the device that the identifier is bound to.
     pub(super) fn backend(&self) -> Result<Arc<Backend>> {
         let context = self.context.as_ref().ok_or(Errno::EINVAL)?;
         context.body().backend()
     }
 
-    /// An address as programs get it: a link-local one with its interface.
+    /// An address as programs get it: a link-local one includes its interface.
     fn scoped(&self, address: SocketAddr) -> SocketAddr {
         address::scoped(address, || {
             let device = self.context.as_ref()?.body().device();
@@ -505,7 +507,7 @@ impl State {
         &self.channel
     }
 
-    /// Has events go to another channel from now on; which they went to.
+    /// Directs events to another channel from now on, and returns the previous one.
     pub(super) fn move_to(&mut self, channel: Arc<Object<Channel>>) -> Arc<Object<Channel>> {
         std::mem::replace(&mut self.channel, channel)
     }
@@ -517,7 +519,8 @@ struct Bound(Weak<Id>);
 
 impl EventTarget for Bound {
     fn notify(&self, happening: Happening) {
-        // All other events come in the middle of the engine, where an identifier cannot be locked.
+        // All other events are raised in the middle of the engine, where an identifier cannot be
+        // locked.
         if happening != Happening::DeviceGone {
             return;
         }
@@ -528,7 +531,7 @@ impl EventTarget for Bound {
     }
 }
 
-/// Reports to an identifier that a device goes, for as long as it keeps what this returns.
+/// Reports to an identifier that its device is removed, for as long as it keeps the returned value.
 fn watch_removal(id: &Arc<Id>, device: &Object<Device>) -> Arc<dyn EventTarget> {
     let bound: Arc<dyn EventTarget> = Arc::new(Bound(Arc::downgrade(id)));
     let targets = device.body().targets();

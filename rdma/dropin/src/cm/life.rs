@@ -21,8 +21,8 @@ pub(super) struct Completion {
     taker: Taker,
 }
 
-/// The second half of a call, which for a synchronous identifier waits for an event. It sets errno
-/// and returns -1, else 0. A cancellation point.
+/// The second part of a call, in which a synchronous identifier waits for an event. It sets errno
+/// and returns -1 on failure, else 0. A cancellation point.
 pub(super) fn completes(id: *mut rdma_cm_id) -> c_int {
     let begin = || {
         let id = Object::<CmId>::find(id)?;
@@ -42,7 +42,7 @@ pub(super) fn completes(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// Takes the event of a synchronous identifier that comes without the peer's help.
+/// Takes the event of a synchronous identifier that arrives without the peer's help.
 pub(super) fn complete(id: &Arc<Id>) -> Result<()> {
     if !id.body().state().synchronous {
         return Ok(());
@@ -51,8 +51,8 @@ pub(super) fn complete(id: &Arc<Id>) -> Result<()> {
     keep(id, events::take(get!(id, channel))?)
 }
 
-/// The event that a call of a synchronous identifier waits for becomes the identifier's; what it
-/// says is what the call returns.
+/// Hands the event that a call has waited for to its synchronous identifier. The call returns the
+/// event's status.
 fn keep(id: &Arc<Id>, event: *mut rdma_cm_event) -> Result<()> {
     put!(id, event, event);
     // SAFETY: it was made just now, and is acknowledged by this identifier's next call.
@@ -77,8 +77,8 @@ pub(super) fn release_event(id: &Arc<Id>) {
     }
 }
 
-/// Destroys an identifier: what it listens on is free when this returns. Of two threads that
-/// destroy it, one succeeds.
+/// Destroys an identifier: its port is free when this returns. Of two threads that destroy an
+/// identifier, one succeeds.
 pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;
     let queues = id.body().queues();
@@ -89,7 +89,7 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     let (offered, connection) = (state.offered.take(), state.connection.take());
     let (channel, synchronous) = (Arc::clone(state.channel()), state.synchronous);
     drop(state);
-    // Without the lock: all of these wait for threads that may want it.
+    // Without the lock: all of these wait for threads that may need it.
     for port in ports {
         if let Err(errno) = port.port.unbind() {
             log::debug!("a port is gone already: {errno}");
@@ -110,7 +110,7 @@ pub(super) fn destroy(handle: *mut rdma_cm_id) -> Result<()> {
     Ok(())
 }
 
-/// Moves an identifier, and its events that wait, to another channel. Without one it becomes
+/// Moves an identifier and its waiting events to another channel. Without a channel it becomes
 /// synchronous. Waits until the program has acknowledged the events that it has taken.
 fn migrate(handle: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let id = Object::<CmId>::find(handle)?;

@@ -1,4 +1,4 @@
-//! The connection manager: what `rdma/rdma_cma.h` has.
+//! The connection manager: the functions of `rdma/rdma_cma.h`.
 //!
 //! | subject | module |
 //! |---|---|

@@ -3,7 +3,7 @@
 pub(super) const RDMA_PS_TCP: u32 = 0x0106;
 pub(super) const RDMA_PS_IB: u32 = 0x013f;
 
-/// An initiator or responder depth that stands for as many as the device can have.
+/// Depth that stands for the device's largest initiator or responder depth.
 pub(super) const RDMA_MAX_DEPTH: u8 = 0xff;
 
 pub(super) const RAI_PASSIVE: i32 = 0x1;
@@ -16,7 +16,7 @@ pub(super) const RDMA_OPTION_ID_TOS: i32 = 0;
 pub(super) const RDMA_OPTION_ID_REUSEADDR: i32 = 1;
 pub(super) const RDMA_OPTION_ID_AFONLY: i32 = 2;
 
-/// What has happened to an identifier.
+/// Events of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum EventKind {

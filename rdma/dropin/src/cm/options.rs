@@ -1,4 +1,5 @@
-//! Options of identifiers; and what iWARP has not: multicast, and options of vendors' connections.
+//! Options of identifiers, and functions that iWARP lacks: multicast, and vendors' connection
+//! options.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -15,7 +16,7 @@ use crate::abi::verbs::ibv_ece;
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
 
-/// The value of an option, which has to have its size.
+/// The value of an option, whose size must be right.
 fn value_of<T: Copy>(value: *const c_void, len: usize) -> Result<T> {
     if value.is_null() || len != size_of::<T>() {
         return Err(Errno::EINVAL);
@@ -55,7 +56,7 @@ fn set(
     }
 }
 
-/// Sets whether other identifiers may bind to the port. A port that is bound and reusable stays so.
+/// Sets whether other identifiers may bind to the port. A port that was bound as reusable stays so.
 fn set_reusable(state: &mut State, reusable: bool) -> Result<()> {
     let is_bound = matches!(state.phase, Phase::Bound | Phase::Resolved | Phase::Routed);
     let is_early = state.phase == Phase::New || is_bound && (reusable || !state.reusable);
@@ -83,7 +84,7 @@ pub extern "C" fn rdma_set_option(
     sets_status(|| set(id, (level, name), value, len))
 }
 
-/// A function that iWARP has no meaning for: sets errno.
+/// A function without a meaning in iWARP: sets errno.
 fn refused(id: *mut rdma_cm_id, errno: Errno) -> c_int {
     sets_status(|| {
         Object::<CmId>::find(id)?;

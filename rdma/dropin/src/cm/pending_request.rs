@@ -1,4 +1,5 @@
-//! A peer that waits for an answer. It is rejected if this is dropped without one.
+//! A connection request that the program has not answered. If it is dropped unanswered, the peer is
+//! rejected.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::entry::Result;
 use crate::object::Object;
 use crate::verbs::device::Device;
 
-/// See the module.
+/// A connection request, until it is answered.
 pub(super) struct PendingRequest {
     request: Request,
     device: Arc<Object<Device>>,
@@ -36,7 +37,7 @@ impl PendingRequest {
         &self.device
     }
 
-    /// Takes it to answer it. The RNIC stays open until the caller drops it.
+    /// Takes the request, to answer it. The RNIC stays open until the caller drops it.
     pub(super) fn answer(self) -> Result<(Arc<Backend>, Arc<PeerRequest>)> {
         Ok((self.backend.get()?, self.request.peer))
     }

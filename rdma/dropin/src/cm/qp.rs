@@ -1,4 +1,4 @@
-//! Queue pairs and shared receive queues of identifiers, with the queues that they complete on.
+//! Queue pairs and shared receive queues of identifiers, with their completion queues.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -28,14 +28,14 @@ use crate::verbs::pd::Pd;
 use crate::verbs::qp::{self, Qp, ibv_create_qp};
 use crate::verbs::srq::{ibv_create_srq, ibv_destroy_srq};
 
-/// What is behind a queue pair of C.
+/// The library's part of a queue pair of C.
 pub(super) fn queue_pair(qp: *mut ibv_qp) -> Result<Arc<backend::Qp>> {
     Ok(Arc::clone(Object::<Qp>::find(qp)?.body().queue_pair()))
 }
 
-/// Shows a state in the struct of a connection's queue pair, which programs look into.
+/// Writes a state into the struct of a connection's queue pair, which programs read.
 pub(super) fn show_state(id: &Arc<Id>, connected: &Arc<backend::Qp>, state: u32) {
-    // The program may have destroyed it, and have another one at its address.
+    // The program may have destroyed the queue pair, and made another one at its address.
     if let Ok(qp) = Object::<Qp>::find(get!(id, qp))
         && Arc::ptr_eq(qp.body().queue_pair(), connected)
     {
@@ -43,7 +43,7 @@ pub(super) fn show_state(id: &Arc<Id>, connected: &Arc<backend::Qp>, state: u32)
     }
 }
 
-/// The domain that is given, or that of the device.
+/// The given domain, or the device's default.
 fn domain(id: &Arc<Id>, given: *mut ibv_pd) -> Result<*mut ibv_pd> {
     let state = id.body().living()?;
     let context = state.context.as_ref().ok_or(Errno::EINVAL)?;
@@ -55,7 +55,7 @@ fn domain(id: &Arc<Id>, given: *mut ibv_pd) -> Result<*mut ibv_pd> {
     is_of_device.then_some(given).ok_or(Errno::EINVAL)
 }
 
-/// Creates a completion queue with a channel of its own, for an identifier that is given none.
+/// Creates a completion queue with a channel of its own, for an identifier that was given none.
 fn create_cq_with_channel(
     id: &Arc<Id>,
     entries: u32,
@@ -78,7 +78,7 @@ fn create_cq_with_channel(
     }
 }
 
-/// The completion queues that `given` names; those that it does not are made.
+/// The completion queues that `given` names; missing ones are created.
 fn queues(id: &Arc<Id>, given: [*mut ibv_cq; 2], depths: [u32; 2]) -> Result<[*mut ibv_cq; 2]> {
     let [mut send, mut recv] = given;
     if send.is_null() && get!(id, send_cq).is_null() {
@@ -120,7 +120,7 @@ fn end_queues(id: &Arc<Id>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the queue pair of an identifier by `make`, which is given its completion queues and its
+/// Makes the queue pair of an identifier by `make`, which receives its completion queues and its
 /// domain.
 fn create_with(
     id: &Arc<Id>,
@@ -149,7 +149,7 @@ fn create_with(
     Ok(())
 }
 
-/// Makes the queue pair of an identifier. Writes what it was made with into `attr`.
+/// Makes the queue pair of an identifier. Writes its attributes into `attr`.
 pub(super) fn create(id: &Arc<Id>, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<()> {
     let (given, cap) = ([attr.send_cq, attr.recv_cq], attr.cap);
     create_with(
@@ -167,7 +167,7 @@ pub(super) fn create(id: &Arc<Id>, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr)
     )
 }
 
-/// Makes one with attributes of later versions, as far as the context has the function for that.
+/// Makes a queue pair with attributes of later versions, if the context has the function for that.
 fn create_ex(id: &Arc<Id>, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
     let context = get!(id, verbs);
     let slot = {
@@ -198,7 +198,7 @@ fn create_ex(id: &Arc<Id>, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
     )
 }
 
-/// Makes the queue pair of a request, if the listener was given attributes for that.
+/// Makes the queue pair of a connection request, if the listener was given attributes for that.
 pub(super) fn create_from_template(listener: &Arc<Id>, id: &Arc<Id>) -> Result<()> {
     let template = listener.body().state().template;
     let Some(QpTemplate {
@@ -211,7 +211,7 @@ pub(super) fn create_from_template(listener: &Arc<Id>, id: &Arc<Id>) -> Result<(
     create(id, pd, &mut attr)
 }
 
-/// Ends the queue pair of an identifier, and the queues that were made for it.
+/// Destroys the queue pair of an identifier, and the completion queues that were made for it.
 pub(super) fn destroy(id: &Arc<Id>) -> Result<()> {
     let _one_at_a_time = id.body().queues();
     let qp = get!(id, qp);
@@ -236,7 +236,7 @@ fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attr: Option<&mut ibv_srq_init_attr
     Ok(())
 }
 
-/// Ends the shared receive queue of an identifier.
+/// Destroys the shared receive queue of an identifier.
 pub(super) fn destroy_srq(id: &Arc<Id>) -> Result<()> {
     let _one_at_a_time = id.body().queues();
     let srq = get!(id, srq);
@@ -249,8 +249,8 @@ pub(super) fn destroy_srq(id: &Arc<Id>) -> Result<()> {
     }
 }
 
-/// Attributes that bring a queue pair which the program modifies itself into a state. The
-/// connection manager does the rest: nothing is left to do once it is connected.
+/// Attributes with which a program modifies its queue pair into a state. The connection manager
+/// does the rest, so nothing remains to be done once the queue pair is connected.
 fn init_attr(id: &Arc<Id>, attr: &mut ibv_qp_attr) -> u32 {
     if id.body().state().phase == Phase::Connected {
         return 0;

@@ -1,4 +1,4 @@
-//! Addresses of identifiers: binding, and resolving where a connection leads.
+//! Addresses of identifiers: binding, and resolving the route of a connection.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -33,7 +33,7 @@ pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Takes a port at the device that has the address.
+/// Binds a port at the device that has the address.
 pub(super) fn bind_at(
     id: &Arc<Id>,
     state: &mut State,
@@ -54,8 +54,8 @@ pub(super) fn bind_at(
     Ok(())
 }
 
-/// Takes the same port at every device. The IPv6 wildcard stands for IPv4, too, unless the port is
-/// taken there.
+/// Binds the same port at every device. The IPv6 wildcard includes IPv4, unless the port is taken
+/// there.
 fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()> {
     let second =
         (local.is_ipv6() && !state.one_family).then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -83,9 +83,9 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
     Ok(())
 }
 
-/// Finds the device that leads to `remote`, and the address that connections would come from. A
-/// port that the program names is taken, as by the kernel. Any other is chosen when the connection
-/// begins, as it depends on the engine that makes it.
+/// Finds the device on the route to `remote`, and the source address of connections. A port that
+/// the program names is bound, as by the kernel. Any other is chosen when the connection begins, as
+/// it depends on the engine that makes it.
 pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAddr) -> Result<()> {
     let mut state = id.body().living()?;
     if !matches!(state.phase, Phase::New | Phase::Bound) {
@@ -118,8 +118,8 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     Ok(())
 }
 
-/// The source that a program has bound to, and named as it resolved. What it has named twice has to
-/// agree.
+/// The source that a program has bound, combined with the one that it names for resolving. What it
+/// has named twice must agree.
 fn agreed(bound: SocketAddr, named: SocketAddr) -> Result<SocketAddr> {
     let is_open = |it: SocketAddr| it.ip().is_unspecified();
     if !is_open(bound) && !is_open(named) && bound.ip() != named.ip()
@@ -132,7 +132,7 @@ fn agreed(bound: SocketAddr, named: SocketAddr) -> Result<SocketAddr> {
     Ok(address::with_port(address, port))
 }
 
-/// Where a program wants to connect from. An address has to be one of the device that leads there.
+/// The source of a connection. Its address must be one of the device on the route.
 fn source_on(towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
     if named.ip().is_unspecified() {
         return Ok(address::with_port(ANY, named.port()));
@@ -156,7 +156,7 @@ pub(super) fn resolve_route(id: &Arc<Id>) -> Result<()> {
     Ok(())
 }
 
-/// An address of C that need not be given.
+/// An optional address of C.
 fn optional(address: *const sockaddr) -> Result<Option<SocketAddr>> {
     (!address.is_null())
         .then(|| address::read(address))
@@ -169,7 +169,7 @@ pub extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *const sockaddr) 
     sets_status(|| bind(&Object::<CmId>::find(id)?, address::read(address)?))
 }
 
-/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are asked, which takes no time. A
+/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are looked up, which takes no time. A
 /// cancellation point.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn rdma_resolve_addr(
@@ -212,7 +212,7 @@ pub extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     })
 }
 
-/// Binds an identifier that was not bound, to be listened on.
+/// Binds an unbound identifier, to listen on it.
 pub(super) fn bind_if_new(id: &Arc<Id>) -> Result<()> {
     let phase = id.body().state().phase;
     if phase != Phase::New {

@@ -1,4 +1,4 @@
-//! Two hosts on a cable, whose identifiers know the addresses without the kernel.
+//! Two hosts on a cable, whose identifiers resolve addresses without the kernel.
 
 use std::net::SocketAddr;
 use std::ptr;
@@ -33,9 +33,9 @@ use crate::verbs::device::{Device, Targets};
 use crate::verbs::qp::{ibv_modify_qp, ibv_query_qp};
 use crate::verbs::testbed::{await_readable, is_readable, queue_pair};
 
-/// Where servers listen.
+/// Port that servers listen on.
 const PORT: u16 = 18_515;
-/// Where the thread of connections is held up.
+/// Port of the connection that holds up the thread which reports connections.
 const HOLD_UP_PORT: u16 = 18_516;
 
 /// An identifier and its channel; a null channel makes a synchronous one.
@@ -46,12 +46,12 @@ pub(super) fn new_id(channel: *mut rdma_event_channel) -> *mut rdma_cm_id {
     id
 }
 
-/// Our part of an identifier.
+/// The library's part of an identifier.
 pub(super) fn found(id: *mut rdma_cm_id) -> Arc<Id> {
     Object::<CmId>::find(id).expect("it lives")
 }
 
-/// See the module. The RNICs are closed with it.
+/// Two hosts with an RNIC each. The RNICs are closed when this is dropped.
 pub(super) struct Bed {
     pub(super) a: Host,
     pub(super) b: Host,

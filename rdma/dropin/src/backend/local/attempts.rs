@@ -1,7 +1,7 @@
-//! Attempts to connect. One that is refused, as no program listens yet, is made again for a while.
+//! Attempts to connect. A refused attempt is repeated for a while, as the peer may not listen yet.
 //!
-//! perftest's server asks its client over one connection to make another, and only then listens for
-//! that one.
+//! perftest's server asks its client over one connection to make another one, and listens for that
+//! one only afterwards.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -17,17 +17,17 @@ use super::keyed::Key;
 use super::queue_pair::Qp;
 use crate::entry::Result;
 
-/// How long an attempt may take, with the peer's program that has to answer.
+/// How long an attempt may take, including the answer of the peer's program.
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
-/// For how long an attempt is made again, and how soon after a refusal.
+/// For how long an attempt is repeated, and how soon after a refusal.
 const PATIENCE: Duration = Duration::from_millis(300);
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// A request to connect a queue pair, the callback for its outcome, and when it was first tried.
 pub(super) struct Attempt {
-    /// The queue pair, which the program may have destroyed meanwhile.
+    /// The queue pair, which the program may have destroyed in the meantime.
     pub(super) qp: Weak<Qp>,
-    /// Key of the connection, if it is made.
+    /// Key of the connection, once it is made.
     pub(super) connection: Key,
     callback: EventCallback,
     request: ConnectRequest,
@@ -55,7 +55,7 @@ impl Attempt {
         EventCallback::clone(&self.callback)
     }
 
-    /// Begins it with its queue pair. Returns the address and port that it leaves from, too.
+    /// Begins the attempt with its queue pair. Returns the local address and port, too.
     pub(super) fn begin(&self, qp: &mut QueuePair) -> Result<(SocketAddr, Connecting)> {
         let request = &self.request;
         let (from, to, data) = (request.local, request.remote, &request.private_data);
@@ -64,12 +64,12 @@ impl Attempt {
         Ok((begun.local(), begun))
     }
 
-    /// Whether it connects this queue pair.
+    /// Whether the attempt connects this queue pair.
     pub(super) fn is_of(&self, qp: &Arc<Qp>) -> bool {
         Weak::as_ptr(&self.qp) == Arc::as_ptr(qp)
     }
 
-    /// Whether it is to be made again after this error, [`PAUSE`] later.
+    /// Whether the attempt is to be repeated after this error, [`PAUSE`] later.
     pub(super) fn is_made_again(&self, error: &ConnectError) -> bool {
         matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < PATIENCE
     }

@@ -1,7 +1,7 @@
 //! Connections whose end is to be reported, by queue pair.
 //!
-//! A queue pair can have several connections in turn. Each has its own key, so what is noted of one
-//! never reaches the next.
+//! A queue pair can have several connections in turn. Each has a key of its own, so the recorded
+//! end of one is never reported for the next.
 
 use std::hash::Hash;
 use std::sync::Mutex;
@@ -14,15 +14,15 @@ use super::connection_event::EventCallback;
 use super::keyed::{Key, Keyed};
 use crate::entry::{Result, lock};
 
-/// See the module. The engine's handler of events takes its lock, so nothing waits for the engine
-/// while it is held.
+/// The connections of an RNIC's queue pairs. The engine's event handler takes their lock, so no
+/// thread waits for the engine while it holds the lock.
 pub(super) struct Connected<Q = QpId>(Mutex<Lists<Q>>);
 
 struct Lists<Q> {
     all: Keyed<Connection<Q>>,
     /// The connection of each queue pair, from the attempt on until it ends.
     present: FxHashMap<Q, Key>,
-    /// Connections that have ended, which is not reported yet.
+    /// Connections whose end is not reported yet.
     ended: Vec<Ended<Q>>,
 }
 
@@ -32,14 +32,14 @@ struct Connection<Q> {
     stage: Stage,
 }
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It is begun, and the thread that reports does not watch its attempt yet.
+    /// The attempt is begun, and the thread that reports does not watch it yet.
     Begun,
     /// The thread watches its attempt.
     Watched,
-    /// It is made, which is reported or need not be.
+    /// The connection is made, which has been reported or need not be.
     Made,
 }
 
@@ -63,12 +63,12 @@ impl<Q> Default for Connected<Q> {
 }
 
 impl<Q: Copy + Eq + Hash> Connected<Q> {
-    /// A queue pair begins to connect. EINVAL while it has a connection.
+    /// Records that a queue pair begins to connect. EINVAL while it has a connection.
     pub(super) fn begin(&self, qp: Q, callback: EventCallback) -> Result<Key> {
         self.enter(qp, callback, Stage::Begun)
     }
 
-    /// A queue pair has a connection. EINVAL if it has another one.
+    /// Records that a queue pair has a connection. EINVAL if it has another one.
     pub(super) fn make(&self, qp: Q, callback: EventCallback) -> Result<Key> {
         self.enter(qp, callback, Stage::Made)
     }
@@ -87,8 +87,8 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
         Ok(key)
     }
 
-    /// The attempt of a connection is watched. True if an end was noted before, which can be
-    /// reported now.
+    /// Records that the attempt of a connection is watched. Returns true if an end was recorded
+    /// before, which can be reported now.
     #[must_use]
     pub(super) fn note_watched(&self, key: Key) -> bool {
         let mut lists = lock(&self.0);
@@ -100,7 +100,7 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
         lists.ended.iter().any(|ended| ended.key == key)
     }
 
-    /// A connection that was begun is made, which the caller has reported. Returns false if its
+    /// Records that a begun connection is made, which the caller has reported. Returns false if its
     /// queue pair was destroyed before that.
     #[must_use]
     pub(super) fn note_made(&self, key: Key) -> bool {
@@ -114,7 +114,7 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
         lock(&self.0).present.contains_key(&qp)
     }
 
-    /// The connection of a queue pair has ended. False if it has none.
+    /// Records that the connection of a queue pair has ended. Returns false if it has none.
     pub(super) fn note_end(&self, qp: Q, orderly: bool) -> bool {
         let mut lists = lock(&self.0);
         let ended = lists.present.remove(&qp);
@@ -124,7 +124,7 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
         ended.is_some()
     }
 
-    /// All connections that were made have ended.
+    /// Records that all connections have ended that were made.
     pub(super) fn note_all(&self) {
         let mut lists = lock(&self.0);
         let lists = &mut *lists;
@@ -137,8 +137,8 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
             .extend(gone.map(|(qp, key)| Ended { key, qp, orderly }));
     }
 
-    /// Takes the ends that have been noted. The end of a connection whose attempt is not watched
-    /// yet stays: the attempt's outcome is reported first.
+    /// Takes the recorded ends. The end of a connection whose attempt is not watched yet stays: the
+    /// attempt's outcome is reported first.
     pub(super) fn take_ended(&self) -> Vec<Ended<Q>> {
         let mut lists = lock(&self.0);
         let Lists { all, ended, .. } = &mut *lists;
@@ -146,7 +146,7 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
         taken.collect()
     }
 
-    /// Forgets a connection. Returns the callback that its end would have had.
+    /// Removes a connection. Returns the callback for its end.
     pub(super) fn remove(&self, key: Key) -> Option<EventCallback> {
         let mut lists = lock(&self.0);
         let connection = lists.all.remove(key)?;
@@ -156,7 +156,7 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
         Some(connection.callback)
     }
 
-    /// Forgets the present connection of a queue pair. Returns the callback for its end, if it was
+    /// Removes the present connection of a queue pair. Returns the callback for its end, if it was
     /// made.
     pub(super) fn remove_present(&self, qp: Q) -> Option<EventCallback> {
         let mut lists = lock(&self.0);

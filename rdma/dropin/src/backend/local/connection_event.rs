@@ -1,5 +1,5 @@
-//! Connections, as the connection manager has them of a backend: ports, requests of peers, attempts
-//! to connect, and their ends.
+//! Events and parameters of connections, between a backend and the connection manager: ports,
+//! connection requests, attempts to connect, and ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,33 +8,35 @@ use nix::errno::Errno;
 
 use super::peer::PeerRequest;
 
-/// How many Reads may be outstanding: the peer's, which are answered at once (IRD), and ours (ORD).
+/// How many Reads may be outstanding: the peer's, which this side answers at once (IRD), and this
+/// side's (ORD).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadDepths {
     pub(crate) ird: u16,
     pub(crate) ord: u16,
 }
 
-/// A peer that wants to connect.
+/// A connection request of a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// What answers it.
+    /// Answers the request.
     pub(crate) peer: Arc<PeerRequest>,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) private_data: Vec<u8>,
-    /// As this side would have them: the peer's ORD is our IRD. `None` if the peer does not say.
+    /// The peer's depths from this side's point of view: its ORD is this side's IRD. `None` if the
+    /// peer does not state any.
     pub(crate) depths: Option<ReadDepths>,
 }
 
 /// Why a connection was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The peer, or its host, has refused.
+    /// The peer or its host has refused it.
     Rejected { errno: Errno, private_data: Vec<u8> },
-    /// No answer has come.
+    /// The attempt has timed out.
     Unreachable(Errno),
-    /// It has failed at this side, or the peer does not speak iWARP.
+    /// The attempt has failed at this side, or the peer does not speak iWARP.
     Failed(Errno),
 }
 
@@ -50,20 +52,20 @@ pub(crate) enum ConnectionEvent {
         private_data: Vec<u8>,
         depths: ReadDepths,
     },
-    /// It was not made.
+    /// The connection was not made.
     NotConnected(Failure),
-    /// It has ended, and work is flushed.
+    /// The connection has ended, and work is flushed.
     Disconnected,
 }
 
 /// Called for each event, without a lock. It may call verbs.
 pub(crate) type EventCallback = Arc<dyn Fn(ConnectionEvent) + Send + Sync>;
 
-/// What an attempt to connect is made with.
+/// Parameters of an attempt to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectRequest {
-    /// Address and port of this end, as far as the program names them. An unspecified address and
-    /// port 0 stand for any.
+    /// Local address and port, as far as the program names them. An unspecified address and port 0
+    /// stand for any.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) depths: ReadDepths,

@@ -18,7 +18,7 @@ use super::peer::PeerRequest;
 use super::queue_pair::{Qp, make_idle};
 use crate::entry::{Result, lock};
 
-/// How long destroying a queue pair waits for a close that has begun.
+/// How long destroying a queue pair waits for a close that is in progress.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// State of a port.
@@ -29,7 +29,7 @@ pub(crate) enum PortState {
     Listening(Key),
 }
 
-/// A port that is bound, and may be listened on.
+/// A bound port, which may be listened on.
 pub(crate) type Port = Owned<PortState>;
 
 /// Ports that several identifiers may be bound to, until the first of them listens.
@@ -53,7 +53,7 @@ impl Reusable {
         Arc::try_unwrap(port)
     }
 
-    /// The port that is bound to this address alone.
+    /// The port that is bound to this address only.
     fn at(&self, local: SocketAddr) -> Option<Arc<BoundPort>> {
         let ports = lock(&self.0);
         let living = ports.iter().filter_map(Weak::upgrade);
@@ -62,9 +62,8 @@ impl Reusable {
 }
 
 impl Backend {
-    /// Takes a port of one address, or of all addresses of a family. Returns the addresses that it
-    /// is bound to, too. If `reusable`, the port may be bound already by a call that was reusable,
-    /// too.
+    /// Binds a port of one address, or of all addresses of a family. Returns its addresses, too. If
+    /// `reusable`, the port may already be bound by another reusable call.
     pub(crate) fn bind(
         &self,
         local: SocketAddr,
@@ -87,7 +86,7 @@ impl Backend {
 }
 
 impl Owned<PortState> {
-    /// Has further calls of [`Backend::bind`] share the port.
+    /// Allows further calls of [`Backend::bind`] to share the port.
     pub(crate) fn make_reusable(&self) -> Result<()> {
         let rnic = self.rnic()?;
         self.with(|port| match port {
@@ -118,7 +117,7 @@ impl Owned<PortState> {
         })
     }
 
-    /// Ends listening and gives the port back, before it returns.
+    /// Stops listening and releases the port, before it returns.
     pub(crate) fn unbind(&self) -> Result<()> {
         let rnic = self.rnic()?;
         self.destroy(|port| {
@@ -131,8 +130,8 @@ impl Owned<PortState> {
 }
 
 impl Qp {
-    /// Begins to connect. Returns the address and port that it begins from. How it ends is reported
-    /// to `callback`.
+    /// Begins to connect. Returns the local address and port. The outcome is reported to
+    /// `callback`.
     pub(crate) fn connect(
         self: &Arc<Self>,
         request: ConnectRequest,
@@ -154,8 +153,8 @@ impl Qp {
         Ok(local)
     }
 
-    /// Accepts a peer, which is rejected if that fails. Only the connection's end is reported to
-    /// `callback`.
+    /// Accepts a connection request, and rejects the peer if that fails. Only the connection's end
+    /// is reported to `callback`.
     pub(crate) fn accept(
         &self,
         peer: &PeerRequest,
@@ -168,7 +167,7 @@ impl Qp {
         let request = peer.take()?;
         self.owned.with(|qp| {
             make_idle(qp, depths)?;
-            // It may end as soon as it is made.
+            // The connection may end as soon as it is made.
             let connection = connected.make(self.id(), callback)?;
             let accepted = request.accept(qp, private_data);
             accepted.map_err(|error| {
@@ -188,9 +187,9 @@ impl Qp {
         })
     }
 
-    /// Destroys it, which resets its connection. A close that has begun may end before that:
-    /// programs destroy a queue pair as soon as they have asked for it. The connection's end is
-    /// reported, if it was not.
+    /// Destroys the queue pair, which resets its connection. A close in progress may end before
+    /// that: programs destroy a queue pair as soon as they have asked for the close. The
+    /// connection's end is reported, if it was not.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<()> {
         self.owned.end(|rnic| {
             rnic.watcher.cancel_attempt(self);

@@ -24,7 +24,7 @@ impl Owned<ProtectionDomain> {
         })
     }
 
-    /// Makes a window, and returns the `STag`, too.
+    /// Allocates a window, and returns its `STag`, too.
     pub(crate) fn alloc_mw(&self) -> Result<(Arc<Mw>, u32)> {
         let rnic = self.rnic()?;
         let window = self.with(|pd| pd.allocate_window().map_err(|error| error.errno()))?;

@@ -10,7 +10,7 @@ use xwarp::error::{
     RnicUnavailable, UmemError,
 };
 
-/// An error that has a number in C.
+/// An error with an error number of C.
 pub(super) trait Numbered {
     fn errno(&self) -> Errno;
 }
@@ -153,7 +153,7 @@ impl Numbered for NicError {
     }
 }
 
-/// An error and what it says of its causes, in one line.
+/// An error and its causes, in one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let causes = iter::successors(error.source(), |&error| error.source());
     let causes = causes.map(|cause| format!(": {cause}"));

@@ -1,4 +1,5 @@
-//! Asynchronous events of an RNIC: what they mean to programs, and where they are reported.
+//! Asynchronous events of an RNIC: the program's event for each, and the target that it is reported
+//! to.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl Events {
     }
 }
 
-/// What an event means to programs; `None` for what they have no event for.
+/// The program's event for an event of the RNIC; `None` if programs have no such event.
 fn happening(kind: &AsyncEventKind) -> Option<Happening> {
     Some(match kind {
         AsyncEventKind::Closed => Happening::Closed,

@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-/// Name of a value. A key that outlives its value finds nothing, so it may be kept across an event,
+/// Key of a value. A key that outlives its value finds nothing, so it may be kept across an event,
 /// a queue or a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(super) u64);
 
-/// See the module.
+/// A map of values by keys that are never reused.
 pub(super) struct Keyed<T> {
     all: FxHashMap<Key, T>,
     next: u64,

@@ -1,4 +1,4 @@
-//! Link of an interface: the kernel's notifications of it, and the events that they become.
+//! Link of an interface: the kernel's notifications about it, and the events that they become.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use crate::entry::{Result, lock};
 
 /// The group of notifications about links (`linux/rtnetlink.h`).
 const RTMGRP_LINK: u32 = 1;
-/// Bytes of a notification that are taken. What it says is not looked at, so it may be cut off.
+/// Bytes of a notification that are read. Its content is ignored, so it may be cut off.
 const NOTIFICATION: usize = 64;
 
-/// What watches a link.
+/// A watch on an interface's link.
 pub(super) struct Link {
     notifications: OwnedFd,
     interface: String,
@@ -43,11 +43,10 @@ impl Link {
         })
     }
 
-    /// Takes the notifications that have come. Reports a change of the link as an event of the
-    /// device.
+    /// Takes the waiting notifications. Reports a change of the link as an event of the device.
     pub(super) fn look(&self) {
-        // An error says that the kernel has dropped some, and is as good as one; then there are
-        // none left.
+        // An error means that the kernel has dropped some, and counts as a notification; none are
+        // left then.
         while recv(
             self.notifications.as_raw_fd(),
             &mut [0; NOTIFICATION],
@@ -80,7 +79,7 @@ impl AsFd for Link {
     }
 }
 
-/// Whether an interface is set up and has a carrier; not if it is gone.
+/// Whether an interface is set up and has a carrier. False if the interface does not exist.
 fn is_up(interface: &str) -> Result<bool> {
     let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_LOWER_UP;
     let found = getifaddrs()?.find(|it| it.interface_name == interface);

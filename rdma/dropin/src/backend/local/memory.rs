@@ -15,7 +15,7 @@ use crate::abi::numbers::{
 use crate::backend::{Memory, ReregisterFailure, Rights};
 use crate::entry::Result;
 
-/// Rights as xwarp has them.
+/// Access rights in xwarp's type.
 fn access_of(rights: Rights) -> Access {
     let mut access = Access::LOCAL_READ;
     access.set(Access::LOCAL_WRITE, rights.local_write);
@@ -26,7 +26,7 @@ fn access_of(rights: Rights) -> Access {
     access
 }
 
-/// Rights of a window, which has remote ones only, and none for Atomic Operations.
+/// Rights of a window, which has only remote ones, and none for Atomic Operations.
 pub(super) fn window_access(flags: u32) -> Result<Access> {
     if flags & IBV_ACCESS_REMOTE_ATOMIC != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -67,7 +67,7 @@ fn spec(memory: Memory, rights: Rights) -> RegionSpec {
     }
 }
 
-/// A region with the place that it was registered for.
+/// A region with the memory that it was registered for.
 pub(crate) struct Region {
     region: MemoryRegion,
     memory: Memory,
@@ -77,7 +77,7 @@ pub(crate) struct Region {
 pub(crate) type Mr = Owned<Region>;
 
 impl Owned<ProtectionDomain> {
-    /// Registers memory, and returns the `STag`, too.
+    /// Registers memory. Returns the `STag`, too.
     pub(crate) fn reg_mr(&self, memory: Memory, rights: Rights) -> Result<(Arc<Mr>, u32)> {
         let rnic = self.rnic()?;
         let region = self.with(|pd| Region::register(pd, memory, rights))?;
@@ -87,7 +87,7 @@ impl Owned<ProtectionDomain> {
 }
 
 impl Owned<Region> {
-    /// Registers a region anew: in `pd`, with other memory or rights. Returns the new `STag`.
+    /// Reregisters a region: in `pd`, with other memory or rights. Returns the new `STag`.
     pub(crate) fn reregister(
         &self,
         pd: &Owned<ProtectionDomain>,
@@ -124,7 +124,7 @@ impl Region {
         self.region.stag().0
     }
 
-    /// Registers it anew. If that fails, it comes back as it was, or is gone.
+    /// Reregisters the region. If that fails, the region is unchanged or deregistered.
     fn reregister(
         self,
         pd: &ProtectionDomain,

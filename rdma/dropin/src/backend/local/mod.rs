@@ -63,7 +63,7 @@ pub(crate) use queue_pair::{Qp, QpRequest};
 pub(crate) struct Backend {
     this: Weak<Backend>,
     rnic: Rnic,
-    /// What reports completion events.
+    /// The handler that reports completion events.
     handler: HandlerId,
     registry: Arc<Registry>,
     objects: Arc<Objects>,
@@ -71,14 +71,14 @@ pub(crate) struct Backend {
     watcher: Watcher,
 }
 
-/// A peer that has been silent for this long is probed. A program that was killed sends nothing, as
-/// its TCP was its own; the kernel of its host answers for it, with a RST.
+/// A peer that has been silent for this long is probed. A killed program sends nothing, as its TCP
+/// ended with it; the kernel of its host answers the probe with an RST.
 const KEEPALIVE: Duration = Duration::from_secs(3);
 
 /// Asks for the NIC's times in completions, where the NIC has them.
 const TIMESTAMPS: &CStr = c"XWARP_TIMESTAMPS";
 
-/// What every device can do, open or not.
+/// Capabilities of every device, open or not.
 pub(crate) fn limits() -> Limits {
     let rnic = RnicAttributes::new(PblMode::Page, RnicConfig::default().max_events);
     Limits {
@@ -95,7 +95,7 @@ pub(crate) fn limits() -> Limits {
     }
 }
 
-/// Whether completions are to have the NIC's times: `XWARP_TIMESTAMPS` is set.
+/// Whether completions have the NIC's times: `XWARP_TIMESTAMPS` is set.
 pub(crate) fn times_are_wanted() -> bool {
     environment::is_on(TIMESTAMPS)
 }
@@ -120,7 +120,7 @@ pub(crate) fn open(interface: &str, device: Arc<dyn EventTarget>) -> Result<Arc<
 }
 
 impl Backend {
-    /// Takes an RNIC over. One in memory has no link that the kernel knows.
+    /// Takes an RNIC over. An RNIC in memory has no link in the kernel.
     fn new(rnic: Rnic, device: Arc<dyn EventTarget>, link: Option<Link>) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
         let objects = Arc::new(Objects::default());
@@ -155,14 +155,14 @@ impl Backend {
         Arc::clone(&self.registry)
     }
 
-    /// Makes an object of a value of the RNIC.
+    /// Makes a backend object of a value of the RNIC.
     fn own<T: Send + 'static>(&self, value: T) -> Arc<Owned<T>> {
         let object = Arc::new(Owned::new(self.reference(), value));
         self.objects.add(&object);
         object
     }
 
-    /// Ends it, whatever its objects are doing.
+    /// Closes the RNIC, whatever its objects are doing.
     pub(crate) fn close(&self) {
         self.watcher.end();
         stats::print(&self.rnic);
@@ -196,9 +196,9 @@ impl Drop for Backend {
     }
 }
 
-/// An RNIC as its objects know it. Only the device has a strong
-/// reference. So an RNIC that is closed leaves no descriptor behind, though the memory of
-/// destroyed objects is kept, and a program may leave objects undestroyed.
+/// An RNIC as its objects refer to it. Only the device has a strong reference. So a closed RNIC
+/// leaves no descriptor behind, though the memory of destroyed objects is kept, and a program may
+/// leave objects undestroyed.
 #[derive(Clone)]
 pub(crate) struct BackendRef(Weak<Backend>);
 
@@ -212,7 +212,7 @@ impl BackendRef {
         self.0.upgrade().ok_or(Errno::EIO)
     }
 
-    /// Ends an object by `verb`. One whose RNIC is closed has ended with it.
+    /// Destroys an object by `verb`. An object whose RNIC is closed was destroyed with it.
     fn end(&self, verb: impl FnOnce(&Backend) -> Result<()>) -> Result<()> {
         let ended = self.0.upgrade().map(|backend| verb(&backend));
         match ended {

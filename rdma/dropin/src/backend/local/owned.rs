@@ -1,8 +1,8 @@
 //! Objects of an RNIC, which live until they are destroyed or the RNIC is closed.
 //!
 //! The program's object keeps the memory of a destroyed one for a while, so that its handle is
-//! found to be dead. What the object had of the RNIC is dropped at its end: a program that opens
-//! and closes an RNIC would keep six descriptors of each one otherwise.
+//! recognised as invalid. The object's resources of the RNIC are dropped when it is destroyed:
+//! otherwise a program that opens and closes an RNIC would keep six descriptors of each one.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use super::{Backend, BackendRef};
 use crate::entry::{Result, lock};
 
-/// An object that has something of the RNIC.
+/// An object with resources of the RNIC.
 pub(super) trait Release: Send + Sync {
-    /// Drops what the object has of the RNIC. Calls of the object fail from then on.
+    /// Drops the object's resources of the RNIC. Calls of the object fail from then on.
     fn release(&self);
 }
 
@@ -41,7 +41,7 @@ impl Objects {
     }
 }
 
-/// An object with a lock of its own: a verb that waits for the engine holds up verbs on the same
+/// An object with a lock of its own: a verb that waits for the engine delays verbs on the same
 /// object only.
 pub(crate) struct Owned<T> {
     rnic: BackendRef,
@@ -63,13 +63,13 @@ impl<T> Owned<T> {
         }
     }
 
-    /// The RNIC. Verbs keep it until they have left all locks: the thread that drops it last
+    /// The RNIC. Verbs keep it until they have released all locks: the thread that drops it last
     /// releases all objects. EIO if it is closed.
     pub(super) fn rnic(&self) -> Result<Arc<Backend>> {
         self.rnic.get()
     }
 
-    /// Ends the object by `verb`. One whose RNIC is closed has ended with it.
+    /// Destroys the object by `verb`. An object whose RNIC is closed was destroyed with it.
     pub(super) fn end(&self, verb: impl FnOnce(&Backend) -> Result<()>) -> Result<()> {
         self.rnic.end(verb)
     }
@@ -79,7 +79,7 @@ impl<T> Owned<T> {
         verb(lock(&self.value).as_mut().ok_or(Errno::EINVAL)?)
     }
 
-    /// Destroys the object by `verb`, which returns it if it refuses.
+    /// Destroys the object by `verb`, which returns the object if it refuses.
     pub(super) fn destroy(
         &self,
         verb: impl FnOnce(T) -> std::result::Result<(), (Errno, Option<Box<T>>)>,
@@ -91,8 +91,7 @@ impl<T> Owned<T> {
         })
     }
 
-    /// Puts what `verb` makes of the object in its place. If that is nothing, the object is
-    /// destroyed.
+    /// Replaces the object by the result of `verb`. If there is none, the object is destroyed.
     pub(super) fn replace<R>(&self, verb: impl FnOnce(T) -> (Option<T>, Result<R>)) -> Result<R> {
         let mut place = lock(&self.value);
         let (value, result) = verb(place.take().ok_or(Errno::EINVAL)?);

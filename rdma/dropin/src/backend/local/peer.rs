@@ -1,4 +1,4 @@
-//! Peers that wait for an answer.
+//! Connection requests that the program has not answered.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -10,8 +10,7 @@ use super::errors::Numbered;
 use super::owned::Release;
 use crate::entry::{Result, lock};
 
-/// A peer that wants to connect and waits for an answer. It is rejected if this is dropped without
-/// one.
+/// A connection request, until it is answered. If it is dropped unanswered, the peer is rejected.
 pub(crate) struct PeerRequest(Mutex<Option<ConnectionRequest>>);
 
 impl PeerRequest {
@@ -19,7 +18,7 @@ impl PeerRequest {
         Self(Mutex::new(Some(request)))
     }
 
-    /// Takes the request out, to be answered. EINVAL if it was answered before.
+    /// Takes the request, to answer it. EINVAL if it was answered before.
     pub(super) fn take(&self) -> Result<ConnectionRequest> {
         lock(&self.0).take().ok_or(Errno::EINVAL)
     }
