@@ -1,5 +1,5 @@
-//! Entry of each function of the C interface: no panic leaves it, and failures end in errno as its
-//! manual page has it.
+//! Entry of each function of the C interface: no panic leaves it, and failures set errno as its
+//! manual page describes.
 //!
 //! A function runs with cancellation of its thread disabled, as it may make system calls. If the
 //! caller's stack is small, it runs on a thread of the library. Functions of the data path do
@@ -15,12 +15,12 @@ use nix::errno::Errno;
 use crate::fork::{self, Inside};
 use crate::stack;
 
-/// What a verb fails with.
+/// A verb's result; failures are error numbers.
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
-/// What a function returns that has set errno.
+/// The return value of a function that has set errno.
 pub(crate) trait Failed {
-    /// The value that says so.
+    /// The value that reports a failure.
     const FAILED: Self;
 }
 
@@ -36,7 +36,7 @@ impl Failed for c_int {
     const FAILED: Self = -1;
 }
 
-/// Functions of the data path, which cost no instruction without need. Their system calls are made
+/// Functions of the data path, which execute no needless instruction. Their system calls are made
 /// directly (`calls.c`), and so are no cancellation points.
 pub(crate) mod data_path {
     use super::{Result, c_int, guarded};
@@ -50,7 +50,7 @@ pub(crate) mod data_path {
         }
     }
 
-    /// A function that cannot report a failure, and returns `otherwise` then.
+    /// A function that cannot report a failure, and then returns `otherwise`.
     #[inline]
     pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
         // A result that leaves two calls is packed and unpacked.
@@ -75,8 +75,8 @@ pub(crate) fn sets<T: Failed>(verb: impl FnOnce() -> Result<T>) -> T {
     })
 }
 
-/// A part of a function that sets errno and returns -1, else 0. It runs on the caller's thread,
-/// whose identity it may ask, and needs little stack.
+/// A part of a function that sets errno and returns -1 on failure, else 0. It runs on the caller's
+/// thread, whose identity it may read, and needs little stack.
 pub(crate) fn sets_status_here(verb: impl FnOnce() -> Result<()>) -> c_int {
     match uncancelled(|| guarded(verb)) {
         Ok(()) => 0,
@@ -87,12 +87,12 @@ pub(crate) fn sets_status_here(verb: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// A function that sets errno and returns -1, else 0.
+/// A function that sets errno and returns -1 on failure, else 0.
 pub(crate) fn sets_status(verb: impl FnOnce() -> Result<()>) -> c_int {
     sets(|| verb().map(|()| 0))
 }
 
-/// A function that cannot report a failure, and returns `otherwise` then.
+/// A function that cannot report a failure, and then returns `otherwise`.
 pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) -> T {
     uncancelled(|| with_room(verb)).unwrap_or(otherwise)
 }
@@ -100,14 +100,14 @@ pub(crate) fn always<T: Copy>(otherwise: T, verb: impl FnOnce() -> Result<T>) ->
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
-// A thread may be cancelled at once when the state is put back, if the program has set the
+// A thread may be cancelled as soon as the state is restored, if the program has set the
 // asynchronous type.
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Runs a verb while the thread cannot be cancelled: unwinding would skip what the verb has to
-/// release. A child that is forked meanwhile knows of the call.
+/// Runs a verb while the thread cannot be cancelled: unwinding would skip the values that the verb
+/// has to release. A child that is forked meanwhile finds the call counted.
 fn uncancelled<T>(verb: impl FnOnce() -> T) -> T {
     let mut before = CANCEL_DISABLE;
     // SAFETY: the place for the former state lives.
@@ -120,7 +120,8 @@ fn uncancelled<T>(verb: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs a verb where it has stack. Without a thread for that it fails with EAGAIN.
+/// Runs a verb where the stack suffices. If no thread can be started for that, it fails with
+/// EAGAIN.
 fn with_room<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
     if fork::library_is_dead() || stack::has_room() {
         return guarded(verb);
@@ -131,23 +132,23 @@ fn with_room<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Called after a panic.
 static ON_PANIC: OnceLock<fn()> = OnceLock::new();
 
-/// Has `callback` called when a verb has panicked. The first call counts.
+/// Sets a callback for panics of verbs. Only the first call of this function has an effect.
 pub(crate) fn on_panic(callback: fn()) {
     ON_PANIC.get_or_init(|| callback);
 }
 
-/// A verb has panicked: reports it to threads that wait for events, and to the caller by an error
-/// number that has no other meaning.
+/// Reports that a verb has panicked: to threads that wait for events, and to the caller by an error
+/// number without another meaning.
 #[cold]
 fn panicked<T>(callback: Option<&fn()>) -> Result<T> {
     if let Some(callback) = callback {
-        // A panic there is reported to the caller, like the first one.
+        // A panic of the callback is reported to the caller, like the first one.
         let _ = catch_unwind(callback);
     }
     Err(Errno::ENOTRECOVERABLE)
 }
 
-/// Runs a verb, and lets no panic out, which is a defect of ours.
+/// Runs a verb, and catches a panic, which is a defect of the library.
 #[inline]
 fn guarded<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
     if fork::library_is_dead() {
@@ -156,7 +157,7 @@ fn guarded<T>(verb: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_panic| panicked(ON_PANIC.get()))
 }
 
-/// Locks, also after a panic of another thread, whose call has returned an error.
+/// Locks a mutex, also after a panic of another thread, whose call has returned an error.
 #[inline]
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,8 +1,8 @@
 //! Standard error: messages, log lines as `XWARP_LOG` asks for, and statistics as `XWARP_STATS`
 //! asks for. Without a level, warnings and errors are printed.
 //!
-//! A write to the program's standard error may fail: its disk is full, or the reader of a pipe is
-//! gone. The message is lost then, and nothing else.
+//! A write to the program's standard error may fail if its disk is full, or the reader of a pipe
+//! has closed it. Only the message is lost then.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -20,7 +20,7 @@ use crate::environment;
 /// The least severe level that is printed: `error`, `warn`, `info`, `debug`, `trace` or `off`.
 const LEVEL: &CStr = c"XWARP_LOG";
 
-/// Asks for what an RNIC has counted, and what a program has left.
+/// Asks for an RNIC's counters, and for the objects that a program has not destroyed.
 const STATISTICS: &CStr = c"XWARP_STATS";
 
 /// Whether statistics are to be printed.
@@ -44,11 +44,11 @@ fn write_line(line: &[u8]) {
     if written.is_err_and(|error| error.kind() == ErrorKind::BrokenPipe) && !was_pending {
         discard(&pipe);
     }
-    // Nothing is left to report a failure to.
+    // A failure cannot be reported anywhere.
     let _ = mask.thread_set_mask();
 }
 
-/// Whether a blocked signal waits for this thread or the process.
+/// Whether a blocked signal is pending for this thread or the process.
 fn is_pending(signal: Signal) -> bool {
     let mut pending = *SigSet::empty().as_ref();
     // SAFETY: the set lives, and the call has no other memory of ours.
@@ -58,8 +58,8 @@ fn is_pending(signal: Signal) -> bool {
     !failed && pending.contains(signal)
 }
 
-/// Discards a signal of a set that waits for this thread. The call is made directly: the C
-/// library's is a cancellation point.
+/// Discards a signal of a set that is pending for this thread. The system call is made directly:
+/// the C library's function is a cancellation point.
 fn discard(signals: &SigSet) {
     let no_time = libc::timespec {
         tv_sec: 0,
@@ -118,7 +118,7 @@ pub(crate) fn begin() {
     });
 }
 
-/// The level that is asked for.
+/// The requested level.
 fn level() -> LevelFilter {
     let Some(named) = environment::value(LEVEL).filter(|named| !named.is_empty()) else {
         return LevelFilter::Warn;

@@ -1,6 +1,6 @@
-//! Stack of the calling thread. A program's thread may have 16 KiB in all (`PTHREAD_STACK_MIN`),
-//! and a coroutine as little. A verb that may need more runs on a thread of the library's own then,
-//! while the caller waits.
+//! Stack of the calling thread. A program's thread may have only 16 KiB (`PTHREAD_STACK_MIN`), and
+//! so may a coroutine. A verb that may need more then runs on a thread of the library's own, while
+//! the caller waits.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, Signal};
 /// Bytes that a verb may need. Connecting was measured to need 15 KiB, and several times as many
 /// without optimisation.
 const NEEDED: usize = 128 << 10;
-/// Bytes of stack of a thread that works for a caller.
+/// Bytes of stack of a thread that runs a verb for a caller.
 const LENT: usize = 1 << 20;
 
 /// The addresses of a thread's stack.
@@ -28,8 +28,8 @@ thread_local! {
     static OWN: Cell<Option<Stack>> = const { Cell::new(None) };
 }
 
-/// Whether this thread has room for any verb. A coroutine, whose stack the C library does not know,
-/// has not.
+/// Whether this thread has stack for any verb. False for a coroutine, whose stack the C library
+/// does not know.
 pub(crate) fn has_room() -> bool {
     let place = 0_u8;
     let here = black_box(&raw const place).addr();
@@ -41,7 +41,8 @@ pub(crate) fn has_room() -> bool {
     here < own.high && here.saturating_sub(own.low) >= NEEDED
 }
 
-/// The stack of this thread, as the C library has it. Where it does not know, there is room.
+/// The stack of this thread, as the C library reports it. If it cannot, the stack is taken to
+/// suffice.
 fn find() -> Stack {
     let mut attributes = MaybeUninit::uninit();
     let (mut low, mut bytes) = (ptr::null_mut(), 0);
@@ -79,7 +80,7 @@ impl<T> Lent<T> {
     }
 }
 
-/// Has the calling thread, which is the library's own, take no signal of the program.
+/// Blocks the program's signals in the calling thread, which is the library's own.
 pub(crate) fn take_only_faults() {
     let mut signals = SigSet::all();
     signals.remove(Signal::SIGSEGV);
@@ -89,8 +90,8 @@ pub(crate) fn take_only_faults() {
     }
 }
 
-/// Has a thread of its own run a verb; `None` if there is none left. No signal of the program
-/// interrupts it. It has the caller's network namespace and privileges.
+/// Runs a verb on a new thread; `None` if none can be started. No signal of the program interrupts
+/// that thread. It has the caller's network namespace and privileges.
 pub(crate) fn aside<T>(verb: impl FnOnce() -> T) -> Option<T> {
     let new = Builder::new()
         .name("xwarp-call".to_owned())

@@ -7,7 +7,7 @@ use super::verbs::{
     ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
 };
 
-/// What an event carries: [`rdma_conn_param`] of a connection, [`rdma_ud_param`] of a datagram
+/// Parameters of an event: [`rdma_conn_param`] of a connection, [`rdma_ud_param`] of a datagram
 /// service.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ c_structs! {
         400 pd: *mut ibv_pd,
         408 qp_type: u32,
     }
-    /// What a connection is asked for, or answered with.
+    /// Parameters of a connection request or its answer.
     rdma_conn_param 24 {
         0 private_data: *const c_void,
         8 private_data_len: u8,
@@ -69,7 +69,7 @@ c_structs! {
         14 srq: u8,
         16 qp_num: u32,
     }
-    /// What a datagram service is asked for.
+    /// Parameters of a datagram service.
     rdma_ud_param 56 {
         0 private_data: *const c_void,
         8 private_data_len: u8,
@@ -85,7 +85,7 @@ c_structs! {
         20 status: c_int,
         24 param: RdmaCmEventParam,
     }
-    /// Addresses that a name stands for.
+    /// Addresses of a name.
     rdma_addrinfo 96 {
         0 ai_flags: c_int,
         4 ai_family: c_int,

@@ -1,5 +1,5 @@
-//! Structs of C with their sizes and offsets, which are held against the numbers at compile time,
-//! and against the headers by a test.
+//! Structs of C with their sizes and offsets, which are checked against the numbers at compile
+//! time, and against the headers by a test.
 
 /// A struct as the headers have it.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +14,11 @@ pub struct Layout {
 
 /// A struct of C of which all bytes may be 0.
 pub trait Zeroed: Copy {
-    /// One of zeros: no flags, null pointers, no functions.
+    /// A struct of zeros: no flags, null pointers, no functions.
     fn zeroed() -> Self;
 }
 
-/// Name of a field in the headers: its own, unless another is given.
+/// Name of a field in the headers: the field's own, unless another is given.
 macro_rules! c_name {
     ($field:ident) => {
         stringify!($field)

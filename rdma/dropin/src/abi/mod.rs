@@ -1,7 +1,7 @@
 //! Structs and numbers of the C interface, as `infiniband/verbs.h` and `rdma/rdma_cma.h` lay them
 //! out on 64 bits.
 //!
-//! The manual pages say what the fields mean.
+//! The manual pages describe the fields.
 #![allow(missing_docs, non_camel_case_types)]
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -53,8 +53,8 @@ pub const IBV_WC_WITH_INV: u32 = 1 << 3;
 
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
 pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
-/// What a completion queue of the later kind can report: all up to DLID path bits, and both times.
-/// That of the NIC has to be asked for.
+/// Fields that an extended completion queue can report: all up to DLID path bits, and both times.
+/// The NIC's time has to be asked for.
 pub const IBV_WC_EX_SUPPORTED: u64 =
     0x7f | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 

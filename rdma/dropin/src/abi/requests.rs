@@ -1,4 +1,4 @@
-//! Work requests of C: lists of them, and what they point to.
+//! Work requests of C: lists of them, and the memory that they point to.
 
 use std::marker::PhantomData;
 use std::slice;
@@ -6,7 +6,7 @@ use std::slice;
 use super::numbers::IBV_SEND_INLINE;
 use super::verbs::{Atomic, Rdma, ibv_recv_wr, ibv_send_wr, ibv_sge};
 
-/// A list of work requests for a send queue, as an iterator of the rest of it.
+/// A list of work requests for a send queue: an iterator over the remaining ones.
 #[derive(Clone, Debug)]
 pub struct SendList<'a>(*const ibv_send_wr, PhantomData<&'a ibv_send_wr>);
 
@@ -14,15 +14,15 @@ pub struct SendList<'a>(*const ibv_send_wr, PhantomData<&'a ibv_send_wr>);
 #[derive(Clone, Debug)]
 pub struct RecvList<'a>(*const ibv_recv_wr, PhantomData<&'a ibv_recv_wr>);
 
-/// A work request for a send queue, with what it points to.
+/// A work request for a send queue, with the memory that it points to.
 #[derive(Clone, Copy)]
 pub struct SendWr<'a>(&'a ibv_send_wr);
 
-/// A work request for a receive queue, with what it points to.
+/// A work request for a receive queue, with the memory that it points to.
 #[derive(Clone, Copy)]
 pub struct RecvWr<'a>(&'a ibv_recv_wr);
 
-/// What lies in the program's memory, at any address: libiscsi has its lists in packed structs.
+/// A value in the program's memory, at any address: libiscsi has its lists in packed structs.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 pub struct Unaligned<T>(T);
@@ -92,11 +92,11 @@ impl<'a> Iterator for RecvList<'a> {
     }
 }
 
-/// Elements of the longest list that is read: more than any device takes. A number that is larger
-/// is a program's error.
+/// Elements of the longest list that is read: more than any device takes. A larger number is an
+/// error of the program.
 const LONGEST: usize = 64;
 
-/// The elements of a list of C; none if their number cannot be, or there is no list.
+/// The elements of a list of C; none if their number is impossible, or there is no list.
 ///
 /// # Safety
 ///
@@ -117,7 +117,7 @@ pub(crate) unsafe fn elements<'a, T>(
     Some(unsafe { slice::from_raw_parts(list.cast(), number) })
 }
 
-/// The element of a list of one, if the list is such.
+/// The element of a list of one; `None` for other lists.
 ///
 /// # Safety
 ///
@@ -144,7 +144,7 @@ impl<'a> SendWr<'a> {
         self.0.send_flags & flag != 0
     }
 
-    /// Its scatter/gather list, unless there is none or its number is wrong.
+    /// The request's scatter/gather list; none if there is none or its number of elements is wrong.
     #[inline]
     pub fn sges(self) -> Option<&'a [Element]> {
         // SAFETY: the caller that made the list vouches for what they point to.
@@ -173,8 +173,8 @@ impl<'a> SendWr<'a> {
         Some(unsafe { slice::from_raw_parts(from, len) })
     }
 
-    /// Copies the inline data to the beginning of `into`, and returns how much it is; nothing if
-    /// there is no room.
+    /// Copies the inline data to the beginning of `into`, and returns their length, or nothing if
+    /// they do not fit.
     #[inline]
     pub fn copy_inline(self, into: &mut [u8]) -> Option<usize> {
         debug_assert!(self.has(IBV_SEND_INLINE));
@@ -191,20 +191,20 @@ impl<'a> SendWr<'a> {
         Some(len)
     }
 
-    /// The key of the region that a window is bound to, unless there is none.
+    /// The key of the region that a window is bound to, if there is one.
     pub fn bound_region(self) -> Option<u32> {
         // SAFETY: the caller that made the list vouches for what they point to.
         unsafe { self.0.bind_info.mr.as_ref() }.map(|region| region.lkey)
     }
 
-    /// Where a Write or Read goes.
+    /// The peer's memory of a Write or Read.
     #[inline]
     pub fn rdma(self) -> Rdma {
         // SAFETY: all fields of the union are integers.
         unsafe { self.0.wr.rdma }
     }
 
-    /// Where an atomic operation goes.
+    /// The peer's memory of an atomic operation.
     #[inline]
     pub fn atomic(self) -> Atomic {
         // SAFETY: all fields of the union are integers.
@@ -226,7 +226,7 @@ impl<'a> RecvWr<'a> {
         unsafe { only_element(self.0.sg_list, self.0.num_sge) }
     }
 
-    /// Its scatter/gather list, unless there is none or its number is wrong.
+    /// The request's scatter/gather list; none if there is none or its number of elements is wrong.
     #[inline]
     pub fn sges(self) -> Option<&'a [Element]> {
         // SAFETY: the caller that made the list vouches for what they point to.

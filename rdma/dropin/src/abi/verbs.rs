@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use super::layout::{Layout, Zeroed, c_name, c_structs};
 
-/// A slot that we leave empty: inline functions of the header say that the operation is not
-/// supported.
+/// A slot that this library leaves empty: inline functions of the header report that the operation
+/// is not supported.
 pub type Unused = usize;
-/// A mutex of the C library, initialised by zeros and not used.
+/// A mutex of the C library, initialised by zeros and unused.
 pub type PthreadMutex = [u64; 5];
 /// A condition variable of the C library, as large as the header has it.
 pub type PthreadCond = [u64; 6];
@@ -24,7 +24,7 @@ pub type PostSrqRecv =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ibv_gid(pub [u8; 16]);
 
-/// Where the peer's memory is, by opcode.
+/// The peer's memory, by opcode.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union Target {
@@ -89,8 +89,8 @@ c_structs! {
         280 mutex: PthreadMutex,
         320 abi_compat: usize,
     }
-    /// What lies in front of an `ibv_context`: the functions that came later. A slot without one is
-    /// not supported.
+    /// The functions in front of an `ibv_context`, which later versions have added. An empty slot
+    /// is not supported.
     verbs_context 648 {
         0 query_port: Option<extern "C" fn(*mut ibv_context, u8, *mut c_void, usize) -> c_int>,
         8 advise_mr: Option<extern "C" fn(*mut ibv_pd, u32, u32, *mut ibv_sge, u32) -> c_int>,
@@ -285,7 +285,7 @@ c_structs! {
         44 sl: u8,
         45 dlid_path_bits: u8,
     }
-    /// What a window is bound to.
+    /// The memory and rights that a window is bound to.
     ibv_mw_bind_info 32 {
         0 mr: *mut ibv_mr,
         8 addr: u64,
@@ -303,11 +303,11 @@ c_structs! {
         0 addr: *mut c_void,
         8 length: usize,
     }
-    /// How a poll begins.
+    /// Attributes of a poll.
     ibv_poll_cq_attr 4 {
         0 comp_mask: u32,
     }
-    /// What a device can do.
+    /// Capabilities of a device.
     ibv_device_attr 232 {
         0 fw_ver: [u8; 64],
         64 node_guid: u64,
@@ -350,8 +350,8 @@ c_structs! {
         226 local_ca_ack_delay: u8,
         227 phys_port_cnt: u8,
     }
-    /// What a device can do, as later versions ask. All but the first field, masks and ports is
-    /// zero here.
+    /// Capabilities of a device, as later versions report them. All but the first field, masks and
+    /// ports is zero here.
     ibv_device_attr_ex 400 {
         0 orig_attr: ibv_device_attr,
         232 comp_mask: u32,
@@ -371,7 +371,7 @@ c_structs! {
         392 xrc_odp_caps: u32,
         396 phys_port_cnt_ex: u32,
     }
-    /// What is asked for besides: nothing yet.
+    /// Further attributes that are asked for: none yet.
     ibv_query_device_ex_input 4 {
         0 comp_mask: u32,
     }
@@ -416,7 +416,7 @@ c_structs! {
         12 max_recv_sge: u32,
         16 max_inline_data: u32,
     }
-    /// How a queue pair is created.
+    /// Attributes that a queue pair is created with.
     ibv_qp_init_attr 64 {
         0 qp_context: *mut c_void,
         8 send_cq: *mut ibv_cq,
@@ -426,7 +426,7 @@ c_structs! {
         52 qp_type: u32,
         56 sq_sig_all: c_int,
     }
-    /// How a queue pair is created, as later versions ask.
+    /// Attributes that a queue pair is created with, in later versions.
     ibv_qp_init_attr_ex 136 {
         0 qp_context: *mut c_void,
         8 send_cq: *mut ibv_cq,
@@ -463,7 +463,7 @@ c_structs! {
         29 is_global: u8,
         30 port_num: u8,
     }
-    /// What Modify QP changes and Query QP reports.
+    /// Attributes that Modify QP changes and Query QP reports.
     ibv_qp_attr 144 {
         0 qp_state: u32,
         4 cur_qp_state: u32,
@@ -492,7 +492,7 @@ c_structs! {
         134 alt_timeout: u8,
         136 rate_limit: u32,
     }
-    /// How a completion queue is created, as later versions ask.
+    /// Attributes that a completion queue is created with, in later versions.
     ibv_cq_init_attr_ex 56 {
         0 cqe: u32,
         8 cq_context: *mut c_void,
@@ -509,12 +509,12 @@ c_structs! {
         4 max_sge: u32,
         8 srq_limit: u32,
     }
-    /// How a shared receive queue is created.
+    /// Attributes that a shared receive queue is created with.
     ibv_srq_init_attr 24 {
         0 srq_context: *mut c_void,
         8 attr: ibv_srq_attr,
     }
-    /// How a shared receive queue is created, as later versions ask.
+    /// Attributes that a shared receive queue is created with, in later versions.
     ibv_srq_init_attr_ex 64 {
         0 srq_context: *mut c_void,
         8 attr: ibv_srq_attr,
@@ -545,7 +545,7 @@ c_structs! {
         8 sgid: ibv_gid,
         24 dgid: ibv_gid,
     }
-    /// How completions are held back: not supported.
+    /// Moderation of completion events: not supported.
     ibv_modify_cq_attr 8 {
         0 attr_mask: u32,
         4 moderate: [u16; 2],
@@ -554,7 +554,7 @@ c_structs! {
     ibv_td 8 {
         0 context: *mut ibv_context,
     }
-    /// How a parent domain is made.
+    /// Attributes of a parent domain.
     ibv_parent_domain_init_attr 48 {
         0 pd: *mut ibv_pd,
         8 td: *mut ibv_td,
@@ -563,7 +563,7 @@ c_structs! {
         32 free: Unused,
         40 pd_context: *mut c_void,
     }
-    /// How a thread domain is made.
+    /// Attributes of a thread domain.
     ibv_td_init_attr 4 {
         0 comp_mask: u32,
     }

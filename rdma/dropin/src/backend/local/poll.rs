@@ -1,4 +1,4 @@
-//! Completions of xwarp become those of C.
+//! Polling: completions of xwarp are converted to those of C.
 
 use std::sync::{Arc, Weak};
 
@@ -24,7 +24,7 @@ use crate::backend::{CompletionCallback, CqPort, EventTarget};
 use crate::entry::Result;
 use crate::lock::Lock;
 
-/// Knows why connections of queue pairs have ended.
+/// Reports why connections of queue pairs have ended.
 pub(super) trait Terminates: Send + Sync {
     /// The Terminate that has ended the connection of a queue pair.
     fn terminate_of(&self, qp: QpId) -> Option<TermCode>;
@@ -35,13 +35,14 @@ pub(crate) struct Cq {
     queue: Lock<Option<CompletionQueue>>,
     id: CqId,
     rnic: BackendRef,
-    /// Not by `rnic`: a poll has the lock of this queue, which dropping the RNIC takes.
+    /// A weak reference instead of `rnic`: a poll holds the lock of this queue, which dropping the
+    /// RNIC takes.
     terminates: Weak<dyn Terminates>,
 }
 
 impl Backend {
-    /// Makes a completion queue. `callback` is called when it has the completion that it was armed
-    /// for.
+    /// Makes a completion queue. `callback` is called when the completion arrives that the queue
+    /// was armed for.
     pub(crate) fn create_cq(
         &self,
         entries: usize,
@@ -64,12 +65,12 @@ impl Backend {
 }
 
 impl Cq {
-    /// What polls it.
+    /// The port that polls the queue.
     pub(crate) fn port(self: &Arc<Self>) -> Box<dyn CqPort> {
         Box::new(Arc::clone(self))
     }
 
-    /// Reports its events to `target` from now on.
+    /// Reports the queue's events to `target` from now on.
     pub(crate) fn report_events(&self, target: Weak<dyn EventTarget>) -> Result<()> {
         self.rnic.get()?.registry.report_cq(self.id, target);
         Ok(())
@@ -90,7 +91,7 @@ impl Cq {
         })
     }
 
-    /// Lends both completion queues of a queue pair to be. Two are locked in the order of their
+    /// Lends both completion queues of a new queue pair. Two are locked in the order of their
     /// addresses.
     pub(super) fn with_both<R>(
         send: &Arc<Self>,
@@ -119,7 +120,8 @@ impl Cq {
     }
 }
 
-/// Ends the queue of a port by a verb that takes it. One that is refused stays where it is.
+/// Destroys the queue of a port by a verb that takes it. A queue that the verb refuses to destroy
+/// stays in the port.
 pub(super) fn end_queue<T, E: Numbered>(
     place: &Lock<Option<T>>,
     end: impl FnOnce(T) -> std::result::Result<(), RefusedError<T, E>>,
@@ -174,8 +176,8 @@ impl CqPort for Arc<Cq> {
 }
 
 impl Cq {
-    /// Drops what a queue pair has completed that is no more. Libraries of InfiniBand do so, and
-    /// programs count on it: libfabric frees what the completion would lead to.
+    /// Discards completions of a destroyed queue pair. Libraries of InfiniBand do so, and programs
+    /// depend on it: libfabric frees the object that such a completion refers to.
     pub(super) fn discard(&self, qp: QpId) {
         let discarded = self.queue.lock().as_mut().map(|queue| queue.discard(qp));
         if let Some(Err(error)) = discarded {
@@ -183,13 +185,13 @@ impl Cq {
         }
     }
 
-    /// Whether the program has not polled all successful completions of a queue pair yet.
+    /// Whether successful completions of a queue pair are not polled yet.
     pub(super) fn has_successes_of(&self, qp: QpId) -> bool {
         let mut queue = self.queue.lock();
         queue.as_mut().is_some_and(|it| it.has_successes_of(qp))
     }
 
-    /// Polls whatever there is, after a turn of the engine if there is nothing.
+    /// Polls the available completions. If there is none, the engine takes a turn first.
     #[inline(never)]
     fn poll_any(&self, places: &mut [ibv_wc]) -> Result<u32> {
         let mut queue = self.queue.lock();
@@ -229,8 +231,8 @@ impl Cq {
     }
 }
 
-/// When the NIC received what has raised a completion, in nanoseconds by its clock; 0 if the NIC
-/// has not reported a time.
+/// When the NIC received the frame that raised a completion, in nanoseconds by its clock; 0 if the
+/// NIC has not reported a time.
 fn nanoseconds(completion: &WorkCompletion) -> u64 {
     let time = completion.timestamp().unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -241,7 +243,7 @@ fn vendor_error(code: TermCode) -> u32 {
     u32::from_be_bytes([0, code.layer(), code.etype(), code.code()])
 }
 
-/// Writes a completion into its place if it has no further fields, as most have none.
+/// Writes a completion into its place if it has no further fields; most have none.
 #[inline]
 fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
     let status = match completion.status {
@@ -254,7 +256,7 @@ fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
     true
 }
 
-/// Writes what every completion has.
+/// Writes the fields that every completion has.
 #[inline]
 fn write_common(completion: &WorkCompletion, status: u32, place: &mut ibv_wc) {
     *place = ibv_wc {
@@ -274,13 +276,13 @@ fn write_common(completion: &WorkCompletion, status: u32, place: &mut ibv_wc) {
     };
 }
 
-/// The peer has sent nothing but the message.
+/// Whether the peer has sent only the message.
 #[inline]
 fn has_no_data(completion: &WorkCompletion) -> bool {
     completion.immediate.is_none() && completion.invalidated.is_none()
 }
 
-/// What the peer has sent besides the message.
+/// Writes the immediate data or the invalidated `STag` that the peer has sent with the message.
 #[inline(never)]
 fn write_data(completion: &WorkCompletion, place: &mut ibv_wc) {
     if let Some([a, b, c, d, ..]) = completion.immediate {
@@ -309,19 +311,19 @@ fn opcode(of: Opcode) -> u32 {
         | Opcode::SendSolicitedInvalidate
         | Opcode::FastRegister
         | Opcode::Immediate => IBV_WC_SEND,
-        // One that C has no name for.
+        // An opcode without a name in C.
         _ => IBV_WC_DRIVER1,
     }
 }
 
-/// Status of a work request that has failed.
+/// Status of a failed work request.
 fn status(completion: &WorkCompletion, terminate: Option<TermCode>) -> u32 {
     let is_receive = completion.opcode == Opcode::Receive;
     let is_of_memory = matches!(completion.opcode, Opcode::Bind | Opcode::Invalidate);
     match completion.status {
         CompletionStatus::Success => IBV_WC_SUCCESS,
         CompletionStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
-        // Whatever was wrong with a window or its region.
+        // Any error of a window or its region.
         _ if is_of_memory => IBV_WC_MW_BIND_ERR,
         CompletionStatus::RemoteTermination => terminate.map_or(IBV_WC_REM_OP_ERR, remote_status),
         CompletionStatus::BaseBounds if is_receive => IBV_WC_LOC_LEN_ERR,
@@ -343,8 +345,8 @@ fn status(completion: &WorkCompletion, terminate: Option<TermCode>) -> u32 {
     }
 }
 
-/// What the peer found: a lack of rights (RDMAP's Remote Protection Errors, DDP's Tagged Buffer
-/// Errors), or something else.
+/// The error that the peer found: a lack of rights (RDMAP's Remote Protection Errors, DDP's Tagged
+/// Buffer Errors), or another one.
 fn remote_status(code: TermCode) -> u32 {
     match (code.layer(), code.etype()) {
         (0 | 1, 1) => IBV_WC_REM_ACCESS_ERR,

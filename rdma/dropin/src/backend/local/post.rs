@@ -1,9 +1,9 @@
-//! Work requests of C become those of xwarp, one after the other while a list is posted.
+//! Posting: work requests of C are converted to those of xwarp, one after the other.
 //!
-//! A request of one piece is a `PlainRequest`, which is made in the queue's ring after all checks.
-//! It has no destructor: the compiler did not build a request in place that an early return would
-//! drop. The functions on that way are inlined by force, since a call in between would make the
-//! request on the stack and move it.
+//! A request of one piece is a `PlainRequest`, which is built in the queue's ring after all checks.
+//! It has no destructor: the compiler would not build a request in place that an early return has
+//! to drop. The functions on that path are inlined by force, since a call in between would build
+//! the request on the stack and copy it.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ use crate::backend::{PostFailure, QpPort, SrqPort};
 use crate::entry::Result;
 use crate::lock::{Lock, RevocableLock};
 
-/// The posting ends of a queue pair, until that is destroyed.
+/// The posting ends of a queue pair, until it is destroyed.
 pub(super) struct Posts {
     sends: RevocableLock<SendQueue>,
-    /// None if the receive queue is shared.
+    /// `None` if the receive queue is shared.
     recvs: Option<RevocableLock<ReceiveQueue>>,
-    /// Flags that each work request has.
+    /// Flags that every work request of the queue pair has.
     always: u32,
 }
 
@@ -85,7 +85,7 @@ fn post_each<W>(list: impl Iterator<Item = W>, mut post: impl FnMut(W) -> Result
     Ok(())
 }
 
-/// The error of posting to a queue that is destroyed.
+/// The error of posting to a destroyed queue.
 const GONE: PostFailure = PostFailure {
     posted: 0,
     errno: Errno::EINVAL,
@@ -133,12 +133,12 @@ impl QpPort for Arc<Posts> {
     }
 }
 
-/// Flags of a request that is made where the queue has it.
+/// Flags of a request that is built in the queue's ring.
 const PLAIN: u32 = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
-/// All flags that mean something to iWARP. Checksums of packets are not among them.
+/// All flags with a meaning in iWARP. Checksums of packets are not among them.
 const KNOWN: u32 = PLAIN | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 
-/// Posts a request. One of one piece, as most are, is made where the queue has it.
+/// Posts a request. A request of one piece, as most are, is built in the queue's ring.
 #[inline]
 fn post_one(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Result<()> {
     let (wr_id, opcode) = (WrId(request.fields().wr_id), request.fields().opcode);
@@ -188,7 +188,7 @@ fn post_plain_send(batch: &mut SendBatch<'_>, wr_id: WrId, sge: Sge, flags: u32)
     (batch.post_plain(flagged(request, flags))).map_err(refused)
 }
 
-/// Posts a request with inline data, which most often are few bytes in one piece.
+/// Posts a request with inline data, which usually are a few bytes in one piece.
 #[inline(always)]
 #[allow(
     clippy::inline_always,
@@ -209,7 +209,7 @@ fn post_inline(batch: &mut SendBatch<'_>, request: SendWr<'_>, flags: u32) -> Re
     posted.map_err(refused)
 }
 
-/// A request with the flags of C.
+/// Converts a request, with the flags of C.
 #[inline]
 fn flagged(request: PlainRequest<'_>, flags: u32) -> PlainRequest<'_> {
     request
@@ -284,17 +284,17 @@ fn payload(request: SendWr<'_>) -> Result<Payload> {
     Ok(Payload::from(elements(request.sges())?))
 }
 
-/// Bytes of inline data that most programs have at most.
+/// Bytes of inline data that suffice for most programs.
 const FEW: usize = 64;
 
 fn inline(request: SendWr<'_>) -> Result<Payload> {
-    // Less is to be zeroed for few bytes.
+    // For few bytes, fewer have to be zeroed.
     copied::<FEW>(request)
         .or_else(|| copied::<MAX_INLINE>(request))
         .ok_or(Errno::EINVAL)
 }
 
-/// The inline data, if they are at most `N` bytes.
+/// The inline data, if they have at most `N` bytes.
 #[inline]
 fn copied<const N: usize>(request: SendWr<'_>) -> Option<Payload> {
     let mut bytes = [0; N];
@@ -380,7 +380,7 @@ fn rare_operation(request: SendWr<'_>) -> Result<Operation> {
             local_fence: false,
         })),
         IBV_WR_BIND_MW => bind(request),
-        // Not in iWARP: Send with immediate data, and what other devices have.
+        // Not in iWARP: Send with immediate data, and operations of other devices.
         _ => Err(Errno::EOPNOTSUPP),
     }
 }

@@ -1,4 +1,4 @@
-//! Queue pairs. What posts to one is taken out of it, to be called without the verbs' lock.
+//! Queue pairs. Their posting ends are separate, so posting does not take the verbs' lock.
 
 use std::sync::{Arc, Weak};
 
@@ -18,13 +18,13 @@ use super::post::{Posts, Srq};
 use crate::backend::{EventTarget, QpPort, QpSizes, QpStatus, QpView};
 use crate::entry::Result;
 
-/// How a queue pair is made.
+/// Attributes that a queue pair is created with.
 pub(crate) struct QpRequest<'a> {
     pub(crate) send_cq: &'a Arc<Cq>,
     pub(crate) recv_cq: &'a Arc<Cq>,
     pub(crate) srq: Option<&'a Srq>,
     pub(crate) sizes: QpSizes,
-    /// Each send completes, whether it asks for it or not.
+    /// Every send completes, whether signaled or not.
     pub(crate) all_signaled: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Qp {
     id: QpId,
     pub(super) owned: Owned<QueuePair>,
     posts: Arc<Posts>,
-    /// Where it completes.
+    /// The completion queues.
     cqs: [Arc<Cq>; 2],
 }
 
@@ -44,9 +44,9 @@ impl Release for Qp {
     }
 }
 
-/// How a queue pair is created. Programs of InfiniBand register the sink of a Read without a remote
-/// right. Any peer may ask for the peer-to-peer model, and is asked for it: then either side may
-/// send first (RFC 6581).
+/// Attributes of xwarp for a new queue pair. Programs written for InfiniBand register the sink of a
+/// Read without a remote right. Peers may ask for the peer-to-peer model, and are asked for it:
+/// then either side may send first (RFC 6581).
 fn config(request: &QpRequest<'_>) -> QpConfig {
     let sizes = &request.sizes;
     QpConfig::default()
@@ -104,7 +104,7 @@ impl Owned<ProtectionDomain> {
 }
 
 impl Qp {
-    /// What posts to it.
+    /// The ends that post to the queue pair.
     pub(crate) fn port(&self) -> Box<dyn QpPort> {
         Box::new(Arc::clone(&self.posts))
     }
@@ -118,13 +118,13 @@ impl Qp {
         self.id
     }
 
-    /// Reports its events to `target` from now on.
+    /// Reports the queue pair's events to `target` from now on.
     pub(crate) fn report_events(&self, target: Weak<dyn EventTarget>) -> Result<()> {
         self.owned.rnic()?.registry.report_qp(self.id, target);
         Ok(())
     }
 
-    /// Sets how many Reads may be outstanding, each way.
+    /// Sets how many Reads may be outstanding in each direction.
     pub(crate) fn set_reads(&self, ird: Option<u16>, ord: Option<u16>) -> Result<()> {
         let _rnic = self.owned.rnic()?;
         self.owned.with(|qp| {
@@ -163,7 +163,7 @@ impl Qp {
             .with(|qp| qp.abort().map_err(|error| error.errno()))
     }
 
-    /// Makes a queue pair in Error fit for another connection.
+    /// Prepares a queue pair in Error for another connection.
     pub(crate) fn reset(&self) -> Result<()> {
         let _rnic = self.owned.rnic()?;
         self.owned
@@ -185,13 +185,13 @@ impl Qp {
         })
     }
 
-    /// Whether the program has not polled all of its successful completions yet.
+    /// Whether successful completions are not polled yet.
     pub(super) fn has_successes(&self) -> bool {
         self.cqs.iter().any(|cq| cq.has_successes_of(self.id))
     }
 
-    /// Brings a queue pair whose connection was closed into Error, where its receives are flushed.
-    /// A queue pair that has its next connection by now is left alone.
+    /// Brings a queue pair whose connection was closed into Error, which flushes its receives. A
+    /// queue pair that already has its next connection is left alone.
     pub(super) fn flush(&self, connected: &Connected) {
         let flushed = self.owned.with(|qp| {
             if connected.has(self.id) {
@@ -204,7 +204,7 @@ impl Qp {
         }
     }
 
-    /// Ends it in any state, with what posts to it. Discards its completions.
+    /// Destroys the queue pair in any state, and its posting ends. Discards its completions.
     pub(super) fn destroy_by(&self, rnic: &Backend) -> Result<()> {
         self.owned.destroy(|qp| {
             qp.destroy()

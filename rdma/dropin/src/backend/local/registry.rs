@@ -1,4 +1,4 @@
-//! Objects by the identities that completions and events of the RNIC name.
+//! Objects by the identities that completions and events of the RNIC carry.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -12,11 +12,11 @@ use super::queue_pair::Qp;
 use crate::backend::{CompletionCallback, EventTarget, Happening};
 use crate::entry::lock;
 
-/// See the module. Handlers of the RNIC look here in the middle of the engine. So nothing waits for
-/// the engine while it holds these locks, and no handler drops an object.
+/// The objects of an RNIC. Handlers of the RNIC search it in the middle of the engine. So no thread
+/// waits for the engine while it holds these locks, and no handler drops an object.
 #[derive(Default)]
 pub(super) struct Registry {
-    /// By their numbers of 24 bits. No two queue pairs have the same at a time.
+    /// By their numbers of 24 bits, which are unique at a time.
     qps: Mutex<FxHashMap<u32, QpEntry>>,
     cqs: Mutex<FxHashMap<CqId, CqEntry>>,
     srqs: Mutex<FxHashMap<SrqId, Weak<dyn EventTarget>>>,
@@ -96,7 +96,7 @@ impl Registry {
         entry.qp.upgrade()
     }
 
-    /// A completion queue has the completion that it was armed for.
+    /// Reports that a completion queue has the completion that it was armed for.
     pub(super) fn completion(&self, id: CqId) {
         let cqs = lock(&self.cqs);
         if let Some(callback) = cqs.get(&id).and_then(|entry| entry.callback.as_ref()) {

@@ -1,4 +1,4 @@
-//! Requests of peers that wait for an answer, and what became of attempts to connect.
+//! Connection requests of peers, and outcomes of attempts to connect.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::connection_event::{ConnectionEvent, Failure, ReadDepths, Request};
 use super::errors::Numbered;
 use super::peer::PeerRequest;
 
-/// What the program gets of a peer's request.
+/// The program's view of a connection request.
 pub(super) fn request(request: ConnectionRequest) -> Request {
     let depths = request.enhanced().map(|peer| ReadDepths {
         ird: number(peer.ord),
@@ -34,7 +34,7 @@ fn number(depth: Depth) -> u16 {
     }
 }
 
-/// The event of an attempt from `local` that has ended.
+/// The event of a finished attempt from `local`.
 pub(super) fn outcome(
     local: SocketAddr,
     ended: std::result::Result<PrivateData, ConnectError>,

@@ -32,7 +32,7 @@ impl Owned<ProtectionDomain> {
 }
 
 impl Srq {
-    /// Reports its events to `target` from now on.
+    /// Reports the queue's events to `target` from now on.
     pub(crate) fn report_events(&self, target: Weak<dyn EventTarget>) -> Result<()> {
         self.rnic.get()?.registry.report_srq(self.id, target);
         Ok(())
@@ -46,7 +46,7 @@ impl Srq {
         verb(self.queue.lock().as_mut().ok_or(Errno::EINVAL)?)
     }
 
-    /// Changes all that is asked for, or nothing.
+    /// Makes all requested changes, or none.
     pub(crate) fn modify(&self, change: SrqChange) -> Result<()> {
         let _rnic = self.rnic.get()?;
         self.with(|srq| modify(srq, change))
@@ -66,18 +66,18 @@ impl Srq {
     }
 }
 
-/// What a shared receive queue has.
+/// Attributes of a shared receive queue.
 fn query(srq: &SharedReceiveQueue) -> Result<SrqSizes> {
     let info = srq.query().map_err(|error| error.errno())?;
     Ok(SrqSizes {
         depth: info.depth,
         sge: info.sge,
-        // The limit reads 0 once it was reached, until it is armed anew.
+        // The limit reads 0 once it was reached, until it is armed again.
         limit: if info.armed { info.limit } else { 0 },
     })
 }
 
-/// Changes depth and limit. If one is not possible, both stay as they were.
+/// Changes depth and limit. If either is impossible, both stay as they were.
 fn modify(srq: &mut SharedReceiveQueue, change: SrqChange) -> Result<()> {
     let before = query(srq)?;
     let depth = change.depth.unwrap_or(before.depth);
@@ -87,7 +87,7 @@ fn modify(srq: &mut SharedReceiveQueue, change: SrqChange) -> Result<()> {
     if depth == before.depth {
         return change.limit.map_or(Ok(()), |limit| arm(srq, limit));
     }
-    // A depth below the limit that is armed would be refused, so another limit comes first then.
+    // A depth below the armed limit would be refused, so a new limit is set first then.
     let first = change.limit.filter(|_| before.limit > depth);
     if let Some(limit) = first {
         arm(srq, limit)?;

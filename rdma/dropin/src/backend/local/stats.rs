@@ -1,10 +1,10 @@
-//! Counters of an RNIC on standard error when it is closed, for who has asked for statistics.
+//! Counters of an RNIC on standard error, printed when it is closed if statistics are asked for.
 
 use xwarp::Rnic;
 
 use crate::logging::{say, statistics_are_wanted};
 
-/// Prints those that are not 0, one a line.
+/// Prints the counters that are not 0, one a line.
 pub(super) fn print(rnic: &Rnic) {
     if !statistics_are_wanted() {
         return;
@@ -13,14 +13,14 @@ pub(super) fn print(rnic: &Rnic) {
         return;
     };
     say(format_args!("{rnic}"));
-    // By the names that the counters have: a new one is printed, too.
+    // From the names of the counters' fields, so that a new counter is printed, too.
     let text = format!("{counters:#?}");
     for (name, count) in text.lines().filter_map(counter) {
         say(format_args!("{name:>28} {count:>14}"));
     }
 }
 
-/// A line that has a counter which is not 0.
+/// Name and count of a line whose counter is not 0.
 fn counter(line: &str) -> Option<(&str, u64)> {
     let (name, value) = line.trim().split_once(": ")?;
     let count = value.trim_end_matches(',').parse().ok()?;

@@ -1,9 +1,9 @@
-//! Watcher: a thread that takes requests of peers, outcomes of attempts and ends of connections,
+//! Watcher: a thread that takes connection requests, outcomes of attempts and ends of connections,
 //! and reports them to the connection manager (decision record dropin/0005).
 //!
 //! It sleeps on the descriptors of listeners and attempts, and on the link's. The engine's event
-//! handler may call no verb, so it notes ends of connections here. This thread brings such a queue
-//! pair into Error, which flushes its receives, and reports the end then.
+//! handler may call no verb, so it only records ends of connections here. The watcher then brings
+//! such a queue pair into Error, which flushes its receives, and reports the end.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,23 +35,23 @@ use crate::entry::{Result, lock};
 
 /// The name of the descriptor that wakes the thread.
 const WAKE: u64 = u64::MAX;
-/// The name of the link's.
+/// The name of the link's descriptor.
 const LINK: u64 = WAKE - 1;
-/// Descriptors that are looked at in one round.
+/// Descriptors that are handled in one round.
 const ROUND: usize = 32;
 
-/// Longest time that the end of a connection is held back for completions that are not polled. An
-/// RNIC in hardware reports the end by way of the kernel, long after the last completion. Programs
-/// count on it: libfabric's RDM endpoints destroy a queue pair at its end, which discards its
-/// completions, and wait for the last message for ever.
+/// Longest time that the end of a connection is held back while completions are not polled. A
+/// hardware RNIC reports the end through the kernel, long after the last completion. Programs
+/// depend on that: libfabric's RDM endpoints destroy a queue pair at its end, which discards its
+/// completions, and would wait for the last message for ever.
 pub(crate) const POLL_TIME: Duration = Duration::from_millis(100);
-/// How often the thread checks whether they are polled.
+/// How often the thread checks whether the completions are polled.
 const POLL_PAUSE: Duration = Duration::from_millis(1);
 
-/// See the module.
+/// The watcher of an RNIC.
 pub(super) struct Watcher {
     connected: Arc<Connected>,
-    /// Nothing once it has ended: the descriptors are closed then.
+    /// `None` once the thread has ended: the descriptors are closed then.
     shared: Mutex<Option<Arc<Shared>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -60,12 +60,12 @@ struct Shared {
     epoll: Epoll,
     wake: EventFd,
     sources: Mutex<Keyed<Source>>,
-    /// Attempts that are to be made again, and when.
+    /// Attempts that are to be repeated, and when.
     later: Mutex<Vec<(Instant, Attempt)>>,
     /// Ends that are held back until the completions before them are polled, and for how long.
     held: Mutex<Vec<(Instant, Ended)>>,
     connected: Arc<Connected>,
-    /// The RNIC has failed, which is not reported yet.
+    /// The RNIC has failed, and that is not reported yet.
     has_failed: AtomicBool,
     over: Mutex<bool>,
     registry: Arc<Registry>,
@@ -74,13 +74,13 @@ struct Shared {
     device: Arc<dyn EventTarget>,
 }
 
-/// What a descriptor is of.
+/// The source that a descriptor belongs to.
 enum Source {
     Listener(Listener, EventCallback),
     Attempt(Attempt, Connecting),
 }
 
-/// What a source had.
+/// Result of taking from a source.
 struct Taken {
     callback: EventCallback,
     event: Option<ConnectionEvent>,
@@ -90,12 +90,12 @@ struct Taken {
     over: bool,
 }
 
-/// Notes ends of connections, for a handler of the engine.
+/// Records ends of connections, for a handler of the engine.
 #[derive(Clone)]
 pub(super) struct Ends(Weak<Shared>);
 
 impl Ends {
-    /// The connection of a queue pair has ended.
+    /// Records that the connection of a queue pair has ended.
     pub(super) fn note(&self, qp: QpId, orderly: bool) {
         if let Some(shared) = self.0.upgrade()
             && shared.connected.note_end(qp, orderly)
@@ -104,7 +104,7 @@ impl Ends {
         }
     }
 
-    /// The RNIC has failed.
+    /// Records that the RNIC has failed.
     pub(super) fn note_failure(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.has_failed.store(true, Ordering::Release);
@@ -165,12 +165,12 @@ impl Watcher {
         )
     }
 
-    /// Takes requests of a listener, until it is taken back.
+    /// Watches a listener for connection requests, until it is removed.
     pub(super) fn add_listener(&self, listener: Listener, callback: EventCallback) -> Result<Key> {
         self.shared()?.add(Source::Listener(listener, callback))
     }
 
-    /// Takes the outcome of an attempt. The end of the connection is reported to the same callback.
+    /// Watches an attempt. The end of its connection is reported to the same callback.
     pub(super) fn add_attempt(&self, attempt: Attempt, connecting: Connecting) -> Result<()> {
         let connection = attempt.connection;
         let added = self.shared().and_then(|shared| {
@@ -186,18 +186,18 @@ impl Watcher {
         Ok(())
     }
 
-    /// The connections whose end is reported.
+    /// The connections whose ends are reported.
     pub(super) fn connected(&self) -> &Connected {
         &self.connected
     }
 
-    /// Takes no more requests of a listener, and ends it.
+    /// Removes a listener, and destroys it.
     pub(super) fn remove_listener(&self, key: Key) {
         // Dropped without the lock, as that waits for the engine.
         drop(self.shared().map(|shared| shared.remove(key)));
     }
 
-    /// Cancels an attempt to connect a queue pair that is going to be destroyed.
+    /// Cancels the attempt of a queue pair that is about to be destroyed.
     pub(super) fn cancel_attempt(&self, qp: &Arc<Qp>) {
         let Ok(shared) = self.shared() else {
             return;
@@ -221,7 +221,7 @@ impl Watcher {
             return;
         };
         *lock(&shared.over) = true;
-        // If it cannot be woken it is not waited for long.
+        // A thread that cannot be woken is not waited for long.
         let _ = shared.wake();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|it| it.thread().id() != thread::current().id()) {
@@ -246,8 +246,8 @@ impl Drop for Watcher {
     }
 }
 
-/// Signals are for the program's threads: tgtd reads its own from a signalfd, and ends if another
-/// thread takes one.
+/// Blocks signals, which are for the program's threads: tgtd reads its own from a signalfd, and
+/// ends if another thread takes one.
 fn block_signals() {
     if let Err(errno) = SigSet::all().thread_block() {
         log::warn!("a thread of connections takes the program's signals: {errno}");
@@ -255,16 +255,16 @@ fn block_signals() {
 }
 
 impl Shared {
-    /// Wakes the thread. An error says that the program has closed the descriptor.
+    /// Wakes the thread. An error means that the program has closed the descriptor.
     fn wake(&self) -> Result<()> {
         match self.wake.write(1) {
-            // A counter that is full is readable, too.
+            // A full counter is readable, too.
             Ok(_) | Err(Errno::EAGAIN) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Has the thread report what has ended, or another one if that cannot be woken.
+    /// Makes the thread report ended connections, or another thread if that one cannot be woken.
     fn wake_or_report_aside(shared: Arc<Self>) {
         if shared.wake().is_ok() {
             return;
@@ -305,7 +305,7 @@ impl Shared {
         })
     }
 
-    /// Until it is over.
+    /// Runs until the watcher ends.
     fn run(&self) {
         block_signals();
         let mut events = [EpollEvent::empty(); ROUND];
@@ -336,7 +336,7 @@ impl Shared {
             return EpollTimeout::NONE;
         };
         let left = due.saturating_duration_since(Instant::now());
-        // Rounded up, so that the last millisecond is slept, not spun.
+        // Rounded up, so that the thread sleeps through the last millisecond and does not spin.
         EpollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(EpollTimeout::NONE)
     }
 
@@ -347,7 +347,7 @@ impl Shared {
             .collect()
     }
 
-    /// Makes attempts again whose time has come.
+    /// Repeats attempts that are due.
     fn make_again(&self) {
         let now = Instant::now();
         for (_, attempt) in self.take_later(|due, _| due <= now) {
@@ -356,7 +356,7 @@ impl Shared {
             let begun = qp.and_then(|qp| qp.owned.with(|qp| attempt.begin(qp)));
             let added =
                 begun.and_then(|(_, connecting)| self.add(Source::Attempt(attempt, connecting)));
-            // If it was cancelled meanwhile, there is nothing to report.
+            // If the attempt was cancelled meanwhile, there is nothing to report.
             if let Err(errno) = added
                 && self.connected.remove(connection).is_some()
             {
@@ -367,7 +367,7 @@ impl Shared {
 
     fn take_from(&self, name: u64) {
         if name == WAKE {
-            // It was not raised if that fails.
+            // If this fails, the descriptor was not raised.
             let _ = self.wake.read();
         } else if name == LINK {
             self.link.iter().for_each(Link::look);
@@ -376,7 +376,7 @@ impl Shared {
         }
     }
 
-    /// Takes what a listener or an attempt has, and reports it without any lock.
+    /// Takes the result of a listener or an attempt, and reports it without any lock.
     fn take(&self, key: Key) {
         let mut sources = lock(&self.sources);
         let Some(taken) = self.look(&mut sources, key) else {
@@ -388,7 +388,7 @@ impl Shared {
             (taken.callback)(event);
         }
         if taken.made.is_some_and(|it| !self.connected.note_made(it)) {
-            // Its queue pair was destroyed meanwhile, which left it to this thread to report that.
+            // Its queue pair was destroyed meanwhile; this thread has to report the end.
             (taken.callback)(ConnectionEvent::Disconnected);
         }
         drop(gone);
@@ -422,14 +422,14 @@ impl Shared {
         })
     }
 
-    /// Keeps a request until the program answers it, or the RNIC is closed.
+    /// Keeps a connection request until the program answers it, or the RNIC is closed.
     fn keep(&self, request: ConnectionRequest) -> Request {
         let request = requests::request(request);
         self.objects.add(&request.peer);
         request
     }
 
-    /// The event of an attempt that has ended, and its connection if it was made.
+    /// The event of a finished attempt, and its connection if it was made.
     fn ended(
         &self,
         attempt: &Attempt,
@@ -445,15 +445,15 @@ impl Shared {
         (event, Some(attempt.connection))
     }
 
-    /// Has an attempt be made again. With the lock, so that it can be given up at any time.
+    /// Schedules an attempt again. With the lock, so that it can be cancelled at any time.
     fn put_off(&self, sources: &mut Keyed<Source>, key: Key) {
         if let Some(Source::Attempt(attempt, _)) = sources.remove(key) {
             lock(&self.later).push((Instant::now() + PAUSE, attempt));
         }
     }
 
-    /// Reports the connections that have ended. One that has only just been made is reported as
-    /// made first. An end waits up to `hold` for the program to poll the completions before it.
+    /// Reports ended connections. One that was only just made is reported as made first. An end
+    /// waits up to `hold` for the program to poll the completions before it.
     fn report_ends(&self, hold: Duration) {
         for Ended { key, qp, orderly } in self.take_ended(hold) {
             if let Some(attempt) = self.find_attempt(|attempt| attempt.connection == key) {
@@ -486,7 +486,7 @@ impl Shared {
         due.map(|(_, ended)| ended).collect()
     }
 
-    /// Reports that the device is gone, after the ends of all of its connections, which no other
+    /// Reports that the device has failed, after the ends of all of its connections, which no other
     /// event may report.
     fn report_failure(&self) {
         if self.has_failed.swap(false, Ordering::AcqRel) {
