@@ -1,5 +1,4 @@
-//! Address handles, which programs make to ask whether an address is good. There are no datagrams
-//! to use them for.
+//! Address handles, which programs create to check an address. No datagram service uses them.
 
 use std::ffi::c_int;
 use std::net::Ipv6Addr;

@@ -1,4 +1,4 @@
-//! Work requests that are put together by one call for each part, and posted together.
+//! Work requests that a program builds with one call for each part, and posts together.
 
 use nix::errno::Errno;
 
@@ -11,17 +11,18 @@ use crate::backend::single::{Single, Stage};
 use crate::entry::Result;
 use crate::lock::Lock;
 
-/// The requests of one thread between its start and its completion. Other threads wait for that.
+/// The requests of one thread between start and completion of a batch. Other threads wait
+/// meanwhile.
 ///
-/// A batch of one plain request is `single`. One of several requests, or of any other kind, is in
-/// `listed` from the call on that makes it so.
+/// A batch of one plain request is in `single`. A batch of several requests, or of another kind, is
+/// in `listed` from the call on that makes it such.
 pub(super) struct Batch {
     turn: Lock<()>,
     single: Single,
     listed: Lock<Parts>,
 }
 
-/// Ends the turn, also if posting panics.
+/// Ends the turn, even if posting panics.
 struct Ending<'a>(&'a Lock<()>);
 
 impl Drop for Ending<'_> {
@@ -31,25 +32,25 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// What a listed batch consists of. The next batch finds the memory of the last one.
+/// The parts of a listed batch. The next batch reuses the memory of the last one.
 #[derive(Default)]
 struct Parts {
-    /// Places for requests, the first `used` of which are the batch's. Their flag says whether data
-    /// are inline, their number of elements how many of `sges` are theirs. Lists and links are null
-    /// until the batch is posted.
+    /// Places for requests, the first `used` of which belong to the batch. A request's flag says
+    /// whether its data are inline, and its number of elements how many of `sges` it has. Lists and
+    /// links are null until the batch is posted.
     requests: Vec<ibv_send_wr>,
     used: usize,
     /// Elements of all requests in their order. The addresses of inline data are places in
     /// `inline`.
     sges: Vec<ibv_sge>,
     inline: Vec<u8>,
-    /// Why nothing of it will be posted.
+    /// The error that keeps the batch from being posted.
     refused: Option<Errno>,
 }
 
 // SAFETY: no thread follows the pointers in a request before it is posted. They are null until
-// then, or a Bind's, which are the program's. Those that posting leaves are overwritten by the next
-// batch.
+// then, or those of a Bind, which belong to the program. The pointers that posting leaves behind
+// are overwritten by the next batch.
 unsafe impl Send for Parts {}
 
 impl Batch {
@@ -69,12 +70,13 @@ impl Batch {
         }
     }
 
-    /// The queue pair is destroyed: no thread waits for a batch that no call can end.
+    /// Ends all batches of a destroyed queue pair: no thread waits for a batch that no call can
+    /// end.
     pub(super) fn end(&self) {
         self.turn.end();
     }
 
-    /// What takes a request without a lock, if that is the first and plain.
+    /// The place that takes a request without a lock, if it is plain and the first of the batch.
     #[inline]
     pub(super) fn single(&self) -> &Single {
         &self.single
@@ -90,8 +92,8 @@ impl Batch {
         }
     }
 
-    /// Adds a request, to which data are added next. Which function adds them says whether they are
-    /// inline, whatever the flags say.
+    /// Adds a request, to which data are added next. The function that adds them decides whether
+    /// they are inline, whatever the flags say.
     pub(super) fn push(&self, change: impl FnOnce(&mut ibv_send_wr)) {
         self.with(|parts| parts.push(change));
     }
@@ -115,7 +117,7 @@ impl Batch {
         });
     }
 
-    /// Has nothing of the batch posted.
+    /// Refuses the batch: none of it will be posted.
     pub(super) fn refuse(&self, errno: Errno) {
         self.with(|parts| parts.refused = Some(errno));
     }
@@ -150,7 +152,7 @@ impl Batch {
 }
 
 impl Parts {
-    /// Begins a list with what the batch has so far.
+    /// Begins a list with the present contents of the batch.
     fn take_over(&mut self, stage: Stage, single: &Single) {
         if stage == Stage::Listed {
             return;
@@ -221,7 +223,7 @@ impl Parts {
         Some(last)
     }
 
-    /// Sets where the data of the last request are, and whether they are inline.
+    /// Sets the place of the last request's data, and whether they are inline.
     #[inline]
     fn set_only(&mut self, sge: ibv_sge, inline_flag: u32) {
         if let Some(last) = self.last() {
@@ -254,7 +256,7 @@ impl Parts {
         // SAFETY: the requests, their lists and inline data stay as they are until they are posted.
         let list = unsafe { SendList::new(self.requests.as_ptr()) };
         if self.used == 1 {
-            // One is all of it.
+            // One request is the whole list.
             return port.post_send(list).map_err(|failure| failure.errno);
         }
         port.post_all(list)
@@ -282,7 +284,7 @@ impl Parts {
     }
 }
 
-/// How many elements a request of a batch has.
+/// The number of elements of a batch's request.
 #[inline]
 fn elements_of(wr: &ibv_send_wr) -> usize {
     usize::try_from(wr.num_sge).unwrap_or(0)

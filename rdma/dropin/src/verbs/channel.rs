@@ -19,7 +19,7 @@ pub(crate) struct Channel {
     context: Arc<Object<Context>>,
     /// Completion queues that have an event.
     events: EventQueue<Arc<Watched>>,
-    /// Completion queues that are on it.
+    /// Completion queues that use the channel.
     cqs: AtomicUsize,
 }
 
@@ -36,29 +36,29 @@ impl Channel {
         Arc::ptr_eq(&self.context, context)
     }
 
-    /// A completion queue is on it from now on.
+    /// Adds a completion queue to the channel.
     pub(crate) fn enter(&self) {
         self.cqs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A completion queue is no more, and neither are its events.
+    /// Removes a destroyed completion queue, and its events.
     pub(crate) fn leave(&self, cq: &Arc<Watched>) {
         self.events.retain(|event| !Arc::ptr_eq(event, cq));
         self.cqs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A completion queue has the completion that it was armed for.
+    /// Reports that a completion queue has the completion that it was armed for.
     pub(crate) fn notice(&self, cq: Arc<Watched>) {
         self.events.push(cq);
     }
 
-    /// What a thread sleeps on that takes an event.
+    /// The descriptor that a thread sleeps on to take an event.
     pub(super) fn descriptor(&self) -> Result<Arc<EventFd>> {
         self.events.opened()
     }
 
     /// Takes the address of the next completion queue with an event, whose count was read. `None`
-    /// if it was taken back.
+    /// if the event was taken back.
     pub(super) fn take_counted(&self) -> Option<*mut ibv_cq> {
         let address = self.events.take_counted(|cq| {
             cq.unacknowledged().add();
@@ -85,7 +85,7 @@ pub(crate) fn create(context: *mut ibv_context) -> Result<*mut ibv_comp_channel>
     Ok(Object::new(abi, body).publish())
 }
 
-/// Ends a completion channel; EBUSY while completion queues are on it.
+/// Destroys a completion channel; EBUSY while completion queues use it.
 pub(crate) fn destroy(channel: *mut ibv_comp_channel) -> Result<()> {
     let channel = Object::<Channel>::find(channel)?;
     if channel.body().cqs.load(Ordering::Relaxed) > 0 {

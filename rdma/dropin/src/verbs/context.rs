@@ -1,5 +1,5 @@
 //! Contexts: devices that a program has opened. The RNIC itself is opened when the first object is
-//! made. So asking what a device can do needs no privilege, and leaves nothing behind.
+//! created. So querying a device needs no privilege, and leaves nothing behind.
 
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ pub(crate) struct Context {
     backend: OnceLock<BackendRef>,
     /// Asynchronous events of its objects.
     events: Arc<Events>,
-    /// What happens to the device.
+    /// The context's own events, of its device.
     watched: Arc<Watched>,
 }
 
@@ -40,7 +40,7 @@ impl Context {
         &self.events
     }
 
-    /// Its RNIC, which is opened if it is not open yet.
+    /// The context's RNIC, which is opened if it is not open yet.
     pub(crate) fn backend(&self) -> Result<Arc<Backend>> {
         if let Some(backend) = self.backend.get() {
             return backend.get();

@@ -29,7 +29,7 @@ pub(crate) struct Cq {
 /// A completion that is polled by one call for each of its fields.
 pub(super) struct Taken {
     pub(super) completion: ibv_wc,
-    /// When the NIC received what raised it, in nanoseconds; 0 if that is unknown.
+    /// When the NIC received the frame that raised it, in nanoseconds; 0 if that is unknown.
     pub(super) time: u64,
 }
 
@@ -59,8 +59,7 @@ impl Cq {
     }
 }
 
-/// Makes a completion queue. Its struct is the longer one of the two, whose functions are filled in
-/// by `fill`.
+/// Makes a completion queue. It has the longer one of the two structs, whose functions `fill` sets.
 pub(crate) fn create(
     context: *mut ibv_context,
     entries: u32,
@@ -97,7 +96,7 @@ pub(crate) fn create(
     body.publish(&abi)
 }
 
-/// The channel of a completion queue to be, if it gets one.
+/// The channel of a new completion queue, if it gets one.
 fn channel_of(
     context: &Arc<Object<Context>>,
     channel: *mut ibv_comp_channel,
@@ -111,7 +110,7 @@ fn channel_of(
 }
 
 impl Cq {
-    /// Becomes an object that programs and events know.
+    /// Makes it an object that programs and events can refer to.
     fn publish(self, abi: &ibv_cq_ex) -> Result<*mut ibv_cq> {
         self.queue.report_events(self.watched.target())?;
         if let Some(channel) = &self.channel {
@@ -134,7 +133,7 @@ fn callback(channel: &Arc<Object<Channel>>, watched: &Arc<Watched>) -> Completio
     })
 }
 
-/// Ends a completion queue; EBUSY while queue pairs complete on it. Waits until the program has
+/// Destroys a completion queue; EBUSY while queue pairs complete on it. Waits until the program has
 /// acknowledged its events.
 pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     let cq = Object::<Cq>::find(cq)?;
@@ -145,7 +144,7 @@ pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<()> {
     }
     body.watched.end();
     cq.destroy()?;
-    // The thread whose turn it is can no longer end it. Each that waits finds the queue gone.
+    // The thread whose turn it is can no longer end it. Waiting threads find the queue destroyed.
     body.current.end(|_taken| ());
     Ok(())
 }
@@ -188,7 +187,7 @@ pub extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     returns(|| resize(cq, entries))
 }
 
-/// `ibv_poll_cq(3)`: -1 if it has failed.
+/// `ibv_poll_cq(3)`: returns -1 on failure.
 pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) -> c_int {
     data_path::always(-1, || {
         // SAFETY: inline functions of the header have found this function by the handle.
@@ -205,7 +204,7 @@ pub extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, places: *mut ibv_wc) 
         // program's to give.
         let places = unsafe { std::slice::from_raw_parts_mut(places, entries) };
         let taken = cq.body().port.poll(places)?;
-        // Not more than `entries`.
+        // The number is at most `entries`.
         Ok(taken.cast_signed())
     })
 }

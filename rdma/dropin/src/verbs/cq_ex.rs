@@ -18,10 +18,10 @@ use crate::entry::data_path::{always, returns};
 use crate::entry::{Result, sets};
 use crate::object::Object;
 
-/// One thread at a time polls: allowed, and no use made of it.
+/// A flag by which programs promise that only one thread polls: accepted and ignored.
 const SINGLE_THREADED: u32 = 1;
 
-/// The object of a handle that inline functions of the header call us by.
+/// The object of a handle that inline functions of the header pass.
 fn living<'a>(cq: *mut ibv_cq_ex) -> Result<&'a Object<Cq>> {
     // SAFETY: the function was found by the handle.
     unsafe { Object::<Cq>::living(cq.cast()) }
@@ -35,7 +35,7 @@ fn read<T: Copy + Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Taken) -> T) -
     })
 }
 
-/// Takes the next completion into `place`, with its time if that is wanted; ENOENT if there is
+/// Takes the next completion into `place`, with its time if that is requested; ENOENT if there is
 /// none.
 fn next<const TIMED: bool>(cq: &Object<Cq>, place: &mut Taken) -> Result<()> {
     let (port, completion) = (cq.body().port(), &mut place.completion);
@@ -48,7 +48,7 @@ fn next<const TIMED: bool>(cq: &Object<Cq>, place: &mut Taken) -> Result<()> {
     Ok(())
 }
 
-/// Begins a poll, for which other threads wait. One that finds nothing is over at once.
+/// Begins a poll; other threads wait until it ends. A poll that finds no completion ends at once.
 extern "C" fn start_poll<const TIMED: bool>(
     cq: *mut ibv_cq_ex,
     attr: Option<&ibv_poll_cq_attr>,
@@ -103,12 +103,12 @@ reads! {
     read_dlid_path_bits: u8 = dlid_path_bits,
 }
 
-/// In nanoseconds by the NIC's clock; 0 for a completion that nothing has arrived for.
+/// In nanoseconds by the NIC's clock; 0 for a completion that no frame has raised.
 extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     read(cq, |taken| taken.time)
 }
 
-/// When it is read, not when it completed: no device has stamped it.
+/// The time of the call, not of the completion: no device has stamped it.
 extern "C" fn read_completion_wallclock_ns(_cq: *mut ibv_cq_ex) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
@@ -138,7 +138,7 @@ fn fill_timed(abi: &mut ibv_cq_ex) {
     abi.read_completion_ts = Some(read_completion_ts);
 }
 
-/// Refuses times where completions have none.
+/// Refuses times if completions have none.
 fn check_times(context: *mut ibv_context) -> Result<()> {
     let context = Object::<Context>::find(context)?;
     if context.body().backend()?.has_times() {
@@ -150,8 +150,8 @@ fn check_times(context: *mut ibv_context) -> Result<()> {
     Err(Errno::EOPNOTSUPP)
 }
 
-/// Refuses a parent domain that is none of the context's. As all domains of a device are alike to
-/// completion queues, there is nothing else to do.
+/// Refuses a parent domain of another context. As all domains of a device are alike to completion
+/// queues, nothing else is done with it.
 fn check_domain(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<()> {
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD == 0 {
         return Ok(());

@@ -18,10 +18,10 @@ use crate::lists::Lists;
 use crate::logging::{self, say_once};
 use crate::object::{Kind, Object};
 
-/// The transport that programs take devices for: `iwarp`, as it is, or `ib`.
+/// The transport that a device reports to programs: `iwarp`, which it is, or `ib`.
 const TRANSPORT: &CStr = c"XWARP_TRANSPORT";
 
-/// A device, for as long as the process runs: programs may look at it while a context is open.
+/// A device, which lives as long as the process: programs may read it while a context is open.
 pub(crate) struct Device {
     name: String,
     index: c_int,
@@ -42,7 +42,7 @@ struct Opened {
 pub(crate) struct Targets(Mutex<Vec<Weak<dyn EventTarget>>>);
 
 impl Targets {
-    /// Adds a target. Those that are gone are removed before the list grows.
+    /// Adds a target. Dropped targets are removed before the list grows.
     pub(crate) fn add(&self, target: Weak<dyn EventTarget>) {
         let mut targets = lock(&self.0);
         if targets.len() == targets.capacity() {
@@ -68,7 +68,7 @@ impl Kind for Device {
     const TAG: u32 = 0x6465_7631;
 }
 
-/// The devices that programs have seen, by name.
+/// The devices that programs have listed, by name.
 static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
 
 /// Reports to the contexts of all devices that these have failed.
@@ -85,7 +85,7 @@ fn text(into: &mut [u8], from: &str) {
     pairs.for_each(|(into, from)| *into = *from);
 }
 
-/// Whether programs are to take devices for ones of InfiniBand.
+/// Whether devices report to programs that they are InfiniBand's.
 pub(crate) fn are_taken_for_infiniband() -> bool {
     let Some(transport) = environment::value(TRANSPORT).filter(|it| !it.is_empty()) else {
         return false;
@@ -119,7 +119,7 @@ pub(crate) fn are_named() -> bool {
     interface::named().is_some()
 }
 
-/// The devices, which are the same objects each time.
+/// The devices, which are the same objects on each call.
 pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
     close_at_exit();
     let mut known = lock(&DEVICES);
@@ -146,7 +146,7 @@ pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
 }
 
 impl Device {
-    /// The interface as it is now.
+    /// The interface's present attributes.
     pub(crate) fn interface(&self) -> Result<Interface> {
         interface::interface(&self.name)
     }
@@ -159,12 +159,12 @@ impl Device {
         &self.targets
     }
 
-    /// One more context.
+    /// Counts one more context.
     pub(crate) fn enter(&self) {
         lock(&self.opened).contexts += 1;
     }
 
-    /// One context less. The RNIC is closed with the last one.
+    /// Counts one context less. The RNIC is closed with the last one.
     pub(crate) fn leave(&self) {
         let mut opened = lock(&self.opened);
         opened.contexts = opened.contexts.saturating_sub(1);
@@ -174,7 +174,7 @@ impl Device {
         }
     }
 
-    /// The RNIC, which is opened when the first object is made on it (decision record dropin/0004).
+    /// The RNIC, which is opened when its first object is created (decision record dropin/0004).
     pub(crate) fn backend(&self) -> Result<Arc<Backend>> {
         let mut opened = lock(&self.opened);
         if let Some(backend) = &opened.backend {
@@ -191,7 +191,7 @@ impl Device {
 
 #[cfg(any(test, feature = "testbed"))]
 impl Device {
-    /// A device of a test's own, whose RNIC is open.
+    /// A device for tests, whose RNIC is open.
     pub(crate) fn for_test(targets: &Arc<Targets>, backend: &Arc<Backend>) -> Arc<Object<Self>> {
         let opened = Opened {
             contexts: 0,
@@ -220,7 +220,7 @@ fn close_all() {
     }
 }
 
-/// Closes RNICs that are open when the process exits, so that peers see the connections end.
+/// Closes all open RNICs when the process exits, so that peers see the connections end.
 fn close_at_exit() {
     static ONCE: Once = Once::new();
     extern "C" fn at_exit() {
@@ -270,7 +270,7 @@ pub extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char 
     sets(|| Ok(name_of(&*Object::<Device>::find(device)?)))
 }
 
-/// `ibv_get_device_guid(3)`: in network byte order; 0 for what is no device.
+/// `ibv_get_device_guid(3)`: in network byte order; 0 if it is no device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     always(0, || {
@@ -279,13 +279,13 @@ pub extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     })
 }
 
-/// `ibv_get_device_index(3)`: that of the interface; -1 for what is no device.
+/// `ibv_get_device_index(3)`: the interface's index; -1 if it is no device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     always(-1, || Ok(Object::<Device>::find(device)?.body().index))
 }
 
-/// Where sysfs is. Programs that look there for the device find no InfiniBand device, and cope.
+/// The path of sysfs. Programs that search it for the device find no InfiniBand device, and cope.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     const PATH: &CStr = c"/sys";

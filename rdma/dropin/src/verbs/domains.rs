@@ -1,4 +1,4 @@
-//! Thread domains, which mean nothing here, and parent domains, which are protection domains under
+//! Thread domains, which have no effect here, and parent domains, which are protection domains by
 //! another name.
 
 use std::ffi::c_int;
@@ -15,8 +15,8 @@ use crate::abi::verbs::{
 use crate::entry::{returns, sets};
 use crate::object::{Kind, Object};
 
-/// A thread domain: by it a program promises that one thread at a time uses what belongs to it.
-/// Locks are cheap enough.
+/// A thread domain: with it a program promises that one thread at a time uses the domain's objects.
+/// It saves no locks here, as they are cheap enough.
 struct Td;
 
 impl Kind for Td {
@@ -34,7 +34,7 @@ pub(super) extern "C" fn alloc_td(
     sets(|| {
         Object::<Context>::find(context)?;
         match attr.ok_or(Errno::EINVAL)? {
-            // By its context, inline functions of the header find what destroys it.
+            // Inline functions of the header find the destroying function by its context.
             ibv_td_init_attr { comp_mask: 0 } => Ok(Object::new(ibv_td { context }, Td).publish()),
             _ => Err(Errno::EOPNOTSUPP),
         }
@@ -46,8 +46,8 @@ pub(super) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     returns(|| Object::<Td>::find(td)?.destroy())
 }
 
-/// `ibv_alloc_parent_domain(3)`: sets errno. Allocators of the program's are refused, as objects
-/// are not in memory of theirs.
+/// `ibv_alloc_parent_domain(3)`: sets errno. A program's allocators are refused, as objects are not
+/// allocated in its memory.
 pub(super) extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: Option<&ibv_parent_domain_init_attr>,
@@ -57,7 +57,7 @@ pub(super) extern "C" fn alloc_parent_domain(
         if attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        // A context is for allocators alone.
+        // Only allocators use such a context.
         if attr.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
             return Err(Errno::EINVAL);
         }

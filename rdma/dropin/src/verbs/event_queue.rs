@@ -1,9 +1,9 @@
 //! Events that wait to be taken, and the descriptor that counts them. A program sleeps in `poll` on
-//! it, or in the call that takes one.
+//! it, or in the call that takes an event.
 //!
-//! The descriptor is the program's to set to non-blocking mode. So a thread that takes an event
-//! reads it once, and waits in that read or not as the program wants. Nothing else waits for it:
-//! [`Waiting`] says what becomes of counts.
+//! The program may set the descriptor to non-blocking mode. So a thread that takes an event reads
+//! the descriptor once, and that read blocks or not as the program wants. No other code waits on
+//! it: [`Waiting`] keeps the counts consistent.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
@@ -19,7 +19,7 @@ use crate::entry::{Result, lock};
 /// Descriptors of queues that ended while a thread slept on them.
 static SLEPT_ON: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
 
-/// How many of those a thread sleeps on still.
+/// The number of those that a thread still sleeps on.
 pub(crate) fn slept_on() -> usize {
     let slept_on = lock(&SLEPT_ON);
     let sleeping = slept_on.iter().filter(|it| it.strong_count() > 0);
@@ -29,7 +29,8 @@ pub(crate) fn slept_on() -> usize {
 /// A queue of events of any kind.
 pub(crate) struct EventQueue<T> {
     waiting: Mutex<Waiting<T>>,
-    /// Nothing once the queue has ended. A thread that sleeps on it has it until it wakes.
+    /// `None` once the queue has ended. A thread that sleeps on the descriptor holds it until it
+    /// wakes.
     descriptor: Mutex<Option<Arc<EventFd>>>,
 }
 
@@ -43,13 +44,13 @@ impl<T> EventQueue<T> {
         })
     }
 
-    /// What programs poll; -1 once the queue has ended.
+    /// The descriptor that programs poll; -1 once the queue has ended.
     pub(crate) fn descriptor(&self) -> RawFd {
         let descriptor = self.opened();
         descriptor.map_or(-1, |descriptor| descriptor.as_fd().as_raw_fd())
     }
 
-    /// What a thread sleeps on that takes an event; EBADF once the queue has ended.
+    /// The descriptor that a thread sleeps on to take an event; EBADF once the queue has ended.
     pub(crate) fn opened(&self) -> Result<Arc<EventFd>> {
         lock(&self.descriptor).clone().ok_or(Errno::EBADF)
     }
@@ -61,8 +62,8 @@ impl<T> EventQueue<T> {
         flags.is_some_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
 
-    /// Ends the queue, whose object is destroyed: the descriptor is closed, unless a thread sleeps
-    /// on it.
+    /// Ends the queue of a destroyed object: the descriptor is closed, unless a thread sleeps on
+    /// it.
     pub(crate) fn end(&self) {
         let Some(descriptor) = lock(&self.descriptor).take() else {
             return;
@@ -79,15 +80,15 @@ impl<T> EventQueue<T> {
         self.push_if(event, |_event| true);
     }
 
-    /// Adds an event if its object `lives`. An object that dies before it takes back its events
-    /// leaves none here.
+    /// Adds an event if its object `lives`. An object that is destroyed takes back its events, and
+    /// none is added after that.
     pub(crate) fn push_if(&self, event: T, lives: impl FnOnce(&T) -> bool) {
         let Ok(descriptor) = self.opened() else {
             return;
         };
         let mut waiting = lock(&self.waiting);
         if !lives(&event) {
-            // What it has may wait for the engine when it is dropped.
+            // Dropping the event may wait for the engine.
             drop(waiting);
             return;
         }
@@ -99,8 +100,9 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Takes the oldest event, and notes that by `taken` before it can be taken back. Waits for
-    /// one, unless the program has set the descriptor to non-blocking mode: then EAGAIN.
+    /// Takes the oldest event, and records that by `taken` before the event can be taken back.
+    /// Waits for an event, or returns EAGAIN if the program has set the descriptor to non-blocking
+    /// mode.
     pub(crate) fn take<R>(&self, taken: impl Fn(T) -> R) -> Result<R> {
         let descriptor = self.opened()?;
         loop {
@@ -113,17 +115,17 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes the oldest event, as [`take`](Self::take) does. The caller has read the count of one.
-    /// `None` if the event was taken back since.
+    /// `None` if the event was taken back meanwhile.
     pub(crate) fn take_counted<R>(&self, taken: impl Fn(T) -> R) -> Option<R> {
         lock(&self.waiting).take().map(taken)
     }
 
-    /// Takes back events that wait, such as of an object that is no more.
+    /// Takes back waiting events, such as those of a destroyed object.
     pub(crate) fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
         drop(self.take_back(|event| !keep(event)));
     }
 
-    /// Takes back events that wait, in their order, to be added elsewhere.
+    /// Takes back waiting events, in their order, to be added elsewhere.
     pub(crate) fn take_back(&self, which: impl FnMut(&T) -> bool) -> Vec<T> {
         let descriptor = self.opened().ok();
         let uncount = || descriptor.as_deref().is_some_and(uncount);
@@ -136,7 +138,7 @@ impl<T> EventQueue<T> {
     }
 }
 
-/// Counts one event less, without waiting. False if the count is 0.
+/// Decrements the count, without waiting. Returns false if the count is 0.
 fn uncount(descriptor: &EventFd) -> bool {
     let mut count = [0_u8; 8];
     let place = libc::iovec {

@@ -19,7 +19,7 @@ use crate::logging::say_once;
 
 /// Names the interfaces, separated by commas.
 const DEVICES: &CStr = c"XWARP_DEV";
-/// Names the file that names them, one in each line.
+/// Names the file with the names of interfaces, one in each line.
 const CONFIGURATION: &CStr = c"XWARP_CONFIG";
 /// The file that is read if neither variable is set.
 const DEFAULT_CONFIGURATION: &str = "/etc/xwarp/devices";
@@ -39,7 +39,7 @@ pub(crate) struct Interface {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// The interfaces that are devices: those that are named, or all that are up and have an address.
+/// The interfaces that are devices: the named ones, or all that are up and have an address.
 pub(crate) fn devices() -> Result<Vec<Interface>> {
     let all = interfaces()?;
     let Some(names) = named() else {
@@ -58,21 +58,21 @@ pub(crate) fn devices() -> Result<Vec<Interface>> {
     Ok(names.iter().filter_map(find).collect())
 }
 
-/// The interface with that name, as it is now.
+/// The interface with that name, with its present attributes.
 pub(crate) fn interface(name: &str) -> Result<Interface> {
     with_name(&interfaces()?, name)
         .cloned()
         .ok_or(Errno::ENODEV)
 }
 
-/// The interface with that name, or with that alternative name.
+/// The interface with that name or alternative name.
 fn with_name<'a>(all: &'a [Interface], name: &str) -> Option<&'a Interface> {
     let find = |wanted: &str| all.iter().find(|it| it.name == wanted);
     find(name).or_else(|| find(&xwarp::interface_name(name)?))
 }
 
-/// Names from the environment or the configuration file, `None` if neither is there. What cannot be
-/// read names no interface, as its user has named some, not all.
+/// Names from the environment or the configuration file, `None` if neither exists. An unreadable
+/// one names no interface, as its user has meant some interfaces, not all.
 pub(crate) fn named() -> Option<Vec<String>> {
     if let Some(names) = environment::value(DEVICES) {
         let Some(names) = names.to_str() else {
@@ -101,7 +101,7 @@ pub(crate) fn named() -> Option<Vec<String>> {
     }
 }
 
-/// The names in the variable, which says that some are meant.
+/// The names in the variable. If there are none, that is printed, and no interface is a device.
 fn some_words(text: &str) -> Vec<String> {
     let names = words(text, ',');
     if names.is_empty() {
@@ -112,7 +112,7 @@ fn some_words(text: &str) -> Vec<String> {
     names
 }
 
-/// Reads a configuration file. What is no file could block for ever, such as a FIFO.
+/// Reads a configuration file. Anything but a regular file could block for ever, such as a FIFO.
 fn read_configuration(path: &Path) -> io::Result<String> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -129,7 +129,7 @@ fn read_configuration(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// What stands between separators, without comments. Each word once.
+/// The words between separators, without comments and duplicates.
 fn words(text: &str, separator: char) -> Vec<String> {
     let parts = text.split(separator);
     let parts = parts.map(|part| part.split('#').next().unwrap_or_default().trim());

@@ -18,9 +18,9 @@ use crate::backend::{self, Memory, Rights};
 use crate::entry::{Result, lock, returns, sets};
 use crate::object::{Kind, Object, next_handle};
 
-/// What `ibv_rereg_mr` returns if the region is as it was.
+/// Result of `ibv_rereg_mr` if the region is unchanged.
 const REREG_REFUSED: c_int = -1;
-/// What `ibv_rereg_mr` returns if the region is gone.
+/// Result of `ibv_rereg_mr` if the region is deregistered.
 const REREG_LOST: c_int = -4;
 
 /// A memory region.
@@ -29,14 +29,14 @@ pub(crate) struct Mr {
     state: Mutex<State>,
 }
 
-/// What `ibv_rereg_mr` may change.
+/// Attributes that `ibv_rereg_mr` may change.
 #[derive(Clone)]
 struct State {
     pd: Arc<Object<Pd>>,
     rights: Rights,
     /// Its Tagged Offsets begin at 0.
     is_zero_based: bool,
-    /// A reregistration has failed and left nothing.
+    /// A reregistration has failed and deregistered the region.
     is_lost: bool,
 }
 
@@ -58,7 +58,7 @@ impl Kind for Mr {
     const TAG: u32 = 0x6d72_2031;
 }
 
-/// Rights by access flags. Those that only make hardware faster mean nothing here.
+/// Rights by access flags. Flags that only make hardware faster have no effect here.
 fn rights_of(flags: u32) -> Result<Rights> {
     const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
         | IBV_ACCESS_REMOTE_WRITE
@@ -102,7 +102,7 @@ pub(crate) fn register(
     let rights = rights_of(flags)?;
     let is_zero_based = is_zero_based(flags);
     let start = addr.addr() as u64;
-    // Inline functions of the header name the address where the program names no offset.
+    // Inline functions of the header pass the address where the program names no offset.
     if is_zero_based && ![0, start].contains(&iova) {
         return Err(Errno::EINVAL);
     }
@@ -126,7 +126,7 @@ pub(crate) fn register(
     Ok(Object::new(abi, Mr { region, state }).publish())
 }
 
-/// Deregisters memory: when this returns, no peer reaches it through the region.
+/// Deregisters memory: when this returns, peers can no longer access it through the region.
 pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
     let mr = Object::<Mr>::find(mr)?;
     let is_lost = lock(&mr.body().state).is_lost;
@@ -136,7 +136,7 @@ pub(crate) fn deregister(mr: *mut ibv_mr) -> Result<()> {
     mr.destroy()
 }
 
-/// What `ibv_rereg_mr` is asked for.
+/// Arguments of `ibv_rereg_mr`.
 struct Change {
     flags: u32,
     pd: *mut ibv_pd,
@@ -150,7 +150,7 @@ impl Change {
         self.flags & flag != 0
     }
 
-    /// What the region is going to be, and its other memory if it gets some.
+    /// The region's new state, and its new memory if it gets some.
     fn apply(&self, old: &State) -> Result<(State, Option<Memory>)> {
         const KNOWN: u32 =
             IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
@@ -167,21 +167,21 @@ impl Change {
         }
         let is_moved = self.has(IBV_REREG_MR_CHANGE_TRANSLATION);
         if new.is_zero_based != old.is_zero_based && !is_moved {
-            // Where its Tagged Offsets begin is part of the translation.
+            // The first Tagged Offset is part of the translation.
             return Err(Errno::EINVAL);
         }
         let memory = is_moved.then(|| self.memory(&new));
         Ok((new, memory))
     }
 
-    /// The domain that the region goes to, which is of the same context.
+    /// The region's new domain, which is of the same context.
     fn other_pd(&self, old: &State) -> Result<Arc<Object<Pd>>> {
         let pd = Object::<Pd>::find(self.pd)?;
         let is_of_same = Arc::ptr_eq(pd.body().context(), old.pd.body().context());
         is_of_same.then_some(pd).ok_or(Errno::EINVAL)
     }
 
-    /// The memory that the region gets.
+    /// The region's new memory.
     fn memory(&self, new: &State) -> Memory {
         let address = self.addr.addr() as u64;
         Memory {
@@ -193,7 +193,7 @@ impl Change {
     }
 }
 
-/// Registers a region anew. An error comes with the number that C returns for it.
+/// Reregisters a region. An error comes with the number that C returns for it.
 fn reregister(mr: *mut ibv_mr, change: &Change) -> std::result::Result<(), (c_int, Errno)> {
     let refused = |errno| (REREG_REFUSED, errno);
     let mr = Object::<Mr>::find(mr).map_err(refused)?;
@@ -243,7 +243,7 @@ pub extern "C" fn ibv_reg_mr_iova(
     sets(|| register(pd, addr, length, iova, access.cast_unsigned()))
 }
 
-/// What inline functions of the header call for `ibv_reg_mr(3)` and `ibv_reg_mr_iova(3)`: sets
+/// Called by inline functions of the header for `ibv_reg_mr(3)` and `ibv_reg_mr_iova(3)`: sets
 /// errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_reg_mr_iova2(
@@ -290,7 +290,7 @@ pub extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     returns(|| deregister(mr))
 }
 
-/// `ibv_advise_mr(3)`: all memory is there already, so that what there is to prefetch is done.
+/// `ibv_advise_mr(3)`: nothing is to be prefetched, as all memory of a region is present.
 pub(super) extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: u32,

@@ -18,7 +18,7 @@ use crate::object::{Kind, Object, next_handle};
 /// A memory window.
 pub(crate) struct Mw {
     window: Arc<backend::Mw>,
-    /// It is of type 1, and `ibv_bind_mw` has bound it.
+    /// It is of type 1, and bound by `ibv_bind_mw`.
     is_bound: Mutex<bool>,
 }
 
@@ -52,8 +52,8 @@ fn next_key(rkey: u32) -> u32 {
     u32::from_be_bytes([high, middle, low, key.wrapping_add(1)])
 }
 
-/// Binds a window of type 1 with a new key, or unbinds it if the length is 0. What it was bound to
-/// before is taken away first.
+/// Binds a window of type 1 with a new key, or unbinds it if the length is 0. Its present binding
+/// is invalidated first.
 fn bind(qp: &Object<Qp>, mw: &Object<Mw>, wanted: &ibv_mw_bind) -> Result<()> {
     let mut is_bound = lock(&mw.body().is_bound);
     let (rkey, kind) = mw.with_abi(|abi| (abi.rkey, abi.kind));
@@ -83,7 +83,7 @@ fn bind(qp: &Object<Qp>, mw: &Object<Mw>, wanted: &ibv_mw_bind) -> Result<()> {
     Ok(())
 }
 
-/// What takes away the binding that a window has, without a completion, and what makes another.
+/// The requests that invalidate a window's binding, without a completion, and make another.
 fn requests(rkey: u32, wanted: &ibv_mw_bind) -> [ibv_send_wr; 2] {
     let mut invalidate = ibv_send_wr::zeroed();
     (invalidate.opcode, invalidate.imm_data) = (IBV_WR_LOCAL_INV, rkey);

@@ -1,5 +1,5 @@
-//! Slots of a context: the functions that inline functions of the header call. An empty slot is not
-//! supported.
+//! Slots of a context: the functions that inline functions of the header call. The operation of an
+//! empty slot is not supported.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::abi::verbs::{ibv_context, ibv_device, verbs_context};
 use crate::entry::{Result, sets};
 use crate::object::Object;
 
-/// Fills the slots of all that is supported.
+/// Fills the slots of all supported operations.
 fn fill(context: &mut verbs_context) {
     context.query_port = Some(query_port);
     context.advise_mr = Some(advise_mr);

@@ -16,9 +16,9 @@ use crate::object::{Kind, Object, next_handle};
 pub(crate) struct Pd {
     context: Arc<Object<Context>>,
     domain: Arc<backend::Pd>,
-    /// The domain that this is another name of.
+    /// The domain that this parent domain stands for.
     original: Option<Arc<Object<Pd>>>,
-    /// Other names that there are.
+    /// Parent domains that stand for this domain.
     names: AtomicUsize,
 }
 
@@ -30,7 +30,7 @@ impl Kind for Pd {
 }
 
 impl Pd {
-    /// A domain of this context; EINVAL if it is of another one.
+    /// A domain of this context; EINVAL if it belongs to another one.
     pub(super) fn find_of(context: *mut ibv_context, pd: *mut ibv_pd) -> Result<Arc<Object<Self>>> {
         let pd = Object::<Self>::find(pd)?;
         let is_ours = Object::handle(pd.body().context()) == context;
@@ -63,7 +63,7 @@ pub(crate) fn allocate(context: *mut ibv_context) -> Result<*mut ibv_pd> {
     Ok(Object::new(abi, body).publish())
 }
 
-/// Gives a protection domain another name.
+/// Makes a parent domain for a protection domain.
 pub(super) fn name_again(pd: &Arc<Object<Pd>>) -> *mut ibv_pd {
     let (abi, body) = (pd.with_abi(|abi| *abi), pd.body());
     body.names.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ pub(super) fn name_again(pd: &Arc<Object<Pd>>) -> *mut ibv_pd {
     Object::new(abi, body).publish()
 }
 
-/// Ends a protection domain, or another name of one. EBUSY while it has objects or other names.
+/// Destroys a protection domain or a parent domain. EBUSY while it has objects or parent domains.
 pub(crate) fn deallocate(pd: *mut ibv_pd) -> Result<()> {
     let pd = Object::<Pd>::find(pd)?;
     if pd.body().names.load(Ordering::Relaxed) > 0 {

@@ -1,4 +1,4 @@
-//! Posting lists of work requests: what the slots of a context do.
+//! Posting lists of work requests: the functions in the slots of a context.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::backend::PostFailure;
 use crate::entry::data_path::returns;
 use crate::object::Object;
 
-/// Request of a list at which posting has ended.
+/// The request of a list that was refused.
 fn at<'a, R>(mut list: impl Iterator<Item = &'a R>, failure: PostFailure) -> *mut R
 where
     R: 'a,
@@ -22,8 +22,8 @@ where
     request.map_or(ptr::null_mut(), |request| ptr::from_ref(request).cast_mut())
 }
 
-/// `ibv_post_send(3)`: returns the error number. Of a list that has failed, the requests in front
-/// of the bad one are posted.
+/// `ibv_post_send(3)`: returns the error number. If a request of the list is refused, those in
+/// front of it are posted.
 pub(super) extern "C" fn post_send(
     qp: *mut ibv_qp,
     first: *mut ibv_send_wr,

@@ -20,8 +20,8 @@ use crate::backend::{self, QpPort, QpRequest, QpSizes, limits};
 use crate::entry::{Result, lock, returns, sets};
 use crate::object::{Kind, Object, next_handle};
 
-/// Bytes of inline data that every queue pair takes. Other devices have some for programs that ask
-/// for none, which count on that.
+/// Bytes of inline data that every queue pair takes. Programs that ask for none depend on some, as
+/// other devices give them.
 const LEAST_INLINE: u32 = 64;
 
 /// A queue pair.
@@ -33,7 +33,7 @@ pub(crate) struct Qp {
     port: Box<dyn QpPort>,
     watched: Arc<Watched>,
     attributes: Mutex<QpAttributes>,
-    /// What `ibv_wr_start` has begun.
+    /// The batch that `ibv_wr_start` begins.
     pub(super) batch: Batch,
 }
 
@@ -59,7 +59,7 @@ impl Qp {
     }
 }
 
-/// How a queue pair is created, by whichever function.
+/// Attributes that a queue pair is created with, by any of the functions.
 pub(crate) struct QpSpec<'a> {
     pub(crate) pd: *mut ibv_pd,
     pub(crate) qp_context: *mut c_void,
@@ -68,12 +68,12 @@ pub(crate) struct QpSpec<'a> {
     pub(crate) srq: *mut ibv_srq,
     pub(crate) qp_type: u32,
     pub(crate) sq_sig_all: c_int,
-    /// Becomes what the queue pair has.
+    /// Replaced by the queue pair's actual sizes.
     pub(crate) cap: &'a mut ibv_qp_cap,
 }
 
 impl QpSpec<'_> {
-    /// Sizes, at least as wanted. A depth or number of elements of 0 becomes 1.
+    /// Sizes, at least the requested ones. A depth or number of elements of 0 becomes 1.
     fn sizes(&mut self, has_srq: bool) -> Result<QpSizes> {
         let (cap, limits) = (&mut *self.cap, limits());
         for wanted in [&mut cap.max_send_wr, &mut cap.max_send_sge] {
@@ -125,8 +125,7 @@ fn parts(spec: &QpSpec<'_>) -> Result<Parts> {
     is_of_one.then_some(parts).ok_or(Errno::EINVAL)
 }
 
-/// Makes a queue pair. Its struct is the longer one of the two, whose functions are filled in by
-/// `fill`.
+/// Makes a queue pair. It has the longer one of the two structs, whose functions `fill` sets.
 pub(crate) fn create(
     mut spec: QpSpec<'_>,
     fill: impl FnOnce(&mut ibv_qp_ex),
@@ -152,7 +151,7 @@ pub(crate) fn create(
 }
 
 impl Parts {
-    /// They become an object that programs and events know.
+    /// Makes it an object that programs and events can refer to.
     fn publish(
         self,
         abi: &ibv_qp_ex,
@@ -191,7 +190,7 @@ fn abi_of(spec: &QpSpec<'_>, parts: &Parts) -> ibv_qp_ex {
     abi
 }
 
-/// Ends a queue pair. Waits until the program has acknowledged its events.
+/// Destroys a queue pair. Waits until the program has acknowledged its events.
 pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
@@ -202,7 +201,7 @@ pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     Ok(())
 }
 
-/// Modify QP, as a program or the connection manager asks for it.
+/// Modify QP, as requested by a program or the connection manager.
 pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
@@ -271,7 +270,7 @@ pub extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: Option<&ibv_qp_attr>, mas
     returns(|| modify(qp, attr.ok_or(Errno::EINVAL)?, mask.cast_unsigned()))
 }
 
-/// `ibv_query_qp(3)`: returns the error number. Reports all attributes, whatever the mask asks for.
+/// `ibv_query_qp(3)`: returns the error number. Reports all attributes, regardless of the mask.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
@@ -292,7 +291,7 @@ pub extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     returns(|| destroy(qp))
 }
 
-/// `ibv_query_qp_data_in_order(3)`: 0, as only Writes are placed in order for sure.
+/// `ibv_query_qp_data_in_order(3)`: 0, as only Writes are certain to be placed in order.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _opcode: u32, _flags: u32) -> c_int {
     0
@@ -308,7 +307,7 @@ pub extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Option<&mut ibv_ece>) -> c
     })
 }
 
-/// `ibv_set_ece(3)`: takes none. Returns the error number.
+/// `ibv_set_ece(3)`: accepts no options. Returns the error number.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: Option<&ibv_ece>) -> c_int {
     returns(|| {

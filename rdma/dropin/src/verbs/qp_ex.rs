@@ -1,4 +1,4 @@
-//! Queue pairs that are posted to by one function for each part of a work request.
+//! Queue pairs that programs post to with one call for each part of a work request.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -42,7 +42,7 @@ const SUPPORTED: u64 = IBV_QP_EX_WITH_RDMA_WRITE
 /// Flags of a request that needs no list.
 const PLAIN: u32 = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
 
-/// The object of a handle that inline functions of the header call us by.
+/// The object of a handle that inline functions of the header pass.
 fn living<'a>(qp: *mut ibv_qp_ex) -> Result<&'a Object<Qp>> {
     // SAFETY: the function was found by the handle.
     unsafe { Object::<Qp>::living(qp.cast()) }
@@ -201,7 +201,7 @@ extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, number: usize, list: *const ib
     });
 }
 
-/// Bytes of the program's; none where there is nothing.
+/// The program's bytes; none if there are none.
 fn bytes<'a>(piece: ibv_data_buf) -> Result<&'a [u8]> {
     if piece.addr.is_null() || piece.length == 0 {
         return Ok(&[]);
@@ -261,8 +261,8 @@ extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     });
 }
 
-/// Refuses an operation that iWARP does not have, and with it the batch: `wr_complete` returns the
-/// error number.
+/// Refuses an operation that iWARP lacks, and with it the batch: `wr_complete` returns the error
+/// number.
 fn refuse(qp: *mut ibv_qp_ex) {
     always((), || {
         living(qp)?.body().batch.refuse(Errno::EOPNOTSUPP);
@@ -290,7 +290,7 @@ extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, _rkey: u32, _addr: u64, _data:
     refuse(qp);
 }
 
-/// Fills in the functions, all of them whatever the program has asked for.
+/// Sets all functions, whatever the program has asked for.
 fn fill(abi: &mut ibv_qp_ex) {
     abi.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
     abi.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
@@ -315,8 +315,8 @@ fn fill(abi: &mut ibv_qp_ex) {
     abi.wr_abort = Some(wr_abort);
 }
 
-/// Makes a queue pair by the attributes of later versions. It has these functions if it says what
-/// for.
+/// Makes a queue pair with attributes of later versions. It gets these functions if the attributes
+/// name operations for them.
 pub(crate) fn create(
     context: *mut ibv_context,
     attr: &mut ibv_qp_init_attr_ex,

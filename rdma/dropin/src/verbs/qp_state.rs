@@ -1,8 +1,8 @@
 //! States and attributes of a queue pair by InfiniBand's names.
 //!
 //! iWARP has no Reset, Init and RTR: a queue pair is Idle until its connection is made. So these
-//! states are kept here, and RTS is what the connection manager or the program says. As the
-//! kernel's iWARP has it, Query QP reports Init for a queue pair that is new or reset.
+//! states are kept here, and the connection manager or the program sets RTS. Like the kernel's
+//! iWARP, Query QP reports Init for a queue pair that is new or reset.
 
 use std::ffi::c_int;
 
@@ -34,8 +34,8 @@ const BY_HAND: u32 = IBV_QP_AV
     | IBV_QP_SQ_PSN
     | IBV_QP_ALT_PATH
     | IBV_QP_PATH_MIG_STATE;
-/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are kept, and
-/// reported by Query QP. libfabric sets one.
+/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are only kept,
+/// and reported by Query QP. libfabric sets one.
 const HINTS: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER;
 const KNOWN: u32 = HINTS
     | IBV_QP_STATE
@@ -46,7 +46,7 @@ const KNOWN: u32 = HINTS
     | IBV_QP_QKEY
     | IBV_QP_MAX_QP_RD_ATOMIC
     | IBV_QP_MAX_DEST_RD_ATOMIC;
-/// Access flags that there are.
+/// All access flags.
 const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
@@ -57,7 +57,7 @@ const ACCESS: u32 = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_HUGETLB
     | IBV_ACCESS_OPTIONAL_RANGE;
 
-/// Attributes, the state among them.
+/// Attributes, including the state.
 pub(super) struct QpAttributes {
     kept: ibv_qp_attr,
     all_signaled: bool,
@@ -65,10 +65,10 @@ pub(super) struct QpAttributes {
     shows_reset: bool,
 }
 
-/// What a change of state means to the queue pair.
+/// Effect of a change of state on the queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// Nothing: only the name changes.
+    /// None: only the name of the state changes.
     None,
     /// Its connection ends, and work is flushed.
     Abort,
@@ -76,7 +76,7 @@ enum Effect {
     Reset,
 }
 
-/// The effect of a change from one state to another; EINVAL if there is no such change.
+/// The effect of a change from one state to another; EINVAL if no such change exists.
 fn effect(from: u32, to: u32) -> Result<Effect> {
     match (from, to) {
         (IBV_QPS_INIT.., IBV_QPS_RESET) => Ok(Effect::Reset),
@@ -90,7 +90,7 @@ fn effect(from: u32, to: u32) -> Result<Effect> {
     }
 }
 
-/// Refuses attributes that are not supported, and values that cannot be.
+/// Refuses attributes that are not supported, and impossible values.
 fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     if mask & BY_HAND != 0 {
         say_how_to_connect();
@@ -111,8 +111,8 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     are_valid.then_some(()).ok_or(Errno::EINVAL)
 }
 
-/// Says once why no queue pair can be connected by `ibv_modify_qp`. Programs report an error number
-/// at most.
+/// Prints once why no queue pair can be connected by `ibv_modify_qp`. Programs print an error
+/// number at most.
 fn say_how_to_connect() {
     say_once(format_args!(
         "ibv_modify_qp cannot connect a queue pair by LID, GID or QP number, as iWARP connects by TCP: have the program connect by librdmacm (perftest: -R)"
@@ -134,7 +134,7 @@ impl QpAttributes {
         c_int::from(self.all_signaled)
     }
 
-    /// The state by InfiniBand's name: Error and RTS are the connection's to say.
+    /// The state by InfiniBand's name: Error and RTS depend on the connection.
     fn state(&self, status: QpStatus) -> u32 {
         match status {
             QpStatus::Error => IBV_QPS_ERR,
@@ -144,19 +144,19 @@ impl QpAttributes {
         }
     }
 
-    /// It is new, or the program has reset it.
+    /// Whether the queue pair is new, or the program has reset it.
     fn is_reset(&self) -> bool {
         self.kept.qp_state == IBV_QPS_RESET
     }
 
-    /// Whether the program may take the queue pair to be in this state. The struct of a new one
-    /// says Reset.
+    /// Whether the program may assume that the queue pair is in this state. The struct of a new
+    /// queue pair has Reset.
     fn may_be(&self, state: u32, status: QpStatus) -> bool {
         let is_new = status == QpStatus::Idle && self.is_reset();
         state == self.state(status) || is_new && state == IBV_QPS_RESET
     }
 
-    /// Changes what `mask` says, and returns the new state if it says one.
+    /// Changes the attributes of `mask`, and returns the new state if it is among them.
     pub(super) fn modify(&mut self, qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<Option<u32>> {
         check(attr, mask)?;
         let status = qp.query()?.status;
@@ -165,8 +165,8 @@ impl QpAttributes {
         }
         let to = (mask & IBV_QP_STATE != 0).then_some(attr.qp_state);
         let effect = to.map_or(Ok(Effect::None), |to| effect(self.state(status), to))?;
-        // A queue pair in Error takes no depths: before the change to it, or after the change from
-        // it.
+        // A queue pair in Error accepts no depths, neither before the change to Error nor after the
+        // change from it.
         if effect == Effect::Reset {
             Self::apply(effect, status, qp)?;
             Self::modify_reads(qp, attr, mask)?;

@@ -1,4 +1,4 @@
-//! Attributes of a device and its port, which are asked without opening an RNIC.
+//! Attributes of a device and its port, which are queried without opening an RNIC.
 
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;
@@ -28,11 +28,11 @@ use crate::object::Object;
 const PORT: u32 = 1;
 /// The one partition key.
 const PKEY: u16 = 0xffff;
-/// Bytes of port attributes that programs of old have room for.
+/// Bytes of port attributes that old programs have room for.
 const OLD_PORT_ATTR: usize = 48;
-/// Largest number of outstanding Reads that is reported: programs keep it in a byte.
+/// Largest number of outstanding Reads that is reported: programs store it in a byte.
 const REPORTED_READS: usize = 128;
-/// Bytes of a message at most: all that a length of DDP can say, as the kernel's siw has it.
+/// Largest message in bytes: the largest length of DDP, as the kernel's siw reports it.
 const MAX_MESSAGE: u32 = u32::MAX;
 /// RoCE v2 as sysfs has it, which `ibv_query_gid_type` returns.
 const SYSFS_ROCE_V2: u32 = 1;
@@ -101,7 +101,7 @@ fn device_attributes(context: *mut ibv_context) -> Result<ibv_device_attr> {
     Ok(attr)
 }
 
-/// Writes the beginning of an attribute struct, as much as the program has room for.
+/// Writes the beginning of an attribute struct, as many bytes as the program has room for.
 fn write_part<T: Copy>(from: &T, into: *mut c_void, room: usize) -> Result<()> {
     if into.is_null() {
         return Err(Errno::EINVAL);
@@ -113,7 +113,7 @@ fn write_part<T: Copy>(from: &T, into: *mut c_void, room: usize) -> Result<()> {
     Ok(())
 }
 
-/// InfiniBand's number of the largest MTU that an IP packet of `mtu` bytes has room for.
+/// InfiniBand's number of the largest MTU that fits into an IP packet of `mtu` bytes.
 fn mtu_number(mtu: usize) -> u32 {
     match mtu {
         4096.. => 5,
@@ -124,7 +124,7 @@ fn mtu_number(mtu: usize) -> u32 {
     }
 }
 
-/// Lanes and the speed of each, by InfiniBand's numbers, of an interface's Mb/s.
+/// Lanes and the speed of each, by InfiniBand's numbers, from an interface's Mb/s.
 fn width_and_speed(speed: Option<u32>) -> (u8, u8) {
     match speed.unwrap_or(10_000) {
         100_000.. => (2, 32),
@@ -205,8 +205,8 @@ pub extern "C" fn ibv_query_device(
 /// The clock of completion times, in kHz: they are nanoseconds.
 const CLOCK: u64 = 1_000_000;
 
-/// `ibv_query_device_ex(3)`: returns the error number. Of what it adds, there are times of
-/// completions if `XWARP_TIMESTAMPS` asks for them.
+/// `ibv_query_device_ex(3)`: returns the error number. Of its additional attributes, only times of
+/// completions are supported, if `XWARP_TIMESTAMPS` asks for them.
 pub(super) extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -230,7 +230,7 @@ pub(super) extern "C" fn query_device_ex(
     })
 }
 
-/// `ibv_query_port(3)` of programs of old, which have room for less: returns the error number.
+/// `ibv_query_port(3)` of old programs, which have room for less: returns the error number.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut c_void) -> c_int {
     query_port(context, port, attr, OLD_PORT_ATTR)
@@ -270,7 +270,7 @@ pub extern "C" fn ibv_query_gid(
     })
 }
 
-/// What `ibv_query_gid_ex(3)` calls: returns the error number, ENODATA behind the end.
+/// Called by `ibv_query_gid_ex(3)`: returns the error number, ENODATA beyond the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
@@ -288,7 +288,7 @@ pub extern "C" fn _ibv_query_gid_ex(
     })
 }
 
-/// What `ibv_query_gid_table(3)` calls: how many rows there are, or the negative error number.
+/// Called by `ibv_query_gid_table(3)`: the number of rows, or the negative error number.
 #[unsafe(no_mangle)]
 pub extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,

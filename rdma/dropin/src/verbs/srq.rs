@@ -53,14 +53,14 @@ impl Srq {
     }
 }
 
-/// Makes a shared receive queue, and writes the sizes that it has into `attr`.
+/// Makes a shared receive queue, and writes its actual sizes into `attr`.
 pub(crate) fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
     attr: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq> {
     let pd = Object::<Pd>::find(pd)?;
-    // The limit is not looked at: it is armed by `ibv_modify_srq`.
+    // The limit is ignored: `ibv_modify_srq` arms it.
     let sizes = SrqSizes {
         depth: attr.max_wr as usize,
         sge: attr.max_sge.max(1) as usize,
@@ -90,7 +90,7 @@ pub(crate) fn create(
     Ok(object.publish())
 }
 
-/// Ends a shared receive queue; EBUSY while queue pairs take from it. Waits until the program has
+/// Destroys a shared receive queue; EBUSY while queue pairs use it. Waits until the program has
 /// acknowledged its events.
 pub(crate) fn destroy(srq: *mut ibv_srq) -> Result<()> {
     let srq = Object::<Srq>::find(srq)?;

@@ -1,7 +1,7 @@
-//! Turns: what a thread puts together, or takes apart, by several calls, while other threads wait.
+//! Turns: work that a thread builds or reads by several calls, while other threads wait.
 //!
-//! The work stays where it is from turn to turn, so that the next one finds its memory. A call
-//! costs a [`Lock`], and waiting a condition variable.
+//! The work stays in place from turn to turn, so that the next one reuses its memory. A call costs
+//! a [`Lock`], and waiting a condition variable.
 //!
 //! The includer's crate provides `sync`, `entry` and `lock` (of this crate, or of the model
 //! checker).
@@ -10,7 +10,7 @@ use crate::entry::lock;
 use crate::lock::{Held, Lock};
 use crate::sync::{Condvar, Mutex, PoisonError};
 
-/// The work of the thread whose turn it is.
+/// The work of the thread that has the turn.
 pub(super) struct Turn<T> {
     place: Lock<Place<T>>,
     /// Held by a thread from when it counts itself until it sleeps.
@@ -51,7 +51,7 @@ impl<T> Turn<T> {
         verb(&mut place.work)
     }
 
-    /// The place, when no thread has a turn.
+    /// Waits until no thread has a turn, and returns the locked place.
     #[cold]
     fn wait(&self) -> Held<'_, Place<T>> {
         let mut falling_asleep = lock(&self.falling_asleep);
@@ -68,18 +68,18 @@ impl<T> Turn<T> {
         }
     }
 
-    /// Lends the work; `None` if no thread has begun.
+    /// Lends the work; `None` if no turn has begun.
     #[inline]
     pub(super) fn with<R>(&self, verb: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut place = self.place.lock();
         place.is_taken.then(|| verb(&mut place.work))
     }
 
-    /// Ends the turn. Its last step is `verb`; `None` if no thread has begun.
+    /// Ends the turn. Its last step is `verb`; `None` if no turn has begun.
     #[inline]
     pub(super) fn end<R>(&self, verb: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut place = self.place.lock();
-        // Also if the verb panics.
+        // Even if the verb panics.
         if !std::mem::take(&mut place.is_taken) {
             return None;
         }

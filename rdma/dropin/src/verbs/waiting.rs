@@ -1,17 +1,17 @@
-//! Events that wait, and what their descriptor counts: the protocol of
-//! [`EventQueue`](super::event_queue::EventQueue), which knows no descriptor and no lock.
-//! `tests/models` explores it.
+//! Waiting events and the count of their descriptor: the protocol of
+//! [`EventQueue`](super::event_queue::EventQueue), without descriptor and lock. `tests/models`
+//! explores it.
 //!
-//! A thread reads the descriptor without the queue's lock, as the read may sleep. That read counts
-//! one event down. Then the thread takes an event with the lock. In between, another thread may
-//! take the event back. It finds nothing to count down then, and must not wait for that.
+//! A thread reads the descriptor without the queue's lock, as the read may sleep. That read takes
+//! one event off the count. Then the thread takes an event with the lock. In between, another
+//! thread may take the event back. It finds no count to take off then, and must not wait for one.
 
 use std::collections::VecDeque;
 
-/// See the module.
+/// Waiting events, and the count of their descriptor.
 pub(crate) struct Waiting<T> {
     events: VecDeque<T>,
-    /// What the descriptor counts, with what threads have read of it and not brought to
+    /// The descriptor's count, and the counts that threads have read and not brought to
     /// [`take`](Self::take).
     counted: usize,
 }
@@ -24,9 +24,9 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Adds an event. True if the descriptor must count it, before the lock is released. False if a
-    /// thread is on its way that has read the count of an event which was taken back: that thread
-    /// takes this one.
+    /// Adds an event. Returns true if the descriptor must count it, before the lock is released.
+    /// Returns false if a thread has read the count of an event that was taken back: that thread
+    /// takes this event.
     #[must_use]
     pub(crate) fn push(&mut self, event: T) -> bool {
         self.events.push_back(event);
@@ -35,8 +35,8 @@ impl<T> Waiting<T> {
         must_count
     }
 
-    /// The oldest event, for a thread that has read a count of one. `None` if all were taken back
-    /// meanwhile.
+    /// The oldest event, for a thread that has read a count of one. `None` if all events were taken
+    /// back meanwhile.
     pub(crate) fn take(&mut self) -> Option<T> {
         self.counted = self.counted.saturating_sub(1);
         self.events.pop_front()

@@ -21,15 +21,16 @@ pub(crate) struct Event {
 /// Events of a context.
 pub(crate) type Events = EventQueue<Event>;
 
-/// An object's part in events.
+/// An object's link to its asynchronous events.
 pub(crate) struct Watched {
     this: Weak<Watched>,
     /// The object's address in C; 0 before it is known, and for a device.
     element: AtomicUsize,
     events: Arc<Events>,
-    /// It is a queue pair with a shared receive queue, which takes no buffer after it was flushed.
+    /// It is a queue pair with a shared receive queue, from which it takes no buffer once it was
+    /// flushed.
     reports_last_receive: bool,
-    /// It has reported that since it was reset last.
+    /// It has reported its last receive since its last reset.
     has_reported_last_receive: AtomicBool,
     /// The object is being destroyed.
     has_ended: AtomicBool,
@@ -49,7 +50,7 @@ impl Watched {
         })
     }
 
-    /// The object has this address.
+    /// Sets the object's address.
     pub(crate) fn is_at<T>(&self, handle: *mut T) {
         self.element
             .store(handle.expose_provenance(), Ordering::Release);
@@ -68,8 +69,8 @@ impl Watched {
         &self.unacknowledged
     }
 
-    /// The object is being destroyed: takes back its events, and waits until the program has
-    /// acknowledged those that it has.
+    /// Ends the events of an object that is being destroyed: takes back its waiting events, and
+    /// waits until the program has acknowledged those that it has.
     pub(crate) fn end(&self) {
         // A thread that reports an event with the queue's lock after `retain` sees this.
         self.has_ended.store(true, Ordering::Relaxed);
@@ -85,7 +86,7 @@ impl Watched {
         }
     }
 
-    /// A queue pair was flushed. Reports that once.
+    /// Reports, once, that a queue pair was flushed.
     pub(crate) fn report_last_receive(&self) {
         if self.reports_last_receive
             && !self.has_reported_last_receive.swap(true, Ordering::Relaxed)
@@ -94,7 +95,7 @@ impl Watched {
         }
     }
 
-    /// A queue pair was reset: it can be flushed again.
+    /// Records that a queue pair was reset: it can be flushed again.
     pub(crate) fn receives_again(&self) {
         self.has_reported_last_receive
             .store(false, Ordering::Relaxed);
@@ -126,7 +127,7 @@ impl EventTarget for Watched {
     }
 }
 
-/// Events that a program has taken and not acknowledged. Their object lives until it has.
+/// Counts events that a program has taken and not acknowledged. Their object lives until it has.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
     count: Mutex<u64>,
@@ -134,12 +135,12 @@ pub(crate) struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    /// The program has taken an event.
+    /// Counts an event that the program has taken.
     pub(crate) fn add(&self) {
         *lock(&self.count) += 1;
     }
 
-    /// The program has acknowledged events.
+    /// Uncounts events that the program has acknowledged.
     pub(crate) fn remove(&self, events: u64) {
         let mut count = lock(&self.count);
         *count = count.saturating_sub(events);

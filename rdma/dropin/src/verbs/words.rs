@@ -1,10 +1,10 @@
-//! Words for numbers, and rates: what needs no device.
+//! Names of numbers, and rates: functions that need no device.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use crate::abi::numbers::IBV_FORK_UNNEEDED;
 
-/// The word for a number, or the word for unknown numbers.
+/// The name of a number, or the name of unknown numbers.
 fn word(words: &[&'static CStr], number: c_int, otherwise: &'static CStr) -> *const c_char {
     let index = usize::try_from(number).ok();
     let word = index.and_then(|index| words.get(index));
@@ -137,7 +137,7 @@ fn rate(is_wanted: impl Fn(&Rate) -> bool) -> Option<&'static Rate> {
     RATES.iter().find(|rate| is_wanted(rate))
 }
 
-/// `ibv_rate_to_mult(3)`: -1 for what is no rate.
+/// `ibv_rate_to_mult(3)`: -1 if it is no rate.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mult(number: c_int) -> c_int {
     rate(|rate| rate.0 == number).map_or(-1, |rate| rate.1)
@@ -149,7 +149,7 @@ pub extern "C" fn mult_to_ibv_rate(multiple: c_int) -> c_int {
     rate(|rate| rate.1 == multiple).map_or(RATE_MAX, |rate| rate.0)
 }
 
-/// `ibv_rate_to_mbps(3)`: -1 for what is no rate.
+/// `ibv_rate_to_mbps(3)`: -1 if it is no rate.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_rate_to_mbps(number: c_int) -> c_int {
     rate(|rate| rate.0 == number).map_or(-1, |rate| rate.2)
