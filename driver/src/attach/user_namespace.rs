@@ -42,7 +42,7 @@ mod tests {
             return; // these tests run in a container
         }
         assert_eq!(inode(&[]), Some(INITIAL));
-        // Where users may not make one there is nothing to compare.
+        // If users may not create a user namespace, there is none to compare with.
         if let Some(other) = inode(&["--user", "--map-root-user"]) {
             assert_ne!(other, INITIAL);
         }

@@ -11,7 +11,7 @@ use crc_fast::crc32_iscsi;
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 256;
 
-/// What computes CRC-32C fastest on this processor.
+/// The fastest function for CRC-32C on this processor.
 pub fn crc32c_function() -> fn(&[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {

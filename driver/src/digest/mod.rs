@@ -31,8 +31,9 @@ pub struct Digest {
     odd: bool,
 }
 
-/// What bytes add to an Internet checksum (RFC 1071) that begin at an even place of the packet. As
-/// ones' complement has two zeros, this one is the other: an `Option` of it takes one register.
+/// Sum of bytes for an Internet checksum (RFC 1071), if they begin at an even offset of the packet.
+/// Ones' complement has two zeros, of which this type uses the one that is not 0. So an `Option` of
+/// it takes one register.
 #[derive(Clone, Copy, Debug)]
 pub struct PartialSum(NonZeroU64);
 

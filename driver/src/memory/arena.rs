@@ -54,7 +54,8 @@ impl Arena {
         Ok(unsafe { Self::new(base, len, Box::new(map)) })
     }
 
-    /// Has the arena share its bytes as `frames` frames, each with `headroom` bytes in front of it.
+    /// Makes the arena share its bytes as `frames` frames, each with `headroom` bytes in front of
+    /// it.
     pub(crate) fn divided(mut self, frames: usize, headroom: usize) -> Arc<Self> {
         self.frames = frames;
         self.headroom = headroom;

@@ -29,7 +29,8 @@ pub(crate) enum Pages {
 }
 
 impl Pages {
-    /// What is tried for a mapping, one after the other. A small one is not worth a huge page.
+    /// The kinds of pages that a mapping tries, in this order. A small mapping is not worth a huge
+    /// page.
     pub(crate) fn tried_for(bytes: usize) -> &'static [Self] {
         if bytes < HUGE_PAGE {
             &[Self::Any]
@@ -130,7 +131,7 @@ impl SharedMapping {
         }
     }
 
-    /// Has pages come from a memory node. It is nothing but slower if they do not.
+    /// Asks for pages of a memory node. If the kernel takes others, accesses are only slower.
     fn prefer(&self, node: u32) {
         let mut mask = [0; NODES / NODES_PER_WORD];
         let node = node as usize;

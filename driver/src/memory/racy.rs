@@ -168,7 +168,7 @@ mod assembler {
         };
     }
 
-    /// Where vectors are faster: a string instruction takes a while to begin.
+    /// Lengths for which vectors are faster: a string instruction takes a while to begin.
     const VECTORS: std::ops::Range<usize> = 16..4096;
 
     /// Copies `len` bytes.

@@ -20,7 +20,7 @@ const SPOTS: usize = 0x1000_0000_0000;
 /// Bytes between two of them.
 const DISTANCE: usize = 1 << 24;
 
-/// What the process may do with a page.
+/// A process's access rights to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// Nothing.

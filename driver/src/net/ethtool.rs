@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use super::generic::{Attributes, Family, number};
 use super::netlink::{Message, Netlink, NetlinkError};
 
-/// What is asked.
+/// Commands of ethtool's netlink family.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Question {

@@ -81,7 +81,7 @@ impl Family {
     }
 }
 
-/// What the kernel knows of family `name`, and the socket that it was asked by.
+/// The kernel's attributes of family `name`, and the socket that has queried them.
 fn find(name: &str) -> Result<Option<(Netlink, Attributes)>, NetlinkError> {
     let mut controller = Family {
         netlink: Netlink::generic()?,
@@ -183,12 +183,12 @@ impl Attributes {
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// What the first attribute of this kind holds.
+    /// The attributes nested in the first attribute of this kind.
     pub(super) fn nested(&self, kind: u16) -> Option<Self> {
         self.bytes(kind).map(Self::parse)
     }
 
-    /// What every attribute of this kind holds.
+    /// The attributes nested in each attribute of this kind.
     pub(super) fn every_nested(&self, kind: u16) -> impl Iterator<Item = Self> {
         self.all(kind).map(Self::parse)
     }

@@ -1,6 +1,6 @@
 //! Interfaces, routes, neighbours and ports, as the kernel knows them.
 //!
-//! Every function asks the kernel anew, in the network namespace of the calling thread.
+//! Every function queries the kernel each time, in the network namespace of the calling thread.
 
 mod changes;
 mod ethtool;

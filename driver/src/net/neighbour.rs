@@ -24,8 +24,8 @@ use crate::wake::DescriptorSet;
 
 /// The discard service (RFC 863): an empty datagram there does no harm.
 const DISCARD_PORT: u16 = 9;
-/// How soon a kernel that asks for nothing is made to ask again: an interface without carrier takes
-/// no question.
+/// How soon a kernel that does not solicit is made to try again: an interface without carrier sends
+/// no solicitation.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Longer than any kernel asks, and short enough to be added to a point in time.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
@@ -81,7 +81,7 @@ pub enum NeighbourError {
     Netlink(#[from] NetlinkError),
 }
 
-/// How the address is asked for.
+/// The protocol that resolves the address.
 fn protocol(next_hop: IpAddr) -> &'static str {
     if next_hop.is_ipv4() { "ARP" } else { "NDP" }
 }
@@ -103,16 +103,16 @@ pub enum Resolution {
 /// The Ethernet address of `next_hop` on interface `interface_index`. Does not wait for the
 /// neighbour.
 ///
-/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`.
-/// The search takes at most `timeout`, or as long as the kernel keeps asking (3 s unless set
-/// otherwise).
+/// If the kernel does not know the address, an empty datagram from `source` makes it solicit the
+/// neighbour. The search takes at most `timeout`, or as long as the kernel keeps soliciting (3 s
+/// unless set otherwise).
 ///
 /// # Errors
 ///
 /// - [`NeighbourError::NoInterface`], [`NeighbourError::NotEthernet`]: there is no such interface,
 ///   or it has no Ethernet addresses.
 /// - [`NeighbourError::CannotAsk`]: nothing can be sent from `source`.
-/// - [`NeighbourError::NoAnswer`]: the kernel has asked in vain already.
+/// - [`NeighbourError::NoAnswer`]: the kernel's solicitations have already timed out.
 /// - [`NeighbourError::Netlink`]: the kernel's table could not be read.
 pub fn resolve_neighbour(
     interface_index: u32,
@@ -145,13 +145,14 @@ pub fn resolve_neighbour(
 /// The Ethernet address of `next_hop` on interface `interface_index` as the kernel knows it now.
 /// Does not wait for the neighbour.
 ///
-/// If the kernel does not know the address, it is made to ask, by an empty datagram from `source`,
-/// and its notification follows when it knows. If the neighbour is `silent`, the kernel's word is
-/// not taken for it. Then the kernel asks the neighbour, and forgets it without an answer.
+/// If the kernel does not know the address, an empty datagram from `source` makes it solicit the
+/// neighbour, and its notification follows when it knows the address. If the neighbour is `silent`,
+/// the kernel's entry is not relied on. Then the kernel probes the neighbour, and deletes the entry
+/// if no answer arrives.
 ///
 /// # Errors
 ///
-/// As for [`resolve_neighbour`], but it is no error that the kernel has asked in vain.
+/// As for [`resolve_neighbour`], but it is no error that the kernel's solicitations have timed out.
 pub fn present_neighbour(
     interface_index: u32,
     source: IpAddr,
@@ -183,7 +184,7 @@ pub fn present_neighbour(
 pub struct NeighbourSearch {
     neighbour: Neighbour,
     source: IpAddr,
-    /// What makes the kernel ask.
+    /// The socket whose datagrams make the kernel solicit.
     socket: UdpSocket,
     began: Instant,
     deadline: Instant,
@@ -252,8 +253,8 @@ impl NeighbourSearch {
         Ok(None)
     }
 
-    /// What an entry of the kernel's table means. A kernel that loses the carrier forgets whom it
-    /// was asking for, and is made to ask again.
+    /// The result of an entry of the kernel's table. A kernel that loses the carrier forgets which
+    /// neighbours it was soliciting, and is made to solicit again.
     fn judge(&mut self, entry: Entry) -> Result<Option<MacAddr>, NeighbourError> {
         let entry = match entry {
             Entry::Absent => self.ask()?,
@@ -276,8 +277,8 @@ impl NeighbourSearch {
         Ok(self.neighbour.look_up()?)
     }
 
-    /// What the kernel's table says if notifications speak of this neighbour. The table has the
-    /// last word: a notification may be older than our poke, or lost.
+    /// The kernel's entry, if notifications concern this neighbour. The table is authoritative: a
+    /// notification may be older than the last datagram of `socket`, or lost.
     fn news(&mut self) -> Result<Option<Entry>, NetlinkError> {
         let mut spoken_of = false;
         loop {
@@ -291,7 +292,7 @@ impl NeighbourSearch {
         }
     }
 
-    /// Has the descriptor become readable when there is something to do without news.
+    /// Makes the descriptor readable when something is to be done without a notification.
     fn set_timer(&self) -> Result<(), NetlinkError> {
         let next = (self.ask_again).map_or(self.deadline, |again| again.min(self.deadline));
         let left = next.saturating_duration_since(Instant::now());
@@ -319,7 +320,7 @@ fn descriptors(notifications: &Netlink) -> io::Result<(TimerFd, DescriptorSet)> 
     Ok((timer, set))
 }
 
-/// What the kernel's table says of a neighbour.
+/// State of a neighbour in the kernel's table.
 #[derive(Debug, PartialEq, Eq)]
 enum Entry {
     /// An address that holds.
@@ -342,7 +343,7 @@ struct Neighbour {
     interface_index: u32,
     interface: String,
     next_hop: IpAddr,
-    /// Where the kernel's table is asked for.
+    /// The socket that the kernel's table is queried by.
     table: Netlink,
 }
 
@@ -394,7 +395,7 @@ impl Neighbour {
         message
     }
 
-    /// What the kernel's table says now.
+    /// The present entry of the kernel's table.
     fn look_up(&mut self) -> Result<Entry, NetlinkError> {
         let question = RouteNetlinkMessage::GetNeighbour(self.message());
         match self.table.get(question) {
@@ -409,7 +410,7 @@ impl Neighbour {
         messages.iter().any(|message| self.parse(message).is_some())
     }
 
-    /// What one message says of this neighbour, if it speaks of it.
+    /// The entry in a message, if that concerns this neighbour.
     fn parse(&self, message: &Message) -> Option<Entry> {
         let update = NeighbourEntry::of(message)?;
         let ours =
@@ -441,8 +442,8 @@ impl Neighbour {
         Ok(UdpSocket::from(socket))
     }
 
-    /// Has the kernel ask the neighbour whether it is still there, at once and whatever it
-    /// believes. It takes `CAP_NET_ADMIN`.
+    /// Makes the kernel probe the neighbour, at once and whatever its present state. That takes
+    /// `CAP_NET_ADMIN`.
     fn probe(&mut self) -> Result<(), NetlinkError> {
         let mut change = self.message();
         change.header.state = NeighbourState::Probe;
@@ -457,7 +458,7 @@ impl Neighbour {
     }
 }
 
-/// What a state of the kernel's table means for us.
+/// The meaning of a state of the kernel's table.
 fn entry(state: NeighbourState, address: Vec<u8>) -> Entry {
     match state {
         NeighbourState::Reachable | NeighbourState::Delay => Entry::Fresh(address),

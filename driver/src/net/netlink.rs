@@ -58,7 +58,7 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// What the kernel said, if it refused the question.
+    /// The kernel's error, if it refused the query.
     pub(super) fn refusal(&self) -> Option<Errno> {
         match self {
             Self::Refused(error) => error.raw_os_error().map(Errno::from_raw),
@@ -71,7 +71,7 @@ impl NetlinkError {
 pub(super) struct Message {
     /// `RTM_*` or `NLMSG_*`.
     pub(super) kind: u16,
-    /// What follows the netlink header.
+    /// The bytes behind the netlink header.
     pub(super) payload: Vec<u8>,
     flags: u16,
     sequence: u32,
@@ -161,7 +161,7 @@ impl Netlink {
         }
     }
 
-    /// Has the kernel change an entry that there is.
+    /// Makes the kernel change an existing entry.
     pub(super) fn replace(&mut self, change: impl NetlinkSerializable) -> Result<(), NetlinkError> {
         self.send(change, NLM_F_REQUEST | NLM_F_ACK | NLM_F_REPLACE)?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;

@@ -140,8 +140,8 @@ enum PathChange {
     Other,
 }
 
-/// What a notification of a route says, if that leads to other hosts. Those that the kernel keeps
-/// for itself come and go with addresses and flows.
+/// The change that a notification of a route reports, if the route leads to other hosts. The
+/// kernel's own routes come and go with addresses and flows.
 fn is_way(message: &Message) -> Option<PathChange> {
     let buffer = RouteMessageBuffer::new_checked(message.payload.as_slice()).ok()?;
     let header = RouteHeader::parse(&buffer).ok()?;

@@ -137,20 +137,20 @@ pub enum RouteError {
     Netlink(#[from] NetlinkError),
 }
 
-/// How the kernel would reach `remote` by TCP, from our address `from` if one is given.
+/// The kernel's route to `remote` by TCP, from the local address `from` if one is given.
 ///
 /// Without `from`, the interface of a link-local IPv6 address is the one of its scope, or else the
 /// kernel's choice.
 ///
 /// # Errors
 ///
-/// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
+/// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no route leads there, or it is this host.
 /// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`],
 ///   [`RouteError::Mapped`]: it is no single host.
-/// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
-/// - [`RouteError::Netlink`]: the kernel could not be asked.
+/// - [`RouteError::Encapsulated`]: the route leads through a tunnel.
+/// - [`RouteError::Netlink`]: the kernel could not be queried.
 /// - [`RouteError::SourceNotLocal`], [`RouteError::FamilyMismatch`], [`RouteError::Interface`]:
-///   `from` does not go with this host or with `remote`.
+///   `from` does not match this host or `remote`.
 pub fn route_to(remote: SocketAddr, from: Option<IpAddr>) -> Result<Route, RouteError> {
     check_remote(remote.ip())?;
     if let Some(from) = from {
@@ -168,22 +168,22 @@ pub fn route_to(remote: SocketAddr, from: Option<IpAddr>) -> Result<Route, Route
     question.find()
 }
 
-/// How the kernel would reach `remote` by TCP for a socket that uses interface `interface_index`,
-/// and sends from `local` if that is known already. Several next hops may lead there. Which of them
-/// it is may depend on all of the flow, and so may the rules that are in force.
+/// The kernel's route to `remote` by TCP for a socket that uses interface `interface_index`, and
+/// sends from `local` if that is known already. There may be several next hops. The one that is
+/// taken may depend on the whole flow, and so may the rules that apply.
 ///
-/// A link-local address is one of that link, or of the one in its scope (RFC 4007 §5). The way to
-/// any other is the kernel's choice for all of the host. If that leads over another interface, it
-/// is the kernel's choice for a socket that is bound to this one. Where there is none either, the
-/// answer is the way over the other interface.
+/// A link-local address belongs to that link, or to the one in its scope (RFC 4007 §5). The route
+/// to any other address is the kernel's choice for the whole host. If that leads over another
+/// interface, it is the kernel's choice for a socket that is bound to this one. If there is none
+/// either, the route over the other interface is returned.
 ///
 /// # Errors
 ///
-/// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no way leads there, or it is this host.
+/// - [`RouteError::NoRoute`], [`RouteError::ThisHost`]: no route leads there, or it is this host.
 /// - [`RouteError::Multicast`], [`RouteError::Broadcast`], [`RouteError::Unspecified`],
 ///   [`RouteError::Mapped`]: it is no single host.
-/// - [`RouteError::Encapsulated`]: the way leads through a tunnel.
-/// - [`RouteError::Netlink`]: the kernel could not be asked.
+/// - [`RouteError::Encapsulated`]: the route leads through a tunnel.
+/// - [`RouteError::Netlink`]: the kernel could not be queried.
 pub fn route_from_interface(
     local: Option<SocketAddr>,
     remote: SocketAddr,
@@ -219,7 +219,7 @@ fn zone_of(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// What needs no question to the kernel.
+/// Checks that need no query to the kernel.
 fn check_remote(remote: IpAddr) -> Result<(), RouteError> {
     if remote.is_multicast() {
         return Err(RouteError::Multicast { remote });
@@ -272,7 +272,7 @@ impl Route {
     }
 }
 
-/// What the kernel found.
+/// A route of the kernel.
 struct Found {
     kind: RouteType,
     interface_index: Option<u32>,

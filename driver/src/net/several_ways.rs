@@ -99,7 +99,8 @@ impl Ways {
         })
     }
 
-    /// What of a flow decides between next hops: 0 addresses only, 1 the ports, too.
+    /// Sets the parts of a flow that choose the next hop: 0 for addresses only, 1 for the ports,
+    /// too.
     fn hash_policy(&self, policy: u8) {
         self.near.sh(&format!(
             "echo {policy} > /proc/sys/net/ipv4/fib_multipath_hash_policy

@@ -89,7 +89,7 @@ impl Testbed {
     }
 }
 
-/// What a thread gave, or its panic as ours.
+/// The result of a thread, or its panic resumed in this thread.
 fn joined<T>(result: thread::Result<T>) -> T {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -18,7 +18,7 @@ impl Rss {
     }
 }
 
-/// What is hashed: both addresses, then both ports.
+/// The bytes that are hashed: both addresses, then both ports.
 fn input(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(36);
     for end in [from, to] {

@@ -68,7 +68,7 @@ impl Notifications {
         })
     }
 
-    /// What they say of an interface, and of the paths from there, up to now.
+    /// The waiting notifications of an interface, and of changed paths from it.
     fn receive(&self, index: u32, paths: &mut Paths) -> Result<Notified, NetlinkError> {
         let (mut notified, now) = (Notified::Nothing, Instant::now());
         self.interfaces.receive_all(|message| {
@@ -95,7 +95,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// What the interface is like, or why it can no longer be used.
+    /// The state of the interface, or why it can no longer be used.
     fn judge(&self, found: Option<Found>, paths: u64) -> InterfaceNews {
         let name = || self.name.clone();
         let Some(Found {
@@ -128,7 +128,7 @@ impl Watched {
     }
 }
 
-/// What a look finds.
+/// Result of querying an interface.
 struct Found {
     interface: Interface,
     settings: (Option<Channels>, Option<DriverRings>),
@@ -208,7 +208,7 @@ pub struct InterfaceWatching {
 }
 
 impl InterfaceWatching {
-    /// Where its news arrive.
+    /// The monitor that news of the interface arrive at.
     pub fn monitor(&self) -> InterfaceMonitor {
         self.monitor.clone()
     }
@@ -241,7 +241,7 @@ struct Watcher {
     missing: bool,
 }
 
-/// What has ended a wait.
+/// The cause of the end of a wait.
 enum Woken {
     Stopped,
     Notified,
@@ -363,7 +363,7 @@ impl Watcher {
     }
 }
 
-/// What notifications say of an interface.
+/// Notifications of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Notified {
     Nothing,
@@ -374,7 +374,7 @@ enum Notified {
 }
 
 impl Notified {
-    /// What one message says of interface `index`.
+    /// The notification in one message, for interface `index`.
     fn of(message: &Message, index: u32) -> Self {
         let notified = match message.kind {
             libc::RTM_NEWLINK | libc::RTM_DELLINK => Self::of_link(message, index),

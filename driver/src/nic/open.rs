@@ -19,7 +19,7 @@ use crate::xdp::{Polling, ZeroCopy};
 
 /// An open interface, in parts for a stack.
 pub struct Nic {
-    /// What was opened.
+    /// Attributes of the open interface.
     pub info: NicInfo,
     /// Its queues, joined per engine. There is at least one engine.
     pub ios: Vec<Box<dyn PacketIo>>,
@@ -95,7 +95,7 @@ fn served(interface: &Interface, config: &NicConfig) -> Result<ServedQueues, Nic
     Ok(queues)
 }
 
-/// What is watched of an interface.
+/// The attributes of an interface that are watched.
 fn watched(interface: &Interface, attachment: &Attachment) -> Watched {
     Watched {
         index: interface.index,

@@ -228,7 +228,7 @@ impl OpenQueues {
         Ok(())
     }
 
-    /// How their engines learn that frames have arrived.
+    /// How the engines of these queues learn that frames have arrived.
     pub(crate) fn polling(&self) -> Polling {
         self.polling
     }

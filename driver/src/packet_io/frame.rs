@@ -152,7 +152,7 @@ impl RxFrame {
         self.metadata()?.time
     }
 
-    /// What is written in front of the frame; `None` if nothing is.
+    /// The metadata in front of the frame; `None` if there are none.
     pub(crate) fn metadata(&self) -> Option<RxMetadata> {
         let written = self.frame.in_front(RxMetadata::BYTES)?;
         RxMetadata::parse(written.try_into().ok()?)
@@ -200,7 +200,7 @@ pub(crate) struct Parking {
     slots: Vec<Parked>,
 }
 
-/// What is at one place.
+/// Content of one place.
 #[derive(Default)]
 enum Parked {
     #[default]
@@ -358,7 +358,7 @@ impl TxFrame {
         self.checksum = ChecksumRequest::new(start, offset);
     }
 
-    /// What is left to the NIC.
+    /// The checksum that is left to the NIC.
     #[inline]
     pub(crate) fn left_checksum(&self) -> Option<ChecksumRequest> {
         self.checksum

@@ -32,7 +32,7 @@ pub struct MemoryIo {
     frames: usize,
     /// Bytes of each.
     room: usize,
-    /// What was sent while the link was down.
+    /// Frames that were sent while the link was down.
     held: Vec<Vec<u8>>,
     up: bool,
     /// Checksums can be left to it.
@@ -52,7 +52,7 @@ pub struct Wire(Arc<Cable>);
 
 #[derive(Default)]
 struct Cable {
-    /// There may be something in `arriving`: an interface that is asked in vain takes no lock.
+    /// There may be frames in `arriving`: an interface that is polled without any takes no lock.
     arrives: AtomicBool,
     ends: Mutex<Ends>,
 }

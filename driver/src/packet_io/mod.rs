@@ -229,7 +229,7 @@ pub enum IoError {
     Transmit {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The kernel refused to look for chunks to receive into, or the interface is gone.
@@ -237,7 +237,7 @@ pub enum IoError {
     Receive {
         /// The interface.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// Frames were submitted to the kernel and none completed for too long.

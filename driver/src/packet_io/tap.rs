@@ -120,7 +120,7 @@ impl Capture {
 }
 
 struct CaptureFile {
-    /// `None` once it was ended or writing has failed: the queue goes on without it.
+    /// `None` once it was ended or writing has failed: the queue continues without it.
     writer: Option<PcapNgWriter<BufWriter<File>>>,
     lost: Option<CaptureError>,
     /// The result was returned to the caller.
@@ -179,7 +179,7 @@ impl Drop for CaptureFile {
     }
 }
 
-/// What the system said, without the writer's own words for it.
+/// The system's error, without the writer's own text.
 fn reason_of(error: PcapError) -> String {
     match error {
         PcapError::IoError(error) => error.to_string(),

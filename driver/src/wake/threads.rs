@@ -16,13 +16,13 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks whether it has.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
-/// Has a thread of its own do `work`, while the caller waits. It has a stack of a usual size, and
-/// no signal of the application interrupts its system calls. Like any new thread it has the
-/// caller's network namespace and privileges.
+/// Runs `work` on a thread of its own, while the caller waits. That thread has a stack of a usual
+/// size, and no signal of the application interrupts its system calls. Like any new thread it has
+/// the caller's network namespace and privileges.
 ///
 /// # Errors
 ///
-/// [`io::Error`]: no thread is left.
+/// [`io::Error`]: no thread can be started.
 pub fn aside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     let new = Builder::new().name(name.to_owned()).stack_size(STACK);
     scope(|scope| {

@@ -156,7 +156,7 @@ fn bind_copying<B: Bind>(
     bound.map_err(|(_, error)| target.error_of(&error))
 }
 
-/// What drivers say that have no zero copy, or not for this device or for frames of several chunks.
+/// Errors of drivers without zero copy, for the device or for frames of several chunks.
 fn is_without_zero_copy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
 }

@@ -1,10 +1,10 @@
 //! Fill depth: the number of chunks that the kernel has to receive into.
 //!
 //! The kernel fills chunks in the order in which it got them, so with many chunks each frame lies
-//! where no cache has it. At first it gets 320: one for each of the 256 segments that a connection
-//! may have in flight, and a batch of 64. After a burst that fills a quarter of them it gets four
-//! times as many, and half as many again when no burst has come for long. The end of a sudden burst
-//! may be lost once.
+//! outside all caches. At first the kernel gets 320: one for each of the 256 segments that a
+//! connection may have in flight, and a batch of 64. After a burst that fills a quarter of them it
+//! gets four times as many, and half as many again after some time without a burst. The end of a
+//! sudden burst may be lost once.
 
 /// A burst that fills one in `LARGE` of the chunks or more makes their number grow.
 const LARGE: usize = 4;

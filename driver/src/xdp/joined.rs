@@ -22,7 +22,7 @@ pub(super) struct Joiner {
 /// Frames start on a cache line.
 const LINE: usize = 64;
 
-/// What came of the frame whose pieces are arriving.
+/// State of the frame whose pieces are arriving.
 enum State {
     /// None is.
     Between,
@@ -33,7 +33,7 @@ enum State {
 }
 
 impl Joiner {
-    /// Has memory for `frames` frames of `bytes`.
+    /// Allocates memory for `frames` frames of `bytes`.
     pub(super) fn new(frames: usize, bytes: usize) -> io::Result<Self> {
         let stride = bytes.next_multiple_of(LINE);
         let arena = Arena::anonymous(frames * stride)?;

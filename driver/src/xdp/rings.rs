@@ -39,11 +39,11 @@ const IDLE_REFILL_INTERVAL: Duration = Duration::from_millis(1);
 pub(super) struct Piece {
     pub(super) chunk: Frame,
     pub(super) len: usize,
-    /// The frame goes on in the next piece.
+    /// The frame continues in the next piece.
     pub(super) more: bool,
 }
 
-/// What the kernel has agreed to.
+/// Features that the kernel has accepted.
 struct Agreed {
     /// Frames are the driver's own buffers.
     zero_copy: bool,
@@ -52,7 +52,7 @@ struct Agreed {
 }
 
 impl Agreed {
-    /// What it has about a queue that is bound.
+    /// The accepted features of a bound queue.
     fn about(
         target: &Target<'_>,
         socket: &impl Calls,

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 /// program need up to 1.3 s on an emulated igb.
 const NOTICE: Duration = Duration::from_secs(2);
 
-/// What a ring that has stood still until now comes to.
+/// State of a ring that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stand {
-    /// It has for a short time.
+    /// It has stood still for a short time.
     Short,
     /// It is a stall that was not reported before.
     Noticed(Duration),
-    /// The same stall goes on.
+    /// The same stall continues.
     Known(Duration),
 }
 
@@ -138,7 +138,7 @@ mod tests {
     /// Wakes the driver of the same ring twice, `NOTICE` apart; stalls.
     fn told_twice(first: FillRing, second: FillRing) -> u64 {
         let (mut watch, begin) = (FillWatch::default(), Instant::now());
-        // What the watch compares with the first time.
+        // The watch compares this with the first time.
         watch.woken(first, begin);
         assert_eq!(watch.woken(first, begin), Stand::Short);
         watch.woken(second, begin + NOTICE);

@@ -55,7 +55,7 @@ pub enum UmemError {
 /// A socket with its part of the registered memory. It is not bound to a queue yet.
 pub(crate) struct QueueMemory<B = Unbound> {
     pub(crate) unbound: B,
-    /// What the frames lie in.
+    /// The memory of the frames.
     pub(crate) arena: Arc<Arena>,
     /// The chunks to receive into, by number.
     pub(crate) receive: Vec<Frame>,
@@ -69,7 +69,7 @@ pub(crate) struct QueueMemory<B = Unbound> {
     pub(crate) takes_requests: bool,
 }
 
-/// What memory is wanted.
+/// Sizes of a queue's memory.
 pub(crate) struct UmemSpec {
     /// Chunks to receive into.
     pub(crate) receive: u32,

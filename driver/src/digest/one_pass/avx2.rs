@@ -25,7 +25,7 @@ const STREAMS: usize = 3;
 /// ahead of them as of one.
 const MOST: usize = 6;
 
-/// What moves a CRC ahead of that many vectors.
+/// Constants that move a CRC ahead by each number of vectors.
 const AHEAD: [u32; 2 * MOST + 1] = ahead();
 
 const fn ahead() -> [u32; 2 * MOST + 1] {
@@ -39,7 +39,7 @@ const fn ahead() -> [u32; 2 * MOST + 1] {
     factors
 }
 
-/// What the assembler leaves.
+/// Results of the assembler.
 #[repr(C, align(32))]
 #[derive(Default)]
 struct Left {
@@ -69,8 +69,8 @@ pub(super) unsafe fn copy(dst: &mut [u8], src: NonNull<u8>, crc: u32) -> Result<
         src = unsafe { src.add(streams.len()) };
         rest = behind;
     }
-    // What follows is in vectors of 16 bytes. The assembler may not do this: it has to leave its
-    // inputs as they are.
+    // The following code uses vectors of 16 bytes. The assembler may not execute this: it has to
+    // leave its inputs as they are.
     _mm256_zeroupper();
     // SAFETY: the caller vouches for the source, and as much of it is left.
     unsafe { racy_read_constant(rest, src) }?;

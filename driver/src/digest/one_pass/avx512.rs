@@ -49,11 +49,11 @@ const fn last() -> [[u64; WORDS]; LANES] {
     factors
 }
 
-/// What the assembler leaves.
+/// Results of the assembler.
 #[repr(C, align(64))]
 struct Left {
     accumulators: [[u64; WORDS]; LANES],
-    /// What is behind the last whole vector.
+    /// The bytes behind the last whole vector.
     rest: [u8; VECTOR],
     /// Sums of the words, which count as signed: half of a word's range was taken off each.
     words: [i32; VECTOR / 4],

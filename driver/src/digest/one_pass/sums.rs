@@ -1,6 +1,6 @@
 //! Sums of copied bytes.
 
-/// What is known of bytes that were copied.
+/// Checksums of copied bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sums {
     /// CRC-32C so far, not inverted.

@@ -8,7 +8,7 @@ use crate::memory::vanishing::{PAGE, Vanishing};
 
 /// Bytes around those that are copied.
 const MARGIN: usize = 70;
-/// What is there before.
+/// Content of the memory before a copy.
 const BEFORE: u8 = 0xee;
 
 /// A CRC that bytes ahead of these had, not inverted.

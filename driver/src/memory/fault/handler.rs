@@ -9,10 +9,10 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::SigSet;
 
-/// What an access to memory that is gone raises: without a mapping or the right to it, and without
-/// a page of its file.
+/// Signals of an access to memory that is gone: without a mapping, an access right or a page of its
+/// file.
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
-/// How often handlers of ours can be put in front of a program's.
+/// How often this library's handlers can be installed in front of a program's.
 const LINKS: usize = 8;
 
 /// Instructions that may fault, and where to go on if one does: distances from the fields
@@ -40,13 +40,13 @@ unsafe extern "C" {
     static TABLE_END: Entry;
 }
 
-/// What was there before each handler of ours, by signal. Each is written once, before its handler
-/// is installed.
+/// The previous action of each of this library's handlers, by signal. Each is written once, before
+/// its handler is installed.
 static BEFORE: [[OnceLock<libc::sigaction>; LINKS]; SIGNALS.len()] =
     [const { [const { OnceLock::new() }; LINKS] }; SIGNALS.len()];
 
-/// The handlers of ours. Each goes on to what was there before it. So a program's handler that goes
-/// on to an older one of ours does not come back to itself.
+/// This library's handlers. Each passes other faults to the action that it replaced. So a program's
+/// handler that calls an older one of this library's is not called by that one.
 static HANDLERS: [Handler; LINKS] = [
     on_fault::<0>,
     on_fault::<1>,
@@ -89,7 +89,7 @@ pub(super) fn install() -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Why there is no handler of ours.
+/// Why none of this library's handlers could be installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InstallError {
     #[error("the kernel refuses a signal handler ({0})")]
@@ -111,7 +111,7 @@ fn install_for(at: usize, signal: c_int) -> Result<(), InstallError> {
     let before = BEFORE[at][link].get_or_init(|| current);
     let mut ours = *before;
     ours.sa_sigaction = HANDLERS[link] as usize;
-    // What the program's handler asked for stays, and it may run on a stack of its own.
+    // The flags of the program's handler are kept, and it may run on a stack of its own.
     ours.sa_flags = before.sa_flags & !libc::SA_RESETHAND | libc::SA_SIGINFO | libc::SA_ONSTACK;
     Ok(set_action(signal, &ours)?)
 }
@@ -148,7 +148,7 @@ extern "C" fn on_fault<const LINK: usize>(
 ) {
     // SAFETY: the kernel hands over what it knows of the signal, which lies on the handler's stack.
     let code = unsafe { (*info).si_code };
-    // What another process or thread has sent has a code that is not positive.
+    // A signal that another process or thread has sent has a code that is not positive.
     let is_fault = code > 0;
     // SAFETY: these are the registers of the thread, which no other code accesses.
     let context_of_ours = unsafe { &mut *context.cast::<libc::ucontext_t>() };
@@ -161,8 +161,8 @@ extern "C" fn on_fault<const LINK: usize>(
     pass_on(before, is_fault, signal, info, context);
 }
 
-/// Has the thread go on at the landing of the instruction that has faulted; false if it is none of
-/// ours.
+/// Makes the thread continue at the landing of the instruction that has faulted. Returns false if
+/// it is none of this library's.
 fn go_on(context: &mut libc::ucontext_t) -> bool {
     let Some(pointer) = (context.uc_mcontext.gregs).get_mut(libc::REG_RIP as usize) else {
         return false;

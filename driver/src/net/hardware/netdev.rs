@@ -93,7 +93,7 @@ impl XdpFeatures {
     }
 }
 
-/// What interface `index` does with XDP, or `None` if this kernel does not report it.
+/// The XDP features of interface `index`, or `None` if this kernel does not report them.
 pub(super) fn xdp_features(index: u32) -> Result<Option<XdpFeatures>, NetlinkError> {
     let Some(mut family) = Family::open("netdev")? else {
         return Ok(None);

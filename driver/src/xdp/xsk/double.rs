@@ -99,7 +99,7 @@ impl Kernel {
         self.state().umem = Some(Arc::clone(umem));
     }
 
-    /// Has the driver's own buffers carry the frames.
+    /// Makes the driver's own buffers carry the frames.
     pub(crate) fn set_zero_copy(&self) {
         self.state().zero_copy = true;
     }
@@ -114,12 +114,12 @@ impl Kernel {
         std::mem::take(&mut self.state().calls)
     }
 
-    /// Has each call fail from now on, or none.
+    /// Makes each call fail from now on, or none.
     pub(crate) fn refuse(&self, errno: Option<i32>) {
         self.state().refusal = errno;
     }
 
-    /// Has the next tries to bind fail.
+    /// Makes the next attempts to bind fail.
     pub(crate) fn refuse_binding(&self, errnos: impl IntoIterator<Item = i32>) {
         self.state().bind_errors.extend(errnos);
     }

@@ -39,7 +39,7 @@ pub(crate) struct BoundSocket {
     calls: Socket,
 }
 
-/// Has the library map memory and register it.
+/// Makes the library map memory and register it.
 pub(crate) fn register(wanted: &MemoryRequest) -> io::Result<Registered<Unbound>> {
     let bytes = wanted.bytes;
     if let Some(node) = wanted.node {
@@ -85,7 +85,7 @@ fn queue_size(entries: u32) -> io::Result<QueueSize> {
     QueueSize::new(entries).map_err(io::Error::other)
 }
 
-/// What the kernel said, if it said anything: callers look at its number.
+/// The kernel's error, if there is one: callers check its number.
 fn cause(error: &(dyn Error + 'static)) -> io::Error {
     let said = error.source().and_then(|cause| cause.downcast_ref());
     let number = said.and_then(io::Error::raw_os_error);

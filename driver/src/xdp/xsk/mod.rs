@@ -1,10 +1,9 @@
 //! AF_XDP as the kernel offers it: a socket, the memory registered with it, and the four rings that
 //! it shares with us (decision record driver/0017).
-
 //!
-//! What sets up a socket and its memory is the base. By default that is this driver itself. With
-//! feature `xsk-rs` it is the crate of that name, as an oracle: its UMEM, its rings as it makes them,
-//! and its way of binding, beneath the same use of the rings.
+//! The base sets up a socket and its memory. By default that is this driver itself. With feature
+//! `xsk-rs` it is the crate of that name, as an oracle, with its own UMEM, rings and way of
+//! binding. The use of the rings is the same.
 
 #[cfg(test)]
 pub(crate) mod double;

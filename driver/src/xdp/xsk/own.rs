@@ -70,7 +70,7 @@ impl Socket {
         self.set(libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
     }
 
-    /// Has the kernel make the four rings, of `entries` each.
+    /// Makes the kernel create the four rings, of `entries` each.
     fn make_rings(&self, entries: u32) -> io::Result<()> {
         for ring in [
             libc::XDP_UMEM_FILL_RING,

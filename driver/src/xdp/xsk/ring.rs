@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use memmap2::MmapRaw;
 use nix::libc;
 
-/// What a ring's entries are.
+/// Type of a ring's entries.
 ///
 /// # Safety
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Descriptor {
 unsafe impl Entry for Descriptor {}
 
 impl Descriptor {
-    /// `len` bytes from `addr` on; with `more` the frame goes on in the next descriptor.
+    /// `len` bytes from `addr` on; with `more` the frame continues in the next descriptor.
     pub(crate) fn new(addr: usize, len: usize, more: bool) -> Self {
         Self {
             addr: addr as u64,
@@ -67,7 +67,7 @@ impl Descriptor {
         self.len as usize
     }
 
-    /// True if its frame goes on in the next descriptor.
+    /// Whether the frame continues in the next descriptor.
     pub(crate) fn more(&self) -> bool {
         self.options & libc::XDP_PKT_CONTD != 0
     }

@@ -29,7 +29,7 @@ const BUSY_POLL_BUDGET: c_int = 64;
 /// Bytes of a chunk, which holds a frame or a piece of one: a page, the most that the kernel takes.
 pub(crate) const CHUNK_BYTES: u32 = 4096;
 
-/// What a base is to map and to register, for a queue that is bound later.
+/// Memory that a base has to map and to register, for a queue that is bound later.
 pub(crate) struct MemoryRequest {
     /// A multiple of [`CHUNK_BYTES`].
     pub(crate) bytes: usize,
@@ -54,11 +54,11 @@ pub(crate) struct Registered<B> {
 pub(crate) struct TxMetadata {
     /// Bytes of it. With them, no piece of a frame may begin at the begin of a chunk.
     pub(crate) bytes: u32,
-    /// What computes a requested checksum.
+    /// Who computes a requested checksum.
     pub(crate) computes: Computes,
 }
 
-/// What computes checksums that are left to the kernel or the NIC.
+/// Who computes checksums that are left to the kernel or the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Computes {
     /// The NIC.
@@ -89,7 +89,7 @@ pub(crate) struct Socket {
     fd: OwnedFd,
 }
 
-/// What the kernel gives out as the value of an option.
+/// Type of an option's value that the kernel returns.
 ///
 /// # Safety
 ///
@@ -137,9 +137,9 @@ impl Socket {
         Ok(Arc::new(mapping))
     }
 
-    /// Has a call of [`transmit`](Self::transmit) take all of a transmit ring with `entries`
-    /// entries. Linux has that since 6.17; before, a call takes 32 descriptors, which are not two
-    /// frames at an MTU of 65535, and the driver calls again for the rest.
+    /// Makes a call of [`transmit`](Self::transmit) take a whole transmit ring with `entries`
+    /// entries. Linux supports that since 6.17; before, a call takes 32 descriptors, which are less
+    /// than two frames at an MTU of 65535, and the driver calls again for the rest.
     pub(crate) fn take_all_at_once(&self, entries: u32) -> io::Result<()> {
         if entries < TX_BATCH_SIZE {
             return Ok(());
@@ -185,24 +185,24 @@ pub(crate) trait Bind: Sized {
     fn bind(self, queue: &Queue) -> Result<(Self::Socket, RingSet), (Self, io::Error)>;
 }
 
-/// What an open queue asks of its socket. Tests have a double of the kernel instead of one.
+/// System calls of an open queue on its socket. Tests use a double of the kernel instead.
 pub(crate) trait Calls: AsFd + Send {
-    /// Has the kernel send what is in the transmit ring. What it cannot take now it takes at
-    /// another call.
+    /// Makes the kernel send the frames in the transmit ring. Another call sends those that it
+    /// cannot take now.
     fn transmit(&self) -> io::Result<()>;
 
-    /// Has the driver look for chunks to receive into.
+    /// Makes the driver fetch chunks to receive into.
     fn receive(&self) -> io::Result<()>;
 
     /// Whether the bound socket's frames are the driver's own buffers (`XDP_OPTIONS_ZEROCOPY`).
     fn has_zero_copy(&self) -> io::Result<bool>;
 
-    /// What the kernel has counted since the socket was opened.
+    /// The kernel's counters since the socket was opened.
     fn statistics(&self) -> io::Result<libc::xdp_statistics>;
 
-    /// Has each call of [`transmit`](Self::transmit) and [`receive`](Self::receive) poll the NAPI
+    /// Makes each call of [`transmit`](Self::transmit) and [`receive`](Self::receive) poll the NAPI
     /// instance of the bound queue, which takes no interrupts meanwhile (preferred busy polling,
-    /// Linux 5.11). `false`: the kernel knows of no instance to poll.
+    /// Linux 5.11). Returns `false` if the kernel has no instance to poll.
     fn poll_busily(&self) -> io::Result<bool>;
 
     /// The time.
@@ -259,7 +259,7 @@ impl Calls for Socket {
     }
 }
 
-/// What is a socket of `AF_XDP`.
+/// Takes over a descriptor that is a socket of `AF_XDP`.
 impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
