@@ -1,6 +1,6 @@
 //! Environment variables of the library. A program that runs with more rights than its user ignores
-//! them (`secure_getenv(3)`). Its user could have it read files or use interfaces that the user may
-//! not.
+//! them (`secure_getenv(3)`). Otherwise the user could make it read files or use interfaces that
+//! the user has no access to.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::os::unix::ffi::OsStringExt;
@@ -22,13 +22,13 @@ pub(crate) fn value(name: &CStr) -> Option<OsString> {
     Some(OsString::from_vec(value.to_bytes().to_vec()))
 }
 
-/// Whether a variable is set to anything.
+/// Whether a variable is set, to any value.
 #[cfg(test)]
 pub(crate) fn is_set(name: &CStr) -> bool {
     value(name).is_some()
 }
 
-/// Whether a variable asks for something: it is set, and neither empty nor `0`.
+/// Whether a variable enables an option: it is set, and neither empty nor `0`.
 pub(crate) fn is_on(name: &CStr) -> bool {
     value(name).is_some_and(|value| !value.is_empty() && value != "0")
 }

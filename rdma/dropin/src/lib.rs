@@ -1,7 +1,7 @@
-//! libibverbs and librdmacm over xwarp, for programs that know nothing of it.
+//! libibverbs and librdmacm over xwarp, for programs that are unaware of it.
 //!
-//! `tools/dropin` links this crate into one shared object with four names. Programs of C reach it
-//! by the functions that `exports.map` lists; no Rust program links to it but tests.
+//! `tools/dropin` links this crate into one shared object with four names. Programs of C call the
+//! functions that `exports.map` lists; of Rust programs, only tests link to it.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 pub mod abi;
@@ -28,7 +28,7 @@ pub mod verbs;
 #[cfg(feature = "testbed")]
 pub use program::Program;
 
-/// What the protocols of waking are made of; a model checker provides its own.
+/// Primitives of the waking protocols; a model checker provides its own.
 mod sync {
     pub(crate) use std::sync::atomic::Ordering;
     pub(crate) use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,14 +1,14 @@
-//! Functions of C that are not supported, and report that: rsockets, multicast, and what only
-//! hardware of mlx5 and efa has.
+//! Functions of C that are not supported, and report that: rsockets, multicast, and extensions for
+//! hardware of mlx5 and efa.
 //!
-//! Their arguments are not looked at, so they are declared without.
+//! Their arguments are ignored, so they are declared without any.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use nix::errno::Errno;
 
-/// Functions that return what is given, and set errno.
+/// Functions that return the given value, and set errno.
 macro_rules! refused {
     ($errno:ident, $type:ty, $value:expr; $($name:ident,)*) => { $(
         /// Not supported.
@@ -51,8 +51,8 @@ refused! { ENOSYS, isize, -1;
     riowrite,
 }
 
-// Multicast and datagrams, memory of other processes, and what the distribution's librdmacm asks
-// its own libibverbs for.
+// Multicast and datagrams, memory of other processes, and functions that the distribution's
+// librdmacm calls in its own libibverbs.
 refused! { EOPNOTSUPP, c_int, Errno::EOPNOTSUPP as c_int;
     ibv_attach_mcast,
     ibv_detach_mcast,

@@ -100,7 +100,7 @@ impl Host {
         host
     }
 
-    /// Ends all that it was made of.
+    /// Destroys all of its objects.
     pub fn end(&self) {
         let ends = [
             ibv_destroy_qp(self.qp),
@@ -113,7 +113,8 @@ impl Host {
         assert_eq!(ends, [0; 6]);
     }
 
-    /// What inline functions of the header call that came later: the slots in front of the context.
+    /// The functions that later inline functions of the header call: the slots in front of the
+    /// context.
     pub fn later(&self) -> verbs_context {
         let offset = std::mem::offset_of!(verbs_context, context);
         let start = self.context.wrapping_byte_sub(offset);
@@ -122,19 +123,19 @@ impl Host {
         unsafe { *start }
     }
 
-    /// What inline functions of the header call.
+    /// The functions that inline functions of the header call.
     pub fn ops(&self) -> ibv_context_ops {
         // SAFETY: the context lives.
         unsafe { (*self.context).ops }
     }
 
-    /// What inline functions of the header call of a queue pair that has them.
+    /// The functions that inline functions of the header call of a queue pair that has them.
     pub fn qp_ex(&self) -> ibv_qp_ex {
         // SAFETY: the queue pair lives, and the struct that it is given out by is the longer one.
         unsafe { *self.qp.cast::<ibv_qp_ex>() }
     }
 
-    /// Names the next work request of a queue pair that has such functions, which is signaled.
+    /// Sets the identifier of the next work request of such a queue pair, which is signaled.
     pub fn name_next(&self, wr_id: u64) {
         let qp = self.qp.cast::<ibv_qp_ex>();
         // SAFETY: the queue pair lives, and the struct that it is given out by is the longer one.
@@ -156,7 +157,7 @@ impl Host {
         }
     }
 
-    /// Its memory as a peer names it.
+    /// Its memory, as a peer addresses it.
     pub fn remote(&self, offset: usize) -> Target {
         let rdma = Rdma {
             remote_addr: self.memory.addr() as u64 + offset as u64,
@@ -232,7 +233,7 @@ impl Host {
         unsafe { (*self.channel).fd }
     }
 
-    /// The next completion, which must come in time.
+    /// The next completion, which must arrive in time.
     pub fn completion(&self) -> ibv_wc {
         let mut wc = ibv_wc::zeroed();
         let poll = self.ops().poll_cq.expect("a slot");
@@ -244,7 +245,7 @@ impl Host {
         wc
     }
 
-    /// The next completion, of work that has succeeded.
+    /// The next completion, which must be a success.
     pub fn success(&self) -> ibv_wc {
         let wc = self.completion();
         assert_eq!((wc.status, wc.vendor_err), (IBV_WC_SUCCESS, 0));
@@ -257,7 +258,7 @@ pub fn is_readable(descriptor: RawFd) -> bool {
     is_readable_within(descriptor, PollTimeout::ZERO)
 }
 
-/// Waits until it has one, which must come in time.
+/// Waits until the descriptor has an event, which must arrive in time.
 pub fn await_readable(descriptor: RawFd) {
     let in_time = PollTimeout::from(20_000_u16);
     assert!(is_readable_within(descriptor, in_time), "no event");
@@ -276,7 +277,7 @@ pub fn rkey(mr: *mut ibv_mr) -> u32 {
     unsafe { (*mr).rkey }
 }
 
-/// What is behind a queue pair of C.
+/// The library's part of a queue pair of C.
 pub(crate) fn queue_pair(qp: *mut ibv_qp) -> Arc<backend::Qp> {
     let qp = Object::<Qp>::find(qp).expect("it lives");
     Arc::clone(qp.body().queue_pair())

@@ -111,7 +111,7 @@ impl EngineThread {
         reply.recv().map_err(|_| RnicUnavailable::Closed)
     }
 
-    /// Has the thread release an object later.
+    /// Makes the thread release an object later.
     fn release(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
         // An engine that has ended has no objects left to release.
         let _ = self.send(Box::new(|runner| drop(runner.call(work))));
@@ -126,7 +126,7 @@ impl EngineThread {
         Ok(())
     }
 
-    /// Has the thread end the engine and itself.
+    /// Makes the thread end the engine and itself.
     fn end(&self) {
         lock(&self.commands).take();
         self.bell.ring();

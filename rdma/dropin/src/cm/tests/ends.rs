@@ -25,14 +25,14 @@ use crate::cm::testbed::{
 use crate::entry::lock;
 use crate::verbs::qp::ibv_destroy_qp;
 
-/// Receives that wait at each end. That of B has no memory.
+/// Identifiers of the receives that wait at each end. The one of B has no memory.
 const AT_A: u64 = 10;
 const AT_B: u64 = 20;
 
-/// What ends a connection, and which of the receives its own completion reports.
+/// Operations that end a connection, and the receives that their own completions report.
 type Case = (&'static str, fn(Connection), Option<u64>);
 
-/// Work that fails at its own side, and what the program of A asks for.
+/// Work that fails at its own side, and the operation that the program of A requests.
 const CASES: [Case; 6] = [
     ("orderly", |it| assert_eq!(rdma_disconnect(it.a), 0), None),
     (
@@ -82,7 +82,7 @@ fn every_end_is_reported_to_both_programs_after_their_receives_are_flushed() {
     assert!(bed.a.is_quiet() && bed.b.is_quiet());
 }
 
-/// Reads that were not agreed upon end it, too.
+/// Reads beyond the agreed depth also end the connection.
 #[test]
 fn read_beyond_the_depth_is_reported_as_the_end() {
     let bed = Bed::new();
@@ -107,7 +107,7 @@ fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
     assert!(bed.a.is_quiet());
 }
 
-/// A program that destroys the queue pair at its end would lose the message.
+/// A program that destroys the queue pair at the end of its connection would lose the message.
 #[test]
 fn end_waits_for_completions_that_are_not_polled() {
     let bed = Bed::new();
@@ -127,7 +127,7 @@ fn end_waits_for_completions_that_are_not_polled() {
     assert!(polled(ends.b, at_b).is_some_and(|it| it.status == IBV_WC_SUCCESS));
 }
 
-/// The thread that reports is held up until the connection has ended.
+/// The thread that reports is delayed until the connection has ended.
 #[test]
 fn connection_that_ends_at_once_is_reported_as_established_first() {
     let bed = Bed::new();
@@ -144,7 +144,7 @@ fn connection_that_ends_at_once_is_reported_as_established_first() {
     bed.a.expect(Disconnected, a);
 }
 
-/// The end was reported by the thread that destroyed the queue pair, before the connection was.
+/// The thread that destroyed the queue pair reported the end, before the connection was reported.
 #[test]
 fn connection_whose_queue_pair_is_destroyed_is_reported_as_established_first() {
     let bed = Bed::new();
@@ -186,7 +186,7 @@ fn attempt_that_is_given_up_has_no_event() {
     let b = bed.b.requested(listener);
     rdma_destroy_qp(a);
     assert!(bed.a.is_quiet(), "it was never connected");
-    // The next peer comes after the first has gone.
+    // The next peer connects after the first one's end.
     bed.connect(listener);
     refused_with(Errno::ECONNRESET, rdma_accept(b, None));
     rdma_destroy_qp(b);

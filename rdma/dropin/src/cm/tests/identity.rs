@@ -19,7 +19,8 @@ fn connections_that_come_and_go_have_no_end_but_their_own() {
     for number in 0..CONNECTIONS {
         let ends = bed.connect(listener);
         assert!(bed.a.is_quiet() && state(ends.a) == IBV_QPS_RTS, "{number}");
-        // The former one of B has ended meanwhile. B's event comes before or after it is destroyed.
+        // The former connection of B has ended meanwhile. B's event is reported before or after it
+        // is destroyed.
         if number % 2 == 0 {
             assert_eq!(rdma_disconnect(ends.a), 0);
         }
@@ -33,7 +34,7 @@ fn connections_that_come_and_go_have_no_end_but_their_own() {
     }
 }
 
-/// Programs destroy the queue pair of an identifier by the verb, too.
+/// Programs also destroy the queue pair of an identifier by the verb.
 #[test]
 fn identifier_whose_queue_pair_is_gone_leaves_the_next_one_alone() {
     let bed = Bed::new();

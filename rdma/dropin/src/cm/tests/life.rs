@@ -72,7 +72,7 @@ fn destroying_waits_until_the_event_is_acknowledged() {
     rdma_destroy_event_channel(handle);
 }
 
-/// What a call gave an identifier that is being destroyed was never taken back: a connection, a
+/// Resources that a call gave an identifier under destruction were never released: a connection, a
 /// port, queues.
 #[test]
 fn identifier_that_is_being_destroyed_takes_nothing_more() {
@@ -114,7 +114,7 @@ fn identifier_that_is_being_destroyed_takes_nothing_more() {
     assert!(bed.a.is_quiet() && bed.b.is_quiet());
 }
 
-/// Nothing can take it from there. It waited for as long as the listener lived.
+/// No call can take the event from there. It waited for as long as the listener lived.
 #[test]
 fn peer_that_waits_in_a_channel_is_rejected_when_that_is_destroyed() {
     let bed = Bed::new();
@@ -128,7 +128,7 @@ fn peer_that_waits_in_a_channel_is_rejected_when_that_is_destroyed() {
     assert_eq!(rdma_destroy_id(listener), 0);
 }
 
-/// Destroys an identifier in another thread; what that returns.
+/// Destroys an identifier in another thread; returns the result.
 fn destroy_elsewhere(id: usize) -> mpsc::Receiver<i32> {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
@@ -218,7 +218,7 @@ fn queues_that_were_made_for_an_identifier_end_with_its_queue_pair() {
         assert!(Object::<Cq>::find(cq).is_err());
         assert_eq!(channel::destroy(channel), Err(Errno::EINVAL));
     }
-    // A queue pair that cannot be made leaves none either.
+    // A queue pair that cannot be created leaves no queues either.
     let mut attr = ibv_qp_init_attr::zeroed();
     attr.qp_type = u32::MAX;
     let refused = rdma_create_qp(a, ptr::null_mut(), Some(&mut attr));

@@ -1,4 +1,4 @@
-//! Functions of librdmacm with what they cannot work on, and events of identifiers without a peer.
+//! Functions of librdmacm with invalid arguments, and events of identifiers without a peer.
 
 mod ends;
 mod identity;
@@ -32,7 +32,7 @@ fn refused_with(errno: Errno, returned: i32) {
     assert_eq!((returned, Errno::last()), (-1, errno));
 }
 
-/// What each function says of an identifier that is none.
+/// Result of each function for an invalid identifier.
 fn all_refuse(id: *mut rdma_cm_id) {
     for returned in [
         rdma_bind_addr(id, null()),

@@ -1,5 +1,5 @@
-//! Attributes of queue pairs: each bit of Modify QP's mask is done, kept as a hint, or refused.
-//! States as programs see them.
+//! Attributes of queue pairs: each bit of Modify QP's mask takes effect, is kept as a hint, or is
+//! refused. States as programs see them.
 
 use std::ptr;
 
@@ -41,7 +41,7 @@ fn query(qp: *mut ibv_qp) -> ibv_qp_attr {
     attr
 }
 
-/// The state that the struct says.
+/// The state in the struct.
 fn shown(qp: *mut ibv_qp) -> u32 {
     // SAFETY: the queue pair lives.
     unsafe { (*qp).state }
@@ -72,7 +72,7 @@ fn new_queue_pair_is_in_init_and_keeps_its_access_flags() {
     bed.end();
 }
 
-/// What is changed of the attributes that a program gives.
+/// Changes to the attributes that a program passes.
 type Change = fn(&mut ibv_qp_attr);
 
 /// Bits of the mask, attributes, and what Modify QP returns of an unconnected queue pair.

@@ -1,4 +1,5 @@
-//! Asynchronous events: which object each names, and what destroying that object waits for.
+//! Asynchronous events: the object that each names, and the acknowledgments that destroying it
+//! awaits.
 
 use std::ptr::{self, without_provenance_mut};
 use std::thread;
@@ -21,7 +22,7 @@ use crate::verbs::context::Context;
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
 use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 
-/// Has this happen to the device of a context.
+/// Raises this event on the device of a context.
 fn happens(context: *mut ibv_context, happening: Happening) {
     let context = Object::<Context>::find(context).expect("it lives");
     context.body().device().targets().notify(happening);
@@ -106,7 +107,7 @@ fn destroying_a_queue_pair_waits_until_its_event_is_acknowledged() {
         let end = move || ibv_destroy_qp(ptr::with_exposed_provenance_mut(address));
         let (number, ended) = spawn_numbered(scope, end);
         let (mut attr, mut init) = (ibv_qp_attr::zeroed(), ibv_qp_init_attr::zeroed());
-        // It is gone when it waits.
+        // The object is destroyed when it waits.
         while ibv_query_qp(qp, Some(&mut attr), 0, Some(&mut init)) == 0 {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Completions of requests that have failed: their status, and what the peer has said of it.
+//! Completions of failed requests: their status, and the peer's error.
 
 use super::testbed::{Bed, request};
 use crate::abi::numbers::{
@@ -6,7 +6,7 @@ use crate::abi::numbers::{
 };
 use crate::abi::verbs::{Rdma, Target, ibv_sge};
 
-/// Reads 8 bytes of the second host from there to here, which fails: status and the vendor's error.
+/// A Read of 8 bytes from the second host, which fails: status and the vendor's error.
 fn read(bed: &Bed, here: ibv_sge, there: Target) -> (u32, u32) {
     let mut piece = [here];
     let mut wr = request(5, IBV_WR_RDMA_READ, &mut piece);

@@ -86,7 +86,7 @@ fn handle_of_another_kind_is_refused() {
     assert_eq!(ibv_destroy_qp(bed.a.mr.cast()), INVALID);
     assert_eq!(ibv_dealloc_pd(bed.a.context.cast()), INVALID);
     assert!(ibv_create_qp(bed.a.cq.cast(), Some(&mut qp_attr(bed.a.cq))).is_null());
-    // Objects of two contexts do not go together.
+    // Objects of two contexts cannot be combined.
     assert!(ibv_create_qp(bed.a.pd, Some(&mut qp_attr(bed.b.cq))).is_null());
     assert_eq!(Errno::last(), Errno::EINVAL);
     bed.end();
@@ -123,7 +123,7 @@ fn destroyed_objects_are_refused_by_the_data_path() {
     assert_eq!((polled, armed), (-1, INVALID));
 }
 
-/// Another thread may be closing it. They have ended with it.
+/// Another thread may be closing the device. Its objects end with it.
 #[test]
 fn objects_of_a_closed_rnic_can_be_destroyed() {
     let bed = Bed::new();

@@ -1,5 +1,5 @@
-//! Limits of a device as `ibv_query_device` reports them: the maximum of each is made, and one more
-//! is refused.
+//! Limits of a device as `ibv_query_device` reports them: the maximum of each is created, and one
+//! more is refused.
 
 use std::ptr;
 
@@ -28,13 +28,13 @@ fn device(host: &Host) -> ibv_device_attr {
     attr
 }
 
-/// A size as work requests have it.
+/// A size in the type of work requests.
 fn size(of_device: i32) -> u32 {
     u32::try_from(of_device).expect("a size")
 }
 
-/// Makes as many as the device can have, of which `there` are already. One more is refused. All are
-/// ended.
+/// Creates as many objects as the device can have, `there` of which exist already. One more is
+/// refused. All are destroyed.
 fn make_all<T: Copy>(most: i32, there: i32, new: impl Fn() -> *mut T, end: fn(*mut T) -> i32) {
     let made: Vec<_> = (there..most).map(|_| new()).collect();
     let refused = (new(), Errno::last());
@@ -65,7 +65,7 @@ fn as_many_objects_as_the_device_tells_are_made() {
     let window = || windows.alloc_mw.expect("a slot")(host.pd, IBV_MW_TYPE_2);
     let end = windows.dealloc_mw.expect("a slot");
     assert_eq!(attr.max_mr, attr.max_mw);
-    // Regions and windows share their number, and there is a region.
+    // Regions and windows share their limit, and there is a region.
     let made: Vec<_> = (1..attr.max_mw).map(|_| window()).collect();
     let refused = (window(), Errno::last());
     assert!(made.iter().all(|it| !it.is_null() && end(*it) == 0));
@@ -111,7 +111,7 @@ fn queues_are_as_deep_as_the_device_tells() {
     bed.end();
 }
 
-/// A queue pair of these sizes, and what sizes it has got.
+/// Creates a queue pair of these sizes, and returns its actual sizes.
 fn sized(host: &Host, cap: ibv_qp_cap) -> (*mut ibv_qp, ibv_qp_cap) {
     let mut init = qp_attr(host.cq);
     init.cap = cap;

@@ -1,4 +1,4 @@
-//! Memory that is registered: what it has to be, and what becomes of it.
+//! Registered memory: the memory that is accepted, and what unmapping it causes.
 
 use std::num::NonZeroUsize;
 use std::ptr;

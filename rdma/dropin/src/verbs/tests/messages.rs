@@ -50,7 +50,7 @@ fn send_of_several_pieces_arrives_in_one_buffer() {
 fn list_of_pieces_may_lie_at_any_address() {
     #[repr(C, packed)]
     struct Packed(u8, [ibv_sge; 2]);
-    /// So that the list certainly lies at an odd address.
+    /// Places the list at an odd address.
     #[repr(C, align(8))]
     struct Odd(Packed);
     let bed = Bed::new();
@@ -114,7 +114,7 @@ fn write_and_read_reach_the_memory_of_the_peer() {
     bed.end();
 }
 
-/// A message may have as many bytes as a 32-bit length can say. None that leaves its region is
+/// A message may have as many bytes as a 32-bit length can express. None that exceeds its region is
 /// sent.
 #[test]
 fn source_or_sink_that_leaves_its_region_is_a_local_protection_error() {
@@ -253,7 +253,7 @@ fn write_without_a_right_fails_at_both_ends() {
     let mut wr = request(1, IBV_WR_RDMA_WRITE, &mut piece);
     wr.wr = bed.b.remote(super::testbed::LEN);
     assert_eq!(bed.a.post_send(&mut wr), 0);
-    // A Write completes when TCP has it, so the next request may be what the Terminate finds.
+    // A Write completes when TCP has it, so the Terminate may refer to the next request.
     let first = bed.a.completion();
     assert!(
         first.status == 0 || first.status == IBV_WC_REM_ACCESS_ERR,
@@ -276,7 +276,7 @@ fn send_that_finds_no_buffer_ends_the_connection_at_both_ends() {
     assert_eq!(bed.a.post_send(&mut request(1, IBV_WR_SEND, &mut piece)), 0);
     bed.b.expect_event(bed.b.qp.cast(), IBV_EVENT_QP_REQ_ERR);
     bed.a.expect_event(bed.a.qp.cast(), IBV_EVENT_QP_FATAL);
-    // What is posted from now on is flushed.
+    // Later requests are flushed.
     bed.b.post_recv(7, bed.b.sge(0, 100));
     let flushed = bed.b.completion();
     assert_eq!((flushed.wr_id, flushed.status), (7, IBV_WC_WR_FLUSH_ERR));

@@ -1,4 +1,4 @@
-//! The later ways to post and to poll: one call for each part.
+//! The extended ways to post and to poll: one call for each part.
 
 use std::ffi::c_void;
 use std::ptr::{self, with_exposed_provenance_mut};
@@ -52,7 +52,7 @@ impl Polled {
         Self(make(host.context, Some(&mut attr)))
     }
 
-    /// The struct as it is now.
+    /// The present struct.
     fn now(self) -> ibv_cq_ex {
         // SAFETY: the completion queue lives.
         unsafe { *self.0 }
@@ -63,7 +63,7 @@ impl Polled {
         self.now().start_poll.expect("a slot")(self.0, Some(&attr))
     }
 
-    /// Begins a poll of what comes, which must be a success.
+    /// Begins a poll that must find a success.
     fn begin(self) {
         while self.start() == NOTHING {
             thread::yield_now();
@@ -83,7 +83,7 @@ impl Polled {
         self.now().read_opcode.expect("a slot")(self.0)
     }
 
-    /// Name and kind of the next completion.
+    /// Identifier and opcode of the next completion.
     fn take(self) -> (u64, u32) {
         self.begin();
         let taken = (self.now().wr_id, self.opcode());
@@ -123,7 +123,7 @@ impl Posted {
         unsafe { (*self.0).wr_flags = IBV_SEND_SIGNALED };
     }
 
-    /// A Send of nothing.
+    /// An empty Send.
     fn send(self, wr_id: u64) {
         self.name(wr_id);
         self.slots().wr_send.expect("a slot")(self.0);
@@ -376,7 +376,7 @@ fn thread_that_polls_in_parts_is_not_disturbed_by_another() {
     end(bed, (qp, cq));
 }
 
-/// Has two threads wait for what another thread has begun, and destroys the object then.
+/// Makes two threads wait while another thread has the turn, and then destroys the object.
 fn destroyed_while_two_wait(
     wait: impl Fn() + Copy + Send + 'static,
     destroy: impl FnOnce() -> i32,
@@ -399,7 +399,7 @@ fn destroyed_while_two_wait(
     }
 }
 
-/// The thread that has begun cannot end what it has begun: the handle is no longer valid.
+/// The thread that has the turn cannot end it: the handle is no longer valid.
 #[test]
 fn threads_that_wait_for_an_object_in_use_go_on_when_it_is_destroyed() {
     let bed = Bed::unconnected();
@@ -498,7 +498,7 @@ fn completion_tells_when_the_nic_received_it() {
         times[0] > first && times.is_sorted_by(|a, b| a < b),
         "{times:?}"
     );
-    // Nothing arrives for a Write.
+    // No frame arrives for a Write.
     qp.start();
     qp.name(9);
     qp.slots().wr_rdma_write.expect("a slot")(qp.0, bed.a.key(), bed.a.sge(0, 0).addr);
@@ -523,7 +523,7 @@ fn what_a_queue_pair_cannot_do_is_refused_when_it_is_created() {
         let qp = make(bed.a.context, Some(&mut init));
         assert_eq!((qp, Errno::last()), (ptr::null_mut(), errno));
     };
-    // Segmentation, and an operation of no known number.
+    // Segmentation, and an unknown operation.
     refused(|init| init.send_ops_flags |= 1 << 10, Errno::EOPNOTSUPP);
     refused(|init| init.send_ops_flags |= 1 << 40, Errno::EOPNOTSUPP);
     // An XRC domain, a table of work queues.

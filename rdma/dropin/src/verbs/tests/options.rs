@@ -1,5 +1,5 @@
-//! Options and flags of verbs: each is done, or refused by the error number of its manual page.
-//! None is taken and ignored.
+//! Options and flags of verbs: each takes effect, or is refused by the error number of its manual
+//! page. None is accepted and ignored.
 
 use std::ptr;
 
@@ -33,7 +33,7 @@ use crate::verbs::srq::ibv_destroy_srq;
 const INVALID: Result<()> = Err(Errno::EINVAL);
 const UNSUPPORTED: Result<()> = Err(Errno::EOPNOTSUPP);
 
-/// What a function that sets errno has done. What it made is ended.
+/// Result of a function that sets errno. The object that it created is destroyed.
 fn made<T>(object: *mut T, end: extern "C" fn(*mut T) -> i32) -> Result<()> {
     if object.is_null() {
         return Err(Errno::last());
@@ -42,7 +42,7 @@ fn made<T>(object: *mut T, end: extern "C" fn(*mut T) -> i32) -> Result<()> {
     Ok(())
 }
 
-/// What a function that returns an error number has done.
+/// Result of a function that returns an error number.
 fn returned(number: i32) -> Result<()> {
     (number == 0)
         .then_some(())
@@ -76,8 +76,8 @@ fn access_flags_of_a_region() {
     bed.end();
 }
 
-/// A region's offsets begin where the program says, or at 0. Inline functions of the header name
-/// the address.
+/// A region's offsets begin where the program requests, or at 0. Inline functions of the header
+/// pass the address.
 #[test]
 fn offset_of_a_region_whose_offsets_begin_at_0() {
     let bed = Bed::unconnected();
@@ -199,7 +199,7 @@ fn masks_of_a_completion_queue() {
     bed.end();
 }
 
-/// Attributes for a queue pair of the later kind.
+/// Attributes for an extended queue pair.
 fn extended(host: &Host, comp_mask: u32, operations: u64) -> ibv_qp_init_attr_ex {
     let plain = qp_attr(host.cq);
     let mut attr = ibv_qp_init_attr_ex::zeroed();
@@ -237,8 +237,8 @@ fn masks_of_a_queue_pair() {
     bed.end();
 }
 
-/// Some libraries ask for it whether they send so or not. No slot is empty that an inline function
-/// of the header calls.
+/// Some libraries request it whether they send such messages or not. No slot is empty that an
+/// inline function of the header calls.
 #[test]
 fn operations_that_iwarp_does_not_have_are_refused_when_a_batch_is_posted() {
     let bed = Bed::unconnected();

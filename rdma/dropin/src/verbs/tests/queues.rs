@@ -17,7 +17,7 @@ use crate::verbs::cq::{ibv_create_cq, ibv_resize_cq};
 use crate::verbs::cq_events::{ibv_ack_cq_events, ibv_get_cq_event};
 use crate::verbs::qp::{ibv_create_qp, ibv_destroy_qp};
 
-/// Takes what has completed; the names.
+/// Polls all completions; returns their identifiers.
 fn taken(host: &Host) -> Vec<u64> {
     let mut places = [ibv_wc::zeroed(); 16];
     let taken = host.ops().poll_cq.expect("a slot")(host.cq, 16, places.as_mut_ptr());
@@ -74,7 +74,7 @@ fn completion_queue_does_not_become_smaller_than_what_waits_in_it() {
         }
         assert_eq!(bed.a.post_send(&mut wr), 0);
     }
-    // The event of the last one says that all four wait.
+    // The event of the last one means that all four wait.
     await_event(&bed.b);
     for too_small in [3, 1, 0, -1] {
         let refused = ibv_resize_cq(bed.b.cq, too_small);
@@ -110,7 +110,7 @@ fn fenced_write_sends_what_the_read_before_it_has_brought() {
     (read.wr, read.next) = (bed.b.remote(0), &raw mut write);
     assert_eq!(bed.a.post_send(&mut read), 0);
     assert_eq!([bed.a.success().wr_id, bed.a.success().wr_id], [1, 2]);
-    // Another Read comes behind the Write.
+    // Another Read follows the Write.
     let mut read = request(3, IBV_WR_RDMA_READ, &mut sink);
     read.wr = bed.b.remote(0);
     assert_eq!(bed.a.post_send(&mut read), 0);

@@ -1,5 +1,5 @@
-//! Random verbs with random arguments, from several threads: each answer is one that a manual page
-//! knows, and nothing is left.
+//! Random verbs with random arguments, from several threads: each result is one of its manual page,
+//! and no object is left.
 
 use std::ffi::c_int;
 use std::ptr::{self, with_exposed_provenance_mut};
@@ -55,7 +55,7 @@ const KINDS: [Kind; 7] = [
     Kind::Window,
 ];
 
-/// A verb, and what its arguments are made of.
+/// A verb, and the kinds of its arguments.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     verb: u8,
@@ -76,7 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Handles that were ever given out, by address, and keys of regions.
+/// All handles that were ever returned, by address, and keys of regions.
 struct Program<'a> {
     host: &'a Host,
     handles: Mutex<Vec<(Kind, usize)>>,
@@ -87,7 +87,7 @@ struct Program<'a> {
 // reached by the RNIC alone.
 unsafe impl Sync for Program<'_> {}
 
-/// One of them, by a random number.
+/// One of them, chosen by a random number.
 fn one_of<T: Copy>(list: &[T], pick: usize) -> Option<T> {
     (!list.is_empty()).then(|| list[pick % list.len()])
 }
@@ -106,7 +106,7 @@ impl Program<'_> {
         })
     }
 
-    /// A handle that the data path can be given: of the right kind, be it destroyed or not.
+    /// A handle that the data path accepts: of the right kind, destroyed or not.
     fn pair<T>(&self, kind: Kind, pick: usize) -> *mut T {
         let found = one_of(&of_kind(&lock(&self.handles), kind), pick);
         found.map_or(ptr::null_mut(), |(_, address)| {
@@ -114,7 +114,7 @@ impl Program<'_> {
         })
     }
 
-    /// Notes what was made, or why it was not.
+    /// Records the created object, or the error.
     fn made<T>(&self, kind: Kind, handle: *mut T) {
         if handle.is_null() {
             check(Errno::last_raw());
@@ -123,7 +123,7 @@ impl Program<'_> {
         }
     }
 
-    /// A piece of memory that is there, by the key of a region or by none.
+    /// A piece of existing memory, by the key of a region or an invalid key.
     fn piece(&self, step: Step) -> ibv_sge {
         let offset = step.other % LEN;
         ibv_sge {
@@ -236,7 +236,7 @@ impl Program<'_> {
         check(self.destroy_one(kind, self.any(kind, step.pick)));
     }
 
-    /// Objects that the test will still want live on.
+    /// Objects that the test still needs remain.
     fn destroy_one(&self, kind: Kind, handle: *mut std::ffi::c_void) -> c_int {
         let host = self.host;
         let kept = [
@@ -303,7 +303,7 @@ impl Program<'_> {
                     mr
                 };
                 let done = ibv_rereg_mr(mr, flags, domain, start.cast(), 1 + other % LEN, rights);
-                // Below -1 it says how far it came; the reason is in errno.
+                // Below -1 it reports how far it came; the reason is in errno.
                 check(if done < 0 { Errno::last_raw() } else { done });
             }
         }
@@ -321,7 +321,7 @@ impl Program<'_> {
             rkey: one_of(&lock(&self.keys), step.other).unwrap_or(step.number),
         };
         wr.wr = Target { rdma };
-        // A list that has no end is as long as the queue.
+        // An endless list is as long as the queue.
         let endless = step.pick % 16 == 7 && wr.send_flags & IBV_SEND_INLINE == 0;
         if endless {
             wr.next = &raw mut wr;
@@ -400,7 +400,7 @@ impl Program<'_> {
         check(arm(cq, step.number.cast_signed() % 2));
     }
 
-    /// Destroys all that is left, users before what they use.
+    /// Destroys all remaining objects, users before the objects that they use.
     fn end(&self) {
         let order = [
             Kind::Window,
@@ -415,7 +415,7 @@ impl Program<'_> {
         for kind in order {
             for (_, address) in of_kind(&handles, kind) {
                 let done = self.destroy_one(kind, with_exposed_provenance_mut(address));
-                // Some are destroyed already. A busy one would be left.
+                // Some are destroyed already. A busy one would remain.
                 assert!(
                     done == 0 || done == Errno::EINVAL as c_int,
                     "{kind:?}: {done}"
@@ -430,12 +430,12 @@ fn of_kind(handles: &[(Kind, usize)], kind: Kind) -> Vec<(Kind, usize)> {
     all.copied().collect()
 }
 
-/// Pieces of a list: as many as there are, too many, or fewer than none.
+/// Pieces of a list: as many as exist, too many, or a negative number.
 fn count(step: Step) -> c_int {
     [0, 1, 1, 2, 4, 16, 17, c_int::MAX, -1][step.other % 9]
 }
 
-/// It is an error number of the kernel's, and not that of a panic.
+/// Asserts that it is an error number of the kernel's, and not that of a panic.
 fn check(errno: c_int) {
     assert!(
         (0..=LARGEST).contains(&errno) && errno != PANICKED,
@@ -443,7 +443,7 @@ fn check(errno: c_int) {
     );
 }
 
-/// Two threads, whose steps come in any order.
+/// Two threads, whose steps interleave in any order.
 fn run(steps: [Vec<Step>; 2]) {
     let bed = Bed::new();
     let host = &bed.a;

@@ -1,6 +1,6 @@
 //! Random registrations of a program's memory, against a peer that reads and writes anywhere.
 //!
-//! What was not granted never changes, though memory goes while it is registered.
+//! Memory without granted access never changes, though access rights are lost meanwhile.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -18,13 +18,13 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{Rdma, Target, ibv_mr};
 use crate::verbs::mr::{ibv_dereg_mr, ibv_reg_mr};
 
-/// What the peer writes; the memory is of zeros.
+/// The byte that the peer writes; the memory has zeros.
 const WRITTEN: u8 = 0xa5;
-/// Bytes around a region that the peer tries, too.
+/// Bytes around a region that the peer also accesses.
 const AROUND: usize = 64;
 const LONGEST: u32 = 256;
 
-/// What becomes of memory that is registered, before the peer's access of this number.
+/// Change to registered memory, before the peer's access of this number.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Stays,
@@ -41,19 +41,19 @@ struct Grant {
     fate: Fate,
 }
 
-/// What the peer tries with one of them: bytes from here on, [`AROUND`] being the region's first.
+/// An access of the peer's: bytes from here on, [`AROUND`] being the region's first.
 #[derive(Clone, Copy, Debug)]
 struct Access {
     grant: usize,
     from: usize,
     len: u32,
     read: bool,
-    /// It ends this many bytes behind the region, whatever its length.
+    /// The access ends this many bytes behind the region, whatever its length.
     beyond: Option<usize>,
 }
 
 impl Access {
-    /// It, for a region of `len` bytes.
+    /// The access, for a region of `len` bytes.
     fn fitted(mut self, len: usize) -> Self {
         if let Some(beyond) = self.beyond {
             let end = AROUND + len + beyond;
@@ -81,7 +81,7 @@ fn grant() -> impl Strategy<Value = Grant> {
 }
 
 fn access() -> impl Strategy<Value = Access> {
-    // Most lie within, so that a connection sees several.
+    // Most lie within, so that a connection has several accesses.
     let from = prop_oneof![4 => AROUND..AROUND + 64, 1 => 0..LEN / 2 + AROUND];
     let beyond =
         prop_oneof![2 => Just(None), 2 => Just(Some(0)), 1 => (0..20_usize).prop_map(Some)];
@@ -120,7 +120,7 @@ impl Region {
         Self { grant, map, mr }
     }
 
-    /// Its memory is taken away, if its time has come.
+    /// Takes access rights to its memory away, if that is due.
     fn suffer(&self, access: usize) {
         let protection = match self.grant.fate {
             Fate::IsGone(when) if when == access => ProtFlags::PROT_NONE,
@@ -140,7 +140,7 @@ impl Region {
         Target { rdma }
     }
 
-    /// Ends it. What was not granted is as it was.
+    /// Deregisters it. Memory without granted access is unchanged.
     fn end(self) {
         assert_eq!(ibv_dereg_mr(self.mr), 0);
         // SAFETY: nothing refers to the mapping.
@@ -161,7 +161,7 @@ impl Region {
     }
 }
 
-/// Has host A access a region of host B. False once the connection has ended.
+/// Makes host A access a region of host B. Returns false once the connection has ended.
 fn try_access(bed: &Bed, region: &Region, access: Access) -> bool {
     let mut piece = [bed.a.sge(if access.read { LEN / 2 } else { 0 }, access.len)];
     let opcode = if access.read {
@@ -176,7 +176,7 @@ fn try_access(bed: &Bed, region: &Region, access: Access) -> bool {
     done && is_placed(bed)
 }
 
-/// A Read behind a Write shows that it was placed, or refused.
+/// A Read behind a Write shows that the Write was placed, or refused.
 fn is_placed(bed: &Bed) -> bool {
     let mut piece = [bed.a.sge(LEN / 2, 1)];
     let mut wr = request(2, IBV_WR_RDMA_READ, &mut piece);
@@ -199,7 +199,7 @@ fn is_allowed(region: &Region, access: Access, number: usize) -> bool {
         Fate::IsReadOnly(when) => access.read || number < when,
         Fate::Stays => true,
     };
-    // Nothing is touched by an access of no bytes, and nothing is checked (RFC 5040 §5.1).
+    // An access of no bytes touches nothing, and nothing is checked (RFC 5040 §5.1).
     access.len == 0 || inside && there && (access.read || writable)
 }
 

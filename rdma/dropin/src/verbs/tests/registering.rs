@@ -1,4 +1,4 @@
-//! Regions that are registered anew: domain, memory and rights, each alone and all at once.
+//! Reregistered regions: domain, memory and rights, each alone and all at once.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -19,7 +19,7 @@ const READ: u32 = IBV_ACCESS_REMOTE_READ;
 const ALL: u32 =
     IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
 
-/// What a region becomes.
+/// The new attributes of a region.
 #[derive(Clone, Copy)]
 struct Change {
     flags: u32,
@@ -49,7 +49,7 @@ fn place(bed: &Bed, offset: usize) -> *mut c_void {
     bed.b.memory.wrapping_add(offset).cast()
 }
 
-/// What the first host reads there.
+/// The bytes that the first host reads there.
 fn read(bed: &Bed, mr: *mut ibv_mr, remote_addr: u64) -> [u8; 4] {
     let mut sink = [bed.a.sge(0, 4)];
     let mut wr = request(1, IBV_WR_RDMA_READ, &mut sink);
@@ -150,7 +150,7 @@ fn zero_based_region_stays_so_in_other_memory() {
     let change = Change::new(IBV_REREG_MR_CHANGE_TRANSLATION);
     assert_eq!(Change { addr, ..change }.of(mr), 0);
     assert_eq!(&read(&bed, mr, 0), b"over");
-    // Where the offsets begin belongs to the translation.
+    // The first offset is part of the translation.
     let change = Change::new(IBV_REREG_MR_CHANGE_ACCESS);
     let access = READ;
     assert_eq!(Change { access, ..change }.of(mr), -1);

@@ -25,18 +25,18 @@ fn shared(bed: &Bed) -> (*mut ibv_srq, *mut ibv_qp) {
     attr.srq = srq;
     let qp = ibv_create_qp(bed.a.pd, Some(&mut attr));
     assert!(!srq.is_null() && !qp.is_null());
-    // What is asked for a receive queue is not looked at.
+    // Sizes requested for a receive queue are ignored.
     assert_eq!((attr.cap.max_recv_wr, attr.cap.max_recv_sge), (0, 0));
     (srq, qp)
 }
 
-/// Posts a buffer; the error number.
+/// Posts a buffer; returns the error number.
 fn post(host: &Host, srq: *mut ibv_srq) -> i32 {
     let mut wr = ibv_recv_wr::zeroed();
     host.ops().post_srq_recv.expect("a slot")(srq, &raw mut wr, None)
 }
 
-/// Changes depth and limit, as far as the mask says.
+/// Changes depth and limit, as the mask selects.
 fn modify(srq: *mut ibv_srq, mask: u32, max_wr: u32, srq_limit: u32) -> i32 {
     let attr = ibv_srq_attr {
         max_wr,
@@ -91,7 +91,7 @@ fn depth_and_limit_are_changed_together_or_not_at_all() {
     ];
     assert_eq!(refused, [Errno::EINVAL as i32; 6]);
     assert_eq!(sizes(srq), (16, 6));
-    // Less than the limit that is armed, so the other limit comes first.
+    // Less than the armed limit, so the new limit is set first.
     assert_eq!(modify(srq, IBV_SRQ_LIMIT, 0, 16), 0);
     assert_eq!(modify(srq, both, 5, 5), Errno::EINVAL as i32);
     assert_eq!(sizes(srq), (16, 16));
@@ -131,7 +131,7 @@ fn buffers_without_a_meaning_are_refused() {
         Errno::EINVAL as i32
     );
     assert_eq!(bad, &raw mut wr);
-    // A queue pair with a shared one has no receive queue.
+    // A queue pair with a shared receive queue has none of its own.
     let own = bed.a.ops().post_recv.expect("a slot");
     (wr.num_sge, bad) = (1, ptr::null_mut());
     assert_eq!(own(qp, &raw mut wr, Some(&mut bad)), Errno::EINVAL as i32);

@@ -137,7 +137,7 @@ fn destroying_a_completion_queue_waits_until_its_event_is_acknowledged() {
         let end = move || ibv_destroy_cq(with_exposed_provenance_mut(address));
         let (number, ended) = spawn_numbered(scope, end);
         let (poll, mut place) = (ops.poll_cq.expect("a slot"), ibv_wc::zeroed());
-        // It is gone when it waits.
+        // The object is destroyed when it waits.
         while poll(cq, 1, &raw mut place) >= 0 {
             thread::yield_now();
         }

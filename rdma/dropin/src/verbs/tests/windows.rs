@@ -1,5 +1,5 @@
-//! Memory windows of both types: who binds them, who takes them away, and what is reached through
-//! them.
+//! Memory windows of both types: who binds them, who invalidates them, and the memory that they
+//! give access to.
 
 use nix::errno::Errno;
 
@@ -18,7 +18,7 @@ use crate::verbs::pd::ibv_dealloc_pd;
 
 pub(super) const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-/// A window of a host, with the key that it is bound with next.
+/// A window of a host, with the key of its next binding.
 pub(super) struct Window {
     pub(super) mw: *mut ibv_mw,
     pub(super) key: u32,
@@ -30,7 +30,7 @@ impl Window {
         assert!(!mw.is_null());
         // SAFETY: the window lives.
         let key = unsafe { (*mw).rkey };
-        // What `ibv_inc_rkey` of the header makes of it.
+        // The result of the header's `ibv_inc_rkey`.
         let key = key & !0xff | key.wrapping_add(1) & 0xff;
         Self { mw, key }
     }
@@ -128,7 +128,7 @@ fn zero_based_window_is_reached_by_offsets_from_its_start() {
     bed.a.write(0, b"here");
     assert_eq!(access(&bed, IBV_WR_RDMA_WRITE, window.key, 8), 0);
     bed.a.success();
-    // A Read comes behind the Write.
+    // A Read follows the Write.
     assert_eq!(access(&bed, IBV_WR_RDMA_READ, window.key, 8), 0);
     bed.a.success();
     assert_eq!(&bed.b.read(520), b"here");
@@ -200,7 +200,7 @@ fn bind_by_verb(bed: &Bed, mw: *mut ibv_mw, offset: usize, length: u64) -> i32 {
     bed.b.ops().bind_mw.expect("a slot")(bed.b.qp, mw, Some(&bind))
 }
 
-/// The key that the struct of a window has.
+/// The key in the struct of a window.
 fn key_of(mw: *mut ibv_mw) -> u32 {
     // SAFETY: the window lives.
     unsafe { (*mw).rkey }
@@ -217,7 +217,7 @@ fn window_of_type_1_is_bound_and_bound_again() {
         let place = bed.b.sge(offset, 0).addr;
         assert_eq!(access(&bed, IBV_WR_RDMA_WRITE, key_of(mw), place), 0);
         bed.a.success();
-        // The Write is placed when a Read behind it is answered. Only then may the window go
+        // The Write is placed once a Read behind it is answered. Only then may the window be bound
         // elsewhere.
         assert_eq!(access(&bed, IBV_WR_RDMA_READ, key_of(mw), place), 0);
         bed.a.success();
