@@ -77,7 +77,7 @@ enum Checksums {
     Offered,
 }
 
-/// What happens to small received segments that wait behind others.
+/// Treatment of small received segments that wait behind others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SmallSegments {
     /// They are copied, so each needs no frame of its own.

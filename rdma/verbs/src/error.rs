@@ -108,8 +108,8 @@ impl<T, E> RefusedError<T, E> {
     }
 }
 
-/// Why a region was not registered anew. With an error of the RNIC, the `STag` or its windows the
-/// region is unchanged; any other error has deallocated it (verbs draft §7.3.2.3).
+/// Why a reregistration failed. With an error of the RNIC, the `STag` or its windows the region is
+/// unchanged; any other error has deallocated it (verbs draft §7.3.2.3).
 #[derive(Debug, thiserror::Error)]
 #[error("{error}{}", if region.is_some() { "; the region is as it was" } else { "; the region is deallocated" })]
 #[non_exhaustive]

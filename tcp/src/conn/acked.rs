@@ -23,7 +23,7 @@ const DUPLICATE_THRESHOLD: usize = 3;
 /// Longest round trip that timestamps measure: just below a minute.
 const MAX_AGE: Duration = Duration::from_millis(59_999);
 
-/// What one ACK has reported so far.
+/// Results of one ACK so far.
 #[derive(Debug)]
 struct AckOutcome {
     now: Instant,

@@ -14,7 +14,7 @@ use crate::wire::seq::{Seq, from_raw};
 
 /// Size of the sequence number space.
 const SPACE: usize = 1 << 32;
-/// Distances over which a connection goes on without unusual events. At each one, state remembered
+/// Distances over which a connection proceeds without unusual events. At each one, state remembered
 /// from before lies in its future, or looks like the present.
 const DISTANCES: [usize; 4] = [0, SPACE / 2 + (1 << 24), SPACE - (1 << 24), SPACE + 1];
 const MTU: usize = 65_535;
@@ -155,7 +155,7 @@ impl Long {
         assert_eq!(now.undone, counters.undone);
     }
 
-    /// Retransmits the last piece needlessly, as no answer has come.
+    /// Retransmits the last piece needlessly, as no acknowledgment has arrived.
     fn probe_tail(&mut self) {
         let (begin, probes) = (self.conn().send.nxt(), self.tail_probes());
         self.write_small();

@@ -128,7 +128,7 @@ enum Purpose {
     Tag(u8),
 }
 
-/// What the peer's SYN and its later ACK have in common.
+/// Values that the peer's SYN and its later ACK have in common.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Peer {
     pub(super) flow: Flow,

@@ -43,7 +43,7 @@ impl Discard {
         }
     }
 
-    /// What to change at the sender or here, to receive such frames complete.
+    /// The change at the sender or here that lets such frames arrive complete.
     pub(crate) fn remedy(self) -> Option<&'static str> {
         match self {
             Self::PartialChecksum => Some(

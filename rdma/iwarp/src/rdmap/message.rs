@@ -227,7 +227,7 @@ enum Model {
     Untagged { queue: Queue, stag: Stag, msn: u32 },
 }
 
-/// What follows the DDP header.
+/// The part of a message behind the DDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
     /// Data of the ULP.

@@ -49,7 +49,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) counters: &'a mut EngineCounters,
 }
 
-/// What a queue pair did with one of its TCP connections.
+/// Change of a queue pair's TCP connection.
 pub(crate) enum ConnChange {
     /// It has opened the connection.
     Made(ConnId),

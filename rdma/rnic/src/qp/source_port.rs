@@ -26,7 +26,7 @@ pub(crate) struct SourcePort {
     left: usize,
     /// Deadline for trying ports.
     until: Instant,
-    /// Where the application reads the port's number, if it needs that.
+    /// The application reads the port's number here, if it needs it.
     shown: Option<Arc<AtomicU16>>,
 }
 

@@ -31,7 +31,7 @@ pub struct StartConnect {
     pub port: LocalPort,
     /// Whether the application has named the port, so that no other port may be used.
     pub port_is_named: bool,
-    /// Where the application reads the port's number when it changes.
+    /// The application reads the port's number here when it changes.
     pub shown_port: Arc<AtomicU16>,
     /// Port of a second TCP connection, if the peer supports MPA revision 1 only.
     pub spare: Option<LocalPort>,

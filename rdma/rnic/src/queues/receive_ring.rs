@@ -9,7 +9,7 @@ use crate::model::{RecvRequest, WrId};
 /// A receive buffer that a message has taken.
 pub(crate) struct CurrentReceive {
     pub(crate) request: RecvRequest,
-    /// Where its slot is freed.
+    /// Key by which its slot is freed.
     pub(crate) slots: SlotKey,
 }
 
@@ -22,7 +22,7 @@ impl CurrentReceive {
 /// Posted receive buffers of a queue pair or of a shared queue.
 pub(crate) struct ReceiveRing {
     pub(crate) posted: PostedRequests<RecvRequest>,
-    /// Where their slots are freed.
+    /// Key by which their slots are freed.
     pub(crate) slots: SlotKey,
 }
 

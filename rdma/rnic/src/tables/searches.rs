@@ -13,7 +13,7 @@ use crate::model::NextHopSearch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SearchId(pub u64);
 
-/// What waits for the next hop.
+/// The owner of a search, which waits for the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Searcher {
     /// The queue pair with this key.

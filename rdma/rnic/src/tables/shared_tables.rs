@@ -73,7 +73,7 @@ impl SharedTables {
         drop((handlers, event_handler));
     }
 
-    /// Where slots of work queues are freed.
+    /// The table in which slots of work queues are freed.
     #[inline]
     pub fn slots(&self) -> &Arc<SlotTable> {
         &self.slots

@@ -66,7 +66,7 @@ impl BufferRequest {
         self
     }
 
-    /// Has the peer invalidate this `STag` when it receives the message. Ignored for a Write.
+    /// Makes the peer invalidate this `STag` when it receives the message. Ignored for a Write.
     #[must_use]
     pub fn invalidating(mut self, stag: Stag) -> Self {
         if let Operation::Send { invalidate, .. } = &mut self.request.operation {

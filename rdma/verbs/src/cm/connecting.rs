@@ -30,7 +30,7 @@ pub struct Connecting {
     attempt: Attempt<Vec<u8>>,
 }
 
-/// What to connect, before the path is known.
+/// Parameters of a connection, before the path is known.
 pub(crate) struct ConnectParams {
     /// Local address and port. The host chooses for an unspecified address or port 0.
     pub(crate) local: SocketAddr,

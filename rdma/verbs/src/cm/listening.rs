@@ -11,9 +11,9 @@ use crate::runtime::control::Control;
 use xwarp_rnic::model::ListenKey;
 use xwarp_rnic::queues::Inbox;
 
-/// What a listener returns for a connected peer.
+/// The handle that a listener returns for a connected peer.
 pub trait Incoming: Sized {
-    /// What the engine puts into the inbox.
+    /// The identity that the engine puts into the inbox.
     type Id: Send + 'static;
 
     /// Takes the oldest entry of the inbox whose peer is still connected.

@@ -20,7 +20,7 @@ pub struct RnicConfig {
     pub nic: NicConfig,
     /// Which threads run the engine.
     pub progress: Progress,
-    /// What the engine does without work.
+    /// How the engine waits when it has no work.
     pub wait_mode: WaitMode,
     /// Idle time before a keep-alive probe is sent. `None`, the default (RFC 9293 §3.8.4), sends
     /// none: the death of a peer then goes unnoticed unless data is outstanding.

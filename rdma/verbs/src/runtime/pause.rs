@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use xwarp_driver::Signal;
 
-/// What a waiting caller did between two evaluations of its condition.
+/// Action of a waiting caller between two evaluations of its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paused {
     /// It did not sleep.
@@ -26,7 +26,7 @@ impl Paused {
     }
 }
 
-/// What ends the sleep of a waiting caller, besides the engine.
+/// A source other than the engine that ends the sleep of a waiting caller.
 pub(crate) trait Bell {
     /// Called before the sleep.
     fn arm(&self) -> io::Result<()>;

@@ -226,7 +226,7 @@ pub(crate) fn turn_or_sleep_beside<S: Shared, G: DerefMut<Target = Sharing<S>>>(
     slept.map(|()| Turned::On)
 }
 
-/// What the engine's own thread did.
+/// Result of a turn of the engine's own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turned {
     /// It ran the engine, or slept.

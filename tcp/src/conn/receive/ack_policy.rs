@@ -61,7 +61,7 @@ impl AckPolicy {
         }
     }
 
-    /// Records that no answer has come.
+    /// Records that the application has not answered in time.
     pub(crate) fn give_up(&mut self) {
         self.interactive = false;
         self.due = true;

@@ -92,7 +92,7 @@ impl ReceiveSide {
         &self.queue
     }
 
-    /// What is to be acknowledged, and when.
+    /// Pending acknowledgments, and their times.
     pub(crate) fn acks(&self) -> &AckPolicy {
         &self.acks
     }

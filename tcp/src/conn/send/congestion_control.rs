@@ -218,7 +218,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
         /// RFC 3168 §6.1.2: until data is acknowledged that was sent after the answer, and no
-        /// longer, however far the stream goes on.
+        /// longer, whatever the length of the stream.
         #[test]
         fn echo_is_answered_once_a_flight(
             begin in start(),

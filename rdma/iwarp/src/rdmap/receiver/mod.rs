@@ -21,7 +21,7 @@ use inbound_requests::InboundRequests;
 use outstanding::Outstanding;
 use sends::Sends;
 
-/// What to do with an inbound segment that passed all checks. `P` is the place of a tagged one:
+/// Handling of an inbound segment that passed all checks. `P` is the place of a tagged one:
 /// [`Resources::Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound<'a, P = ()> {

@@ -17,7 +17,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// to send its FIN.
 const LAST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a connection sent last.
+/// The last item that a connection sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Last {
     /// A start-up frame or a Terminate. Its peer has the same time as for a start-up frame.

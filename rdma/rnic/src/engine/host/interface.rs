@@ -44,7 +44,7 @@ pub(in crate::engine) struct Interface {
     pub(in crate::engine) questions: Questions,
     /// The kernel's refusal of a transmission, and the time when it counts as the interface's end.
     doubt: Option<(Instant, String)>,
-    /// Where the engine reports why it has ended.
+    /// The engine reports here why it has ended.
     ending: Arc<Ending>,
 }
 
@@ -297,7 +297,7 @@ impl Engine {
         self.connections.cease(reason, &mut self.device);
     }
 
-    /// Where the engine reports why it has ended.
+    /// The engine reports here why it has ended.
     pub(in crate::engine) fn ending(&self) -> &Ending {
         &self.interface.ending
     }

@@ -20,7 +20,7 @@ use crate::qp::stream::{Response, Stream, execute};
 use crate::queues::InCommon;
 use crate::stags::StagTable;
 
-/// What a queue pair does next.
+/// The next step of a queue pair.
 pub(super) enum Next {
     /// A message is being sent.
     Message,

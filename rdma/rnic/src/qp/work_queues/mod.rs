@@ -37,7 +37,7 @@ pub(super) struct InFlight {
     awaits_response: bool,
     /// `STag` that a Read invalidates when its response has arrived.
     invalidate: Option<Stag>,
-    /// Where an Atomic Operation's original value is stored.
+    /// Place of an Atomic Operation's original value.
     sink: Option<Sge>,
     /// An Atomic Operation's original value, or the arrival time of a Read's response.
     detail: Detail,
@@ -105,7 +105,7 @@ pub(super) struct WorkQueues {
     receive: ReceiveBuffers,
     send_cq: CqId,
     recv_cq: CqId,
-    /// Where slots of the send queue are freed.
+    /// Key by which slots of the send queue are freed.
     send_slots: SlotKey,
 }
 

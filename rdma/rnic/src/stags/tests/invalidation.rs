@@ -58,7 +58,7 @@ fn region_that_several_queue_pairs_may_use_cannot_be_invalidated_remotely() {
     assert_eq!(last, Ok(()), "alone again");
 }
 
-/// A queue pair of another engine may register memory anew between the check and the invalidation.
+/// A queue pair of another engine may reregister memory between the check and the invalidation.
 #[test]
 fn stag_that_was_registered_anew_since_it_was_checked_stays_valid() {
     let mut it = Fixture::new();
