@@ -93,9 +93,9 @@ pub enum CompletionStatus {
     /// A Read or an Atomic Operation was posted to a queue pair that may have none outstanding (ORD
     /// 0).
     ZeroReadResources,
-    /// The peer asked to invalidate an `STag` that it may not invalidate: of another stream or
-    /// domain, without remote rights, with bound windows, of shared memory, or usable by several
-    /// queue pairs.
+    /// The peer asked to invalidate an `STag` without the right to do so. The `STag` belongs to
+    /// another stream or domain, or has no remote rights. Or it has bound windows, is one of shared
+    /// memory, or is usable by several queue pairs.
     InvalidateRefused,
     /// A Fast-Register was posted to a queue pair that is not privileged.
     NotPrivileged,
@@ -270,7 +270,7 @@ impl WorkCompletion {
     }
 
     /// When the NIC received the end of the message that completed this receive, or of the response
-    /// that completed this Read, by the NIC's clock, which may differ from the host's.
+    /// that completed this Read. The time is the NIC's, whose clock may differ from the host's.
     ///
     /// `None` unless timestamps were enabled when the RNIC was opened (`NicConfig::timestamps`),
     /// and for other work requests. Also `None` if the NIC provided no time, or if bytes were

@@ -1,7 +1,7 @@
 //! Connections in streaming mode: raw bytes, until Modify QP hands them over to a queue pair.
 //!
 //! The verbs draft hands over a TCP connection of another interface (§6.2.1.2). Here it is one of
-//! the RNIC's own TCP, so that no byte is lost: unread bytes are the first FPDUs, and the last
+//! the RNIC's own TCP, so that no byte is lost. Unread bytes are the first FPDUs, and the last
 //! streaming message is sent ahead of all FPDUs. A kernel socket would have to hand over its
 //! sequence numbers and unread bytes while the kernel still receives on it.
 
