@@ -13,6 +13,8 @@ use crate::memory::take_only_faults;
 const STACK: usize = 1 << 20;
 /// How long a thread that is to end may sleep. It has microseconds of work left.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may work: it may be at a call of the kernel that never returns.
+const WORK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks whether it has.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
@@ -42,14 +44,15 @@ pub fn join(thread: JoinHandle<()>, whose: &str) {
     join_sleeper(thread, whose, || true);
 }
 
-/// Like [`join`], but the 2 s are those for which `sleeps` says that the thread sleeps. A thread
-/// that works takes as long as it needs: the kernel's lock of interfaces takes seconds beside
-/// processes that change interfaces. Opens no descriptor, whose number might be one that the program
-/// has closed.
+/// Like [`join`], but only time for which `sleeps` returns `true` counts as sleep. A thread that
+/// works is waited for up to 30 s: the kernel's lock of interfaces takes seconds while other
+/// processes change interfaces. Opens no descriptor, whose number might be one that the program has
+/// closed.
 pub(crate) fn join_sleeper(thread: JoinHandle<()>, whose: &str, sleeps: impl Fn() -> bool) {
-    let (mut asleep, [mut pause, longest]) = (Instant::now(), PAUSES);
+    let (began, [mut pause, longest]) = (Instant::now(), PAUSES);
+    let mut asleep = began;
     while !thread.is_finished() {
-        if !sleeps() {
+        if !sleeps() && began.elapsed() < WORK_TIMEOUT {
             asleep = Instant::now();
         } else if asleep.elapsed() > END_TIMEOUT {
             log::error!("{whose} does not end; the program has closed or replaced its descriptors");
