@@ -8,8 +8,8 @@
 //! # Trust
 //!
 //! Every byte that a client has written is hostile. The switch copies a frame's headers first,
-//! judges the copy, and then delivers the copy. So a client that changes its frame meanwhile changes
-//! nothing that was judged. A frame leaves a client only with a source address and port that the
+//! judges the copy, and then delivers the copy. So a client that changes its frame meanwhile
+//! changes nothing that was judged. A frame leaves a client only with a source address and port that the
 //! client has reserved. A client that breaks the rules of the rings is detached. No other client
 //! notices.
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ mod station;
 mod switch;
 
 pub use memory::{ClientMemory, Delivery, HEAD, Head, Hostile};
-pub use ports::{LINGER, PortsPerUid};
+pub use ports::LINGER;
 pub use request::{Refusal, Reply, Request};
 pub use station::{MacAddress, SWITCH};
 pub use switch::{ClientId, Config, Counters, Switch};

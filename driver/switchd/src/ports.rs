@@ -13,13 +13,6 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// First port given to a client that wants any (RFC 6335 §6).
 const FIRST_DYNAMIC: u16 = 49_152;
 
-/// Ports that a user has, of as many as a user may have.
-#[derive(Clone, Copy, Debug)]
-pub struct PortsPerUid {
-    /// The limit.
-    pub most: usize,
-}
-
 /// A port without the scope of its address.
 type Key = (IpAddr, u16);
 
@@ -34,7 +27,8 @@ struct Owner {
 }
 
 pub(crate) struct Ports {
-    limit: PortsPerUid,
+    /// Ports that a user may have.
+    per_uid: usize,
     open: HashMap<Key, Owner>,
     of_uid: HashMap<u32, usize>,
     /// Ports that were closed, and until when they rest.
@@ -47,9 +41,9 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    pub(crate) fn new(limit: PortsPerUid) -> Self {
+    pub(crate) fn new(per_uid: usize) -> Self {
         Self {
-            limit,
+            per_uid,
             open: HashMap::new(),
             of_uid: HashMap::new(),
             resting: HashMap::new(),
@@ -76,8 +70,8 @@ impl Ports {
             return Err(Refusal::NotPermitted(port));
         }
         let has = self.of_uid.get(&uid).copied().unwrap_or(0);
-        if has >= self.limit.most {
-            return Err(Refusal::TooManyPorts(self.limit.most));
+        if has >= self.per_uid {
+            return Err(Refusal::TooManyPorts(self.per_uid));
         }
         let port = match port {
             0 => self.choose(wanted.ip(), now)?,

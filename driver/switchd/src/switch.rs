@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::memory::{ClientMemory, Delivery, Head, Hostile};
-use crate::ports::{Ports, PortsPerUid};
+use crate::ports::Ports;
 use crate::request::{Refusal, Reply, Request};
 use crate::resets::resets_of;
 use crate::segment::{Reset, Segment, readdress};
@@ -12,7 +12,7 @@ use crate::station::{MacAddress, SWITCH, of_client};
 
 /// Frames of one client that are carried in a turn, before the next client has its turn.
 const BURST: usize = 64;
-/// RSTs of the switch's own in a second, and as many at once at most.
+/// RSTs that answer segments of one client in a second, and as many at once at most.
 const RESETS_PER_SECOND: u32 = 1000;
 
 /// Addresses and limits of a switch.
@@ -73,6 +73,8 @@ struct Client<M> {
     id: ClientId,
     uid: u32,
     memory: M,
+    /// RSTs that may answer its segments.
+    budget: ResetBudget,
     /// Frames were delivered to it that it was not shown.
     unpublished: bool,
 }
@@ -83,7 +85,6 @@ pub struct Switch<M> {
     places: Vec<Option<Client<M>>>,
     generation: u64,
     ports: Ports,
-    budget: ResetBudget,
     counters: Counters,
 }
 
@@ -95,8 +96,7 @@ impl<M: ClientMemory> Switch<M> {
             config,
             places: Vec::new(),
             generation: 0,
-            ports: Ports::new(PortsPerUid { most }),
-            budget: ResetBudget::new(),
+            ports: Ports::new(most),
             counters: Counters::default(),
         }
     }
@@ -134,6 +134,7 @@ impl<M: ClientMemory> Switch<M> {
             id,
             uid,
             memory,
+            budget: ResetBudget::new(),
             unpublished: false,
         });
         Ok((id, of_client(number)))
@@ -152,7 +153,7 @@ impl<M: ClientMemory> Switch<M> {
         let resets = resets_of(&client.memory.frames(), is_the_clients);
         self.ports.close_all(id.place, now);
         for reset in resets {
-            self.send(reset, now);
+            self.send(reset);
         }
         self.publish();
     }
@@ -217,42 +218,33 @@ impl<M: ClientMemory> Switch<M> {
         let Some(mut sender) = self.places[place].take() else {
             return Ok(0);
         };
-        let (mut count, mut answers, mut end) = (0, Vec::new(), Ok(()));
-        while count < BURST {
+        let (mut count, mut broken) = (0, false);
+        let mut unanswered = Vec::new();
+        while count < BURST && !broken {
             match sender.memory.take_sent() {
                 Ok(Some((sent, head))) => {
                     count += 1;
-                    let answer = self.carry(place, &sender.memory, sent, head, now);
-                    answers.extend(answer);
+                    unanswered.extend(self.carry(place, &sender.memory, sent, head));
                 }
                 Ok(None) => break,
-                Err(Hostile) => {
-                    end = Err(sender.id);
-                    break;
-                }
+                Err(Hostile) => broken = true,
             }
         }
         self.counters.drop_no_frame += sender.memory.refused();
         if count > 0 {
             sender.memory.complete();
         }
+        unanswered.retain(|_| sender.budget.take(now, &mut self.counters));
         let id = sender.id;
         self.places[place] = Some(sender);
-        for answer in answers {
-            self.deliver_own(place, &answer);
+        for segment in &unanswered {
+            self.deliver_own(place, &segment.answer().frame(station(place)));
         }
-        end.map(|()| count).map_err(|_: ClientId| id)
+        if broken { Err(id) } else { Ok(count) }
     }
 
-    /// Delivers one frame, or says which RST answers it.
-    fn carry(
-        &mut self,
-        place: usize,
-        from: &M,
-        sent: M::Sent,
-        mut head: Head,
-        now: Duration,
-    ) -> Option<Head> {
+    /// Delivers one frame. Returns the segment if a RST is due for it.
+    fn carry(&mut self, place: usize, from: &M, sent: M::Sent, mut head: Head) -> Option<Segment> {
         let Some(segment) = Segment::parse(&head) else {
             self.counters.drop_not_tcp += 1;
             return None;
@@ -263,7 +255,7 @@ impl<M: ClientMemory> Switch<M> {
         }
         let Some(to) = self.ports.owner(segment.destination) else {
             self.counters.drop_no_port += 1;
-            return self.answer(&segment, place, now);
+            return Some(segment).filter(|segment| !segment.is_reset());
         };
         // The sender is not in its place.
         let Some(receiver) = self.places[to].as_mut() else {
@@ -282,28 +274,11 @@ impl<M: ClientMemory> Switch<M> {
         None
     }
 
-    /// The RST that answers a segment to a port that no client has.
-    fn answer(&mut self, segment: &Segment, place: usize, now: Duration) -> Option<Head> {
-        if segment.is_reset() {
-            return None;
-        }
-        if !self.budget.take(now) {
-            self.counters.resets_withheld += 1;
-            return None;
-        }
-        Some(segment.answer().frame(station(place)))
-    }
-
     /// Sends a RST to the client that has its destination.
-    fn send(&mut self, reset: Reset, now: Duration) {
-        let Some(to) = self.ports.owner(reset.to) else {
-            return;
-        };
-        if !self.budget.take(now) {
-            self.counters.resets_withheld += 1;
-            return;
+    fn send(&mut self, reset: Reset) {
+        if let Some(to) = self.ports.owner(reset.to) {
+            self.deliver_own(to, &reset.frame(station(to)));
         }
-        self.deliver_own(to, &reset.frame(station(to)));
     }
 
     fn deliver_own(&mut self, to: usize, reset: &Head) {
@@ -344,7 +319,8 @@ impl ResetBudget {
         }
     }
 
-    fn take(&mut self, now: Duration) -> bool {
+    /// Takes one, or counts that it is withheld.
+    fn take(&mut self, now: Duration, counters: &mut Counters) -> bool {
         let passed = now.saturating_sub(self.filled).min(Duration::from_secs(1));
         let due = RESETS_PER_SECOND * passed.subsec_millis() / 1000
             + RESETS_PER_SECOND * u32::from(passed.as_secs() > 0);
@@ -354,6 +330,7 @@ impl ResetBudget {
         }
         let taken = self.left.checked_sub(1);
         self.left = taken.unwrap_or(0);
+        counters.resets_withheld += u64::from(taken.is_none());
         taken.is_some()
     }
 }

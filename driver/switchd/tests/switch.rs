@@ -517,23 +517,35 @@ fn each_client_has_its_turn_after_64_frames_of_another() {
 }
 
 #[test]
-fn resets_of_a_second_have_a_limit() {
+fn resets_that_answer_a_client_have_a_limit_of_its_own() {
     let mut switch = switch();
-    let a = peer(&mut switch, V4, 7000);
+    let [a, b, c] = [7000, 7001, 7002].map(|port| peer(&mut switch, V4, port));
     a.memory.0.borrow_mut().room = 10_000;
-    let nobody = SocketAddr::new(V4, 7009);
-    let mut flood = |now: Duration| {
+    let closed = SocketAddr::new(V4, 7009);
+    let empty = Fields { len: 0, ..DATA };
+    let flood = |switch: &mut Switch<Memory>, now: Duration| {
         for _ in 0..1500 {
-            a.memory
-                .send(segment(a.at, nobody, Fields { len: 0, ..DATA }));
+            a.memory.send(segment(a.at, closed, empty));
         }
         while switch.turn(now).0 > 0 {}
         a.memory.received().len()
     };
-    assert_eq!(flood(START), 1000);
-    assert_eq!(flood(START), 0);
-    assert_eq!(flood(START + Duration::from_millis(300)), 300);
-    assert_eq!(flood(START + Duration::from_hours(1)), 1000);
+    assert_eq!(flood(&mut switch, START), 1000);
+    assert_eq!(switch.counters().resets_withheld, 500);
+    assert_eq!(flood(&mut switch, START), 0);
+    // Another client gets its answers, and the RST of a peer that dies.
+    b.memory.send(segment(b.at, closed, empty));
+    c.memory.send(segment(c.at, b.at, DATA));
+    switch.turn(START);
+    switch.detach(c.id, START);
+    let received = b.memory.received();
+    let resets: Vec<_> = [&received[0], &received[2]]
+        .map(|frame| reset(frame, &b).0)
+        .into();
+    assert_eq!((received.len(), resets), (3, vec![7009, 7002]));
+    let later = START + Duration::from_millis(300);
+    assert_eq!(flood(&mut switch, later), 300);
+    assert_eq!(flood(&mut switch, START + Duration::from_hours(1)), 1000);
 }
 
 #[test]

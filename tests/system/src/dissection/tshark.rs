@@ -8,7 +8,7 @@ use xwarp_driver::{MemoryIo, PacketIo, Tap};
 
 /// Checks that are off unless asked for, and the heuristic that finds iWARP behind any TCP port.
 ///
-/// What is in a Send is nobody's business. tshark would take it for SMB Direct or RPC over RDMA,
+/// The payload of a Send is not dissected. tshark would take it for SMB Direct or RPC over RDMA,
 /// and a Send of no bytes for a malformed one.
 pub const OPTIONS: [&str; 10] = [
     "-o",
