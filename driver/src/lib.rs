@@ -30,8 +30,8 @@ pub use nic::{
 };
 pub use packet_io::{
     BURST, Capture, CaptureError, CrossQueueIo, Hairpin, HandoffQueue, Icmp, IoCounters, IoError,
-    MemoryIo, PacketIo, QueueGroup, QueueLevels, RxFrame, SentFrame, Tap, TapError, TxFrame, Wire,
-    WithRxMetadata,
+    LocalHop, MemoryIo, PacketIo, QueueGroup, QueueLevels, RxFrame, SentFrame, Tap, TapError,
+    TxFrame, Wire, WithRxMetadata,
 };
 pub use wake::{
     DescriptorSet, Doorbell, Signal, Sleeper, WaitSet, aside, is_any_readable, join, process_end,

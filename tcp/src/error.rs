@@ -35,6 +35,10 @@ pub enum ConnectError {
     /// The address is not a unicast address, or the port is 0.
     #[error("{0} is not the address of one host with a port")]
     BadAddress(SocketAddr),
+    /// The address is a loopback address, and frames along the path would leave the host (RFC 1122
+    /// §3.2.1.3).
+    #[error("{0} is a loopback address, but the path leads out of the host")]
+    Loopback(SocketAddr),
     /// One address is IPv4, the other IPv6.
     #[error("{local} and {remote} are of different IP versions")]
     MixedFamilies {

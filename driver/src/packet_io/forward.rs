@@ -102,6 +102,11 @@ macro_rules! forward {
             self.$to.is_looped(frame)
         }
     };
+    (@stays_on_host $to:ident) => {
+        fn stays_on_host(&self, next_hop: [u8; 6]) -> bool {
+            self.$to.stays_on_host(next_hop)
+        }
+    };
     (@has_crossed $to:ident) => {
         fn has_crossed(&self, frame: &RxFrame) -> bool {
             self.$to.has_crossed(frame)

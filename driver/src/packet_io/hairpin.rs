@@ -39,6 +39,11 @@ impl Hairpin {
         *io = Box::new(Self { net, looped });
         Ok(())
     }
+
+    /// True for a received frame that came back here.
+    fn has_turned(&self, frame: &RxFrame) -> bool {
+        frame.frame().is_of(self.looped.arena())
+    }
 }
 
 /// True for a frame from an interface to itself.
@@ -50,7 +55,7 @@ fn comes_back(frame: &[u8]) -> bool {
 }
 
 impl PacketIo for Hairpin {
-    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_crossed, readiness, levels, diagnosis);
+    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, stays_on_host, has_crossed, readiness, levels, diagnosis);
 
     /// Neither kind of frames starves the other: each may use half of the budget, and what the
     /// other leaves of it.
@@ -62,7 +67,7 @@ impl PacketIo for Hairpin {
     }
 
     fn recycle(&mut self, frame: RxFrame) {
-        if self.is_looped(&frame) {
+        if self.has_turned(&frame) {
             self.looped.recycle(frame);
         } else {
             self.net.recycle(frame);
@@ -70,7 +75,7 @@ impl PacketIo for Hairpin {
     }
 
     fn owns(&self, frame: &RxFrame) -> bool {
-        self.is_looped(frame) || self.net.owns(frame)
+        self.has_turned(frame) || self.net.owns(frame)
     }
 
     fn send(&mut self, frame: TxFrame) {
@@ -95,7 +100,7 @@ impl PacketIo for Hairpin {
     }
 
     fn is_looped(&self, frame: &RxFrame) -> bool {
-        frame.frame().is_of(self.looped.arena())
+        self.has_turned(frame) || self.net.is_looped(frame)
     }
 
     fn counters(&self) -> IoCounters {
@@ -109,7 +114,7 @@ impl PacketIo for Hairpin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Wire;
+    use crate::{LocalHop, Wire};
 
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -230,6 +235,22 @@ mod tests {
                 assert!(!io.is_looped(&frame));
                 io.recycle(frame);
             }
+        }
+        let counters = io.counters();
+        assert_eq!((counters.rx_frames, counters.drop_foreign), (3, 0));
+    }
+
+    #[test]
+    fn frame_of_another_process_is_looped_and_goes_back_to_the_queue() {
+        let (io, wire) = MemoryIo::with_room(1, CAPACITY).unwrap();
+        let mut io: Box<dyn PacketIo> = Box::new(io.with_local_hop(LocalHop { mac: OTHER }));
+        Hairpin::put_on(&mut io, CAPACITY).unwrap();
+        assert!(io.stays_on_host(OTHER) && !io.stays_on_host(OWN));
+        for _ in 0..3 {
+            wire.deliver([OWN, OTHER].concat());
+            let frames = received(&mut *io, 8);
+            assert!(io.is_looped(&frames[0]));
+            recycle_all(&mut *io, frames);
         }
         let counters = io.counters();
         assert_eq!((counters.rx_frames, counters.drop_foreign), (3, 0));

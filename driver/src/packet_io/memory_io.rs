@@ -37,10 +37,19 @@ pub struct MemoryIo {
     up: bool,
     /// Checksums can be left to it.
     offers_checksums: bool,
+    local_hop: Option<LocalHop>,
     wire: Wire,
     /// Raised while frames wait to be received, if they are announced.
     arrival: Option<Arc<Signal>>,
     counters: IoCounters,
+}
+
+/// A next hop of a [`MemoryIo`] whose peers are processes of this host, as behind a switch between
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalHop {
+    /// Ethernet address of the next hop. Frames from it are of this host.
+    pub mac: [u8; 6],
 }
 
 /// Buffers that a wire keeps at most.
@@ -227,6 +236,7 @@ impl MemoryIo {
             held: Vec::new(),
             up: true,
             offers_checksums: false,
+            local_hop: None,
             wire: wire.clone(),
             arrival: None,
             counters: IoCounters::default(),
@@ -253,6 +263,18 @@ impl MemoryIo {
     pub fn offering_checksums(mut self) -> Self {
         self.offers_checksums = true;
         self
+    }
+
+    /// The same interface with a next hop to processes of this host.
+    #[must_use]
+    pub fn with_local_hop(mut self, hop: LocalHop) -> Self {
+        self.local_hop = Some(hop);
+        self
+    }
+
+    /// The next hop to processes of this host, if it has this Ethernet address.
+    fn local_hop(&self, mac: &[u8]) -> Option<&LocalHop> {
+        self.local_hop.as_ref().filter(|hop| hop.mac == mac)
     }
 
     fn emit(&mut self, frame: TxFrame, kept: bool) -> SentFrame {
@@ -433,6 +455,16 @@ impl PacketIo for MemoryIo {
 
     fn offers_checksums(&self) -> bool {
         self.offers_checksums
+    }
+
+    /// By the source Ethernet address. A queue between processes knows a frame by its memory.
+    fn is_looped(&self, frame: &RxFrame) -> bool {
+        let source = frame.get(6..12);
+        source.is_some_and(|source| self.local_hop(source).is_some())
+    }
+
+    fn stays_on_host(&self, next_hop: [u8; 6]) -> bool {
+        self.local_hop(&next_hop).is_some()
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

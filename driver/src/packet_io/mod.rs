@@ -25,7 +25,7 @@ pub use frame::{RxFrame, SentFrame, TxFrame};
 pub(crate) use frame_pool::FramePool;
 pub use hairpin::Hairpin;
 pub use levels::QueueLevels;
-pub use memory_io::{MemoryIo, Wire};
+pub use memory_io::{LocalHop, MemoryIo, Wire};
 pub use queue_group::QueueGroup;
 pub use tap::{Capture, CaptureError, Tap, TapError};
 pub(crate) use tx_metadata::TX_METADATA_BYTES;
@@ -126,8 +126,15 @@ pub trait PacketIo: Send {
         false
     }
 
-    /// True for a received frame that this queue has sent itself. By default none is.
+    /// True for a received frame of this host: this queue has sent it itself, or another process
+    /// has. By default none is.
     fn is_looped(&self, _frame: &RxFrame) -> bool {
+        false
+    }
+
+    /// True for the Ethernet address of a next hop whose peers are all processes of this host.
+    /// Frames to it reach no wire. By default there is none.
+    fn stays_on_host(&self, _next_hop: [u8; 6]) -> bool {
         false
     }
 

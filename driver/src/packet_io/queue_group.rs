@@ -54,6 +54,11 @@ impl QueueGroup {
         std::iter::once(&mut self.sender).chain(&mut self.receivers)
     }
 
+    /// The queue that has received a frame.
+    fn owner(&self, frame: &RxFrame) -> Option<&dyn PacketIo> {
+        self.all().find(|queue| queue.owns(frame))
+    }
+
     fn queue(&mut self, number: usize) -> &mut dyn PacketIo {
         let receiver = number.checked_sub(1);
         match receiver.and_then(|at| self.receivers.get_mut(at)) {
@@ -64,7 +69,7 @@ impl QueueGroup {
 }
 
 impl PacketIo for QueueGroup {
-    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums);
+    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums, stays_on_host);
 
     /// The queues take turns in being asked first, so that none starves the others.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
@@ -86,7 +91,12 @@ impl PacketIo for QueueGroup {
     }
 
     fn owns(&self, frame: &RxFrame) -> bool {
-        self.all().any(|queue| queue.owns(frame))
+        self.owner(frame).is_some()
+    }
+
+    fn is_looped(&self, frame: &RxFrame) -> bool {
+        self.owner(frame)
+            .is_some_and(|queue| queue.is_looped(frame))
     }
 
     /// The number of the queue that has the fewest: all frames of a connection may arrive at one
@@ -134,7 +144,7 @@ impl PacketIo for QueueGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryIo, Wire};
+    use crate::{LocalHop, MemoryIo, Wire};
 
     /// A group of memory queues with `frames` frames each, and their wires.
     fn group(frames: &[usize]) -> (QueueGroup, Vec<Wire>) {
@@ -172,6 +182,24 @@ mod tests {
         }
         let counters = io.counters();
         assert_eq!((counters.rx_frames, counters.drop_foreign), (15, 0));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs epoll")]
+    fn frame_is_judged_by_the_queue_that_received_it() {
+        let mac = [2, 0, 0, 0, 0, 9];
+        let (sender, to_sender) = MemoryIo::new(4).unwrap();
+        let (receiver, to_receiver) = MemoryIo::new(4).unwrap();
+        let receiver = receiver.with_local_hop(LocalHop { mac });
+        let mut io = QueueGroup::new(Box::new(sender), vec![Box::new(receiver)]).unwrap();
+        for wire in [to_sender, to_receiver] {
+            wire.deliver([[0; 6], mac].concat());
+        }
+        let mut frames = Vec::new();
+        io.receive(8, &mut frames);
+        let looped: Vec<bool> = frames.iter().map(|frame| io.is_looped(frame)).collect();
+        assert_eq!(looped, [false, true]);
+        assert!(!io.stays_on_host(mac), "it is the first queue that sends");
     }
 
     #[test]

@@ -86,15 +86,17 @@ impl Addresses {
 
     /// Checks that a flow between these addresses is possible. Segments of other flows get no
     /// answer, not even a RST (RFC 1122 §3.2.1.3, §4.2.3.10). The stack checks this once, before it
-    /// makes a connection for the flow. `looped`: this host has sent the segment itself.
+    /// makes a connection for the flow. `looped`: this host has sent the segment itself, so that
+    /// the addresses may be its own.
     pub(super) fn check(&self, flow: &Flow, looped: bool) -> Result<(), Discard> {
-        let local = flow.local.addr.into();
-        let remote = flow.remote.addr.into();
-        if !is_hosts(local) {
+        let local: IpAddr = flow.local.addr.into();
+        let remote: IpAddr = flow.remote.addr.into();
+        let is_possible = |address| is_hosts(address) || looped && address.is_loopback();
+        if !is_possible(local) {
             return Err(Discard::NotUnicast);
         }
         let ours = remote == local || self.networks.iter().any(|it| it.excludes(remote));
-        if ours && !looped || !is_hosts(remote) {
+        if ours && !looped || !is_possible(remote) {
             return Err(Discard::BadSource);
         }
         Ok(())

@@ -273,6 +273,9 @@ impl Stack {
             self.device
                 .turn_back()
                 .map_err(|_full| ConnectError::NoMemory)?;
+        } else if !self.device.io().stays_on_host(path.next_hop) {
+            keep_off_the_wire(local)?;
+            keep_off_the_wire(remote)?;
         }
         if !self.connections.make_flow_free(&flow, &mut self.device) {
             return Err(ConnectError::FlowExists { local, remote });
@@ -730,6 +733,14 @@ fn flow_along(path: &Path) -> Result<Flow, ConnectError> {
         return Err(ConnectError::MixedFamilies { local, remote });
     }
     Ok(flow)
+}
+
+/// Refuses a loopback address for a connection to another host (RFC 1122 §3.2.1.3).
+fn keep_off_the_wire(address: SocketAddr) -> Result<(), ConnectError> {
+    if address.ip().is_loopback() {
+        return Err(ConnectError::Loopback(address));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Stack {

@@ -9,6 +9,7 @@ mod garbage;
 mod handshake;
 mod hoard;
 mod interface;
+mod local_peers;
 mod log;
 mod loss;
 mod net;

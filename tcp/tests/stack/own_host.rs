@@ -97,7 +97,7 @@ impl Host {
 
 #[test]
 fn stack_connects_to_itself_and_nothing_of_it_reaches_the_wire() {
-    for address in ["10.0.0.1", "fd00::a"] {
+    for address in ["10.0.0.1", "fd00::a", "127.0.0.1", "::1"] {
         let mut host = Host::new(address);
         let (a, b) = host.connect();
         host.transfer(a, b, 3_000_000);

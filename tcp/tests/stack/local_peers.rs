@@ -1,0 +1,242 @@
+//! Connections between processes of one host, behind a switch: each has an Ethernet address of its
+//! own, and the next hop to all others is the switch. IP addresses may be the same at both ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use xwarp_driver::net::Network;
+use xwarp_driver::{LocalHop, MemoryIo};
+use xwarp_tcp::{CloseReason, ConnId, ConnectError, Event, Instant, Path, RouteMetrics};
+use xwarp_test_kit::{Side, pattern_of};
+
+use crate::net::{Endpoint, FRAMES, config};
+
+/// Ethernet address of the switch at each process.
+const SWITCH: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
+/// Ethernet address of a router on a wire.
+const ROUTER: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
+const PORT: u16 = 4791;
+/// Addresses that both ends of a connection may have.
+const ADDRESSES: [&str; 6] = [
+    "10.0.0.1",
+    "127.0.0.1",
+    "127.1.2.3",
+    "::1",
+    "fe80::1",
+    "fd00::a",
+];
+
+/// A process of the host.
+fn process(side: Side) -> Endpoint {
+    let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+    let io = io.with_local_hop(LocalHop { mac: SWITCH });
+    let mut end = Endpoint::on(Box::new(io), wire, config(side));
+    let networks = ["10.0.0.1", "fd00::a", "fe80::1"].map(|address| Network {
+        address: address.parse().unwrap(),
+        prefix: if address.contains(':') { 64 } else { 24 },
+    });
+    end.stack.set_networks(networks.to_vec());
+    end
+}
+
+/// Two processes, and the switch between them.
+struct Host {
+    a: Endpoint,
+    b: Endpoint,
+    now: Instant,
+    /// Every frame that the switch has carried, as it was sent.
+    carried: Vec<(Side, Vec<u8>)>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self {
+            a: process(Side::A),
+            b: process(Side::B),
+            now: Instant::from_micros(1_000_000),
+            carried: Vec::new(),
+        }
+    }
+
+    /// A path from a to a port of b. Both have the address.
+    fn path(address: &str, port: u16) -> Path {
+        let address: IpAddr = address.parse().unwrap();
+        Path {
+            local: SocketAddr::new(address, 40_000),
+            remote: SocketAddr::new(address, port),
+            next_hop: SWITCH,
+            metrics: RouteMetrics::default(),
+        }
+    }
+
+    /// Carries what both have sent. As the switch does, it writes both Ethernet addresses anew.
+    fn carry(&mut self) -> usize {
+        let before = self.carried.len();
+        for (side, from, to) in [
+            (Side::A, &self.a, (&self.b, Side::B)),
+            (Side::B, &self.b, (&self.a, Side::A)),
+        ] {
+            for frame in from.sent() {
+                self.carried.push((side, frame.clone()));
+                assert_eq!(frame[..12], [SWITCH, side.mac()].concat());
+                let (to, at) = to;
+                to.wire
+                    .deliver([&at.mac()[..], &SWITCH, &frame[12..]].concat());
+            }
+        }
+        self.carried.len() - before
+    }
+
+    /// Runs both until neither has work.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.now = self.now + Duration::from_micros(10);
+            let done = self.a.step(self.now) + self.b.step(self.now);
+            if self.carry() + done == 0 {
+                return;
+            }
+        }
+        panic!("the processes do not come to rest");
+    }
+
+    /// A connection from a to b, as each names it.
+    fn connect(&mut self, address: &str) -> (ConnId, ConnId) {
+        let path = Self::path(address, PORT);
+        self.b.stack.listen(path.remote, 64).unwrap();
+        let a = self.a.stack.connect(path, self.now).unwrap();
+        self.settle();
+        assert_eq!(self.a.events(), [Event::Connected(a)], "{address}");
+        match self.b.events()[..] {
+            [Event::Incoming { conn, remote, .. }] => {
+                assert_eq!(remote, path.local);
+                (a, conn)
+            }
+            ref other => panic!("{address}: {other:?}"),
+        }
+    }
+
+    /// Carries a piece in each direction.
+    fn exchange(&mut self, (a, b): (ConnId, ConnId), len: usize) {
+        let data = pattern_of(3, len);
+        assert!(self.a.write(a, &data, self.now));
+        self.settle();
+        assert!(self.b.read(b, 999) == data);
+        assert!(self.b.write(b, &data, self.now));
+        self.settle();
+        assert!(self.a.read(a, 999) == data);
+        self.a.events();
+        self.b.events();
+    }
+}
+
+#[test]
+fn processes_connect_by_one_address_of_the_host() {
+    for address in ADDRESSES {
+        let mut host = Host::new();
+        let (a, b) = host.connect(address);
+        host.exchange((a, b), 1000);
+        host.a.stack.close(a, host.now);
+        host.settle();
+        host.b.stack.close(b, host.now);
+        host.settle();
+        assert_eq!(host.b.close_reasons(b), [CloseReason::Graceful]);
+        for end in [&host.a, &host.b] {
+            let counters = end.stack.counters();
+            assert_eq!(counters.retransmissions, 0);
+            assert_eq!(
+                (counters.drop_bad_source, counters.drop_not_unicast),
+                (0, 0)
+            );
+        }
+    }
+}
+
+#[test]
+fn port_without_a_listener_refuses_another_process() {
+    for address in ADDRESSES {
+        let mut host = Host::new();
+        let path = Host::path(address, 9);
+        let conn = host.a.stack.connect(path, host.now).unwrap();
+        host.settle();
+        assert_eq!(host.a.close_reasons(conn), [CloseReason::Refused]);
+    }
+}
+
+/// A flood of SYNs is answered by cookies, whose ACKs are judged by the frame, too.
+#[test]
+fn cookies_are_for_processes_of_the_host_too() {
+    let mut host = Host::new();
+    let at = Host::path("127.0.0.1", PORT).remote;
+    host.b.stack.listen(at, 1).unwrap();
+    let connect = |host: &mut Host, port| {
+        let mut path = Host::path("127.0.0.1", PORT);
+        path.local.set_port(port);
+        host.a.stack.connect(path, host.now).unwrap()
+    };
+    connect(&mut host, 40_001);
+    let second = connect(&mut host, 40_002);
+    host.settle();
+    assert!(host.a.events().contains(&Event::Connected(second)));
+    assert_eq!(host.b.stack.counters().cookies_in, 1);
+}
+
+/// RFC 1122 §3.2.1.3: what a wire carries with these addresses is not answered.
+#[test]
+fn frame_of_a_wire_with_the_same_addresses_is_refused() {
+    for address in ADDRESSES {
+        let mut host = Host::new();
+        let path = Host::path(address, PORT);
+        host.b.stack.listen(path.remote, 64).unwrap();
+        host.a.stack.connect(path, host.now).unwrap();
+        host.a.step(host.now);
+        let syns = host.a.sent();
+        assert_eq!(syns.len(), 1);
+        for source in [ROUTER, Side::A.mac(), Side::B.mac()] {
+            let forged = [&Side::B.mac()[..], &source, &syns[0][12..]].concat();
+            host.b.wire.deliver(forged);
+            host.b.step(host.now);
+            assert_eq!(host.b.sent(), Vec::<Vec<u8>>::new(), "{address}");
+        }
+        assert_eq!(host.b.events(), []);
+        let counters = host.b.stack.counters();
+        let loopback = path.remote.ip().is_loopback();
+        let expected = if loopback { (0, 3) } else { (3, 0) };
+        let refused = (counters.drop_bad_source, counters.drop_not_unicast);
+        assert_eq!(refused, expected, "{address}");
+    }
+}
+
+#[test]
+fn connection_by_a_loopback_address_is_opened_only_where_frames_stay_on_the_host() {
+    let mut host = Host::new();
+    let outside = "10.0.0.9:4791".parse().unwrap();
+    for address in ["127.0.0.1", "127.1.2.3", "::1"] {
+        let local = Path {
+            next_hop: ROUTER,
+            ..Host::path(address, PORT)
+        };
+        let refused = host.a.stack.connect(local, host.now);
+        assert_eq!(refused, Err(ConnectError::Loopback(local.local)));
+        if local.local.is_ipv4() {
+            let half = Path {
+                remote: outside,
+                ..local
+            };
+            let refused = host.a.stack.connect(half, host.now);
+            assert_eq!(refused, Err(ConnectError::Loopback(half.local)));
+            let half = Path {
+                local: outside,
+                ..local
+            };
+            let refused = host.a.stack.connect(half, host.now);
+            assert_eq!(refused, Err(ConnectError::Loopback(half.remote)));
+        }
+        let itself = Path {
+            next_hop: host.a.stack.mac(),
+            ..local
+        };
+        assert!(host.a.stack.connect(itself, host.now).is_ok());
+    }
+    host.a.step(host.now);
+    assert_eq!(host.a.sent(), Vec::<Vec<u8>>::new());
+}
