@@ -18,7 +18,8 @@ const BUFFER_LIMITS: (usize, usize) = (1 << 10, 1 << 30);
 pub struct StackConfig {
     /// Source Ethernet address of sent frames.
     pub mac: [u8; 6],
-    /// Size in bytes of the largest IP packet, for sending and for the MSS option.
+    /// Size in bytes of the largest IP packet, for sending and for the MSS option, unless the queue
+    /// has another one towards a next hop.
     pub mtu: usize,
     /// Size in bytes of a connection's receive window. A connection may have four times as much
     /// unacknowledged, in at most 256 segments. `None`, the default: 256 KiB, or 16 packets of the
@@ -104,10 +105,11 @@ pub struct Path {
     pub metrics: RouteMetrics,
 }
 
-/// Metrics of the host's route to a peer. The default has none: the interface's MTU applies.
+/// Metrics of the host's route to a peer. The default has none: the MTU towards the next hop
+/// applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteMetrics {
-    /// Size in bytes of the largest IP packet. The interface's MTU is a second bound.
+    /// Size in bytes of the largest IP packet. The MTU towards the next hop is a second bound.
     pub mtu: Option<usize>,
     /// MSS to announce to the peer (`advmss`), in bytes of payload without options.
     pub advmss: Option<usize>,

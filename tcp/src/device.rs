@@ -22,7 +22,7 @@ use xwarp_driver::{
 
 use crate::counters::StackCounters;
 use crate::wire::discard::Discard;
-use crate::wire::ethernet;
+use crate::wire::ethernet::{self, LinkHeader};
 use crate::wire::outbound::{CHECKSUM_AT, Header};
 use crate::wire::template::HeaderTemplate;
 
@@ -48,7 +48,7 @@ const MAX_MEMORY: usize = 64 << 20;
 pub(crate) struct Device {
     io: Box<dyn PacketIo>,
     counters: StackCounters,
-    /// Size in bytes of the largest IP packet.
+    /// Size in bytes of the largest IP packet on the interface.
     mtu: usize,
     /// Size in bytes of the largest IP packet that fits into a TX frame.
     largest_packet: usize,
@@ -66,6 +66,14 @@ pub(crate) struct Device {
     turns_back: bool,
     checksums: Checksums,
     small: SmallSegments,
+}
+
+/// Way to a next hop.
+#[derive(Clone, Debug)]
+pub(crate) struct Hop {
+    pub(crate) link: LinkHeader,
+    /// Size in bytes of the largest IP packet.
+    pub(crate) mtu: usize,
 }
 
 /// Who computes the checksums of sent segments.
@@ -143,19 +151,33 @@ impl Device {
         &mut self.counters
     }
 
-    /// Size in bytes of the largest IP packet.
-    pub(crate) fn mtu(&self) -> usize {
-        self.mtu
+    /// Size in bytes of the largest IP packet to a next hop: the interface's MTU, unless the queue
+    /// has another one. At most a TX frame's capacity.
+    pub(crate) fn mtu_towards(&self, next_hop: [u8; 6]) -> usize {
+        let mtu = self.io.mtu_towards(next_hop);
+        mtu.map_or(self.mtu, |mtu| {
+            mtu.clamp(MTU_LIMITS.0, MTU_LIMITS.1)
+                .min(self.largest_packet)
+        })
     }
 
-    /// Sets the MTU, at most a TX frame's capacity. Returns the new MTU if it is smaller than
+    /// The way by an Ethernet header.
+    pub(crate) fn hop(&self, link: LinkHeader) -> Hop {
+        let next_hop = link.destination();
+        Hop {
+            link,
+            mtu: self.mtu_towards(next_hop),
+        }
+    }
+
+    /// Sets the interface's MTU, at most a TX frame's capacity. Returns true if it is smaller than
     /// before.
-    pub(crate) fn set_mtu(&mut self, mtu: usize) -> Option<usize> {
+    pub(crate) fn set_mtu(&mut self, mtu: usize) -> bool {
         let mtu = mtu
             .clamp(MTU_LIMITS.0, MTU_LIMITS.1)
             .min(self.largest_packet);
         let before = std::mem::replace(&mut self.mtu, mtu);
-        (mtu < before).then_some(mtu)
+        mtu < before
     }
 
     /// Sets the link state. Returns true if the link was down and is up again.

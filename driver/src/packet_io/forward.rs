@@ -107,6 +107,11 @@ macro_rules! forward {
             self.$to.stays_on_host(next_hop)
         }
     };
+    (@mtu_towards $to:ident) => {
+        fn mtu_towards(&self, next_hop: [u8; 6]) -> Option<usize> {
+            self.$to.mtu_towards(next_hop)
+        }
+    };
     (@has_crossed $to:ident) => {
         fn has_crossed(&self, frame: &RxFrame) -> bool {
             self.$to.has_crossed(frame)

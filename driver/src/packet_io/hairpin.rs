@@ -55,7 +55,7 @@ fn comes_back(frame: &[u8]) -> bool {
 }
 
 impl PacketIo for Hairpin {
-    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, stays_on_host, has_crossed, readiness, levels, diagnosis);
+    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, stays_on_host, mtu_towards, has_crossed, readiness, levels, diagnosis);
 
     /// Neither kind of frames starves the other: each may use half of the budget, and what the
     /// other leaves of it.
@@ -243,9 +243,13 @@ mod tests {
     #[test]
     fn frame_of_another_process_is_looped_and_goes_back_to_the_queue() {
         let (io, wire) = MemoryIo::with_room(1, CAPACITY).unwrap();
-        let mut io: Box<dyn PacketIo> = Box::new(io.with_local_hop(LocalHop { mac: OTHER }));
+        let mut io: Box<dyn PacketIo> = Box::new(io.with_local_hop(LocalHop {
+            mac: OTHER,
+            mtu: Some(5000),
+        }));
         Hairpin::put_on(&mut io, CAPACITY).unwrap();
         assert!(io.stays_on_host(OTHER) && !io.stays_on_host(OWN));
+        assert_eq!(io.mtu_towards(OTHER), Some(5000));
         for _ in 0..3 {
             wire.deliver([OWN, OTHER].concat());
             let frames = received(&mut *io, 8);

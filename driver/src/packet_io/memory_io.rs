@@ -50,6 +50,8 @@ pub struct MemoryIo {
 pub struct LocalHop {
     /// Ethernet address of the next hop. Frames from it are of this host.
     pub mac: [u8; 6],
+    /// Size in bytes of the largest IP packet to it, if the MTU of the interface is not the bound.
+    pub mtu: Option<usize>,
 }
 
 /// Buffers that a wire keeps at most.
@@ -465,6 +467,10 @@ impl PacketIo for MemoryIo {
 
     fn stays_on_host(&self, next_hop: [u8; 6]) -> bool {
         self.local_hop(&next_hop).is_some()
+    }
+
+    fn mtu_towards(&self, next_hop: [u8; 6]) -> Option<usize> {
+        self.local_hop(&next_hop)?.mtu
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -138,6 +138,12 @@ pub trait PacketIo: Send {
         false
     }
 
+    /// Size in bytes of the largest IP packet to a next hop, if the MTU of the interface is not the
+    /// bound. By default it always is.
+    fn mtu_towards(&self, _next_hop: [u8; 6]) -> Option<usize> {
+        None
+    }
+
     /// True for a received frame that arrived at another engine's queue. By default none has.
     fn has_crossed(&self, _frame: &RxFrame) -> bool {
         false

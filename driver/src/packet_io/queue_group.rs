@@ -69,7 +69,7 @@ impl QueueGroup {
 }
 
 impl PacketIo for QueueGroup {
-    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums, stays_on_host);
+    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums, stays_on_host, mtu_towards);
 
     /// The queues take turns in being asked first, so that none starves the others.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
@@ -190,7 +190,7 @@ mod tests {
         let mac = [2, 0, 0, 0, 0, 9];
         let (sender, to_sender) = MemoryIo::new(4).unwrap();
         let (receiver, to_receiver) = MemoryIo::new(4).unwrap();
-        let receiver = receiver.with_local_hop(LocalHop { mac });
+        let receiver = receiver.with_local_hop(LocalHop { mac, mtu: None });
         let mut io = QueueGroup::new(Box::new(sender), vec![Box::new(receiver)]).unwrap();
         for wire in [to_sender, to_receiver] {
             wire.deliver([[0; 6], mac].concat());

@@ -38,7 +38,7 @@ use xwarp_driver::{BURST, TxFrame};
 pub(crate) use state::State;
 
 use crate::config::{RouteMetrics, StackConfig};
-use crate::device::Device;
+use crate::device::{Device, Hop};
 use crate::time::Instant;
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::flow::Flow;
@@ -115,12 +115,12 @@ pub struct Conn {
 impl Conn {
     pub(crate) fn new(
         flow: Flow,
-        link: LinkHeader,
+        hop: Hop,
         config: &StackConfig,
         secrets: Secrets,
-        mtu: usize,
         now: Instant,
     ) -> Self {
+        let Hop { link, mtu } = hop;
         let buffer = config.buffer_at(mtu);
         let mss = flow.payload_of(mtu);
         let congestion = CongestionController::new(config.congestion, mss, now);
@@ -264,11 +264,12 @@ impl Conn {
         self.route.set_source(mac);
     }
 
-    /// Sets the next hop's Ethernet address, and retransmits lost segments soon. Returns false if
-    /// the address was set already.
-    pub(crate) fn set_next_hop(&mut self, mac: [u8; 6], now: Instant) -> bool {
+    /// Sets the next hop's Ethernet address, and retransmits lost segments soon. The MTU towards it
+    /// may narrow the path. Returns false if the address was set already.
+    pub(crate) fn set_next_hop(&mut self, mac: [u8; 6], device: &Device, now: Instant) -> bool {
         let other = self.route.set_destination(mac);
         if other {
+            self.set_path_mtu(device.mtu_towards(mac), now);
             self.resume(now);
         }
         other

@@ -5,7 +5,7 @@ use xwarp_driver::{MemoryIo, RxFrame, Wire};
 
 use super::{Conn, Secrets};
 use crate::config::StackConfig;
-use crate::device::Device;
+use crate::device::{Device, Hop};
 use crate::time::Instant;
 use crate::wire::ethernet::{IPV4, LinkHeader};
 use crate::wire::flow::Flow;
@@ -46,7 +46,7 @@ impl Opened {
         };
         let link = LinkHeader::new([2; 6], [4; 6], IPV4);
         let mut opened = Self {
-            conn: Conn::new(flow, link, config, secrets, mtu, now),
+            conn: Conn::new(flow, Hop { link, mtu }, config, secrets, now),
             device: Device::new(Box::new(io), mtu),
             wire,
             now,

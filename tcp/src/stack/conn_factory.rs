@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::syn_cookie::{Opened, Peer, SynCookies};
 use crate::config::StackConfig;
 use crate::conn::{Conn, Secrets};
-use crate::device::Device;
+use crate::device::{Device, Hop};
 use crate::time::Instant;
 use crate::wire::ethernet::LinkHeader;
 use crate::wire::flow::Flow;
@@ -44,32 +44,32 @@ impl ConnFactory {
     }
 
     /// A closed connection for `flow`.
-    pub(super) fn open(&self, flow: Flow, link: LinkHeader, mtu: usize, now: Instant) -> Conn {
+    pub(super) fn open(&self, flow: Flow, hop: Hop, now: Instant) -> Conn {
         let secrets = self.numbers.secrets(&flow, now);
-        Conn::new(flow, link, &self.config, secrets, mtu, now)
+        Conn::new(flow, hop, &self.config, secrets, now)
     }
 
     /// A closed connection for `flow` with a given initial sequence number.
-    fn open_at(&self, iss: u32, flow: Flow, link: LinkHeader, mtu: usize, now: Instant) -> Conn {
+    fn open_at(&self, iss: u32, flow: Flow, hop: Hop, now: Instant) -> Conn {
         let secrets = Secrets {
             iss: from_raw(iss),
             ..self.numbers.secrets(&flow, now)
         };
-        Conn::new(flow, link, &self.config, secrets, mtu, now)
+        Conn::new(flow, hop, &self.config, secrets, now)
     }
 
     /// Answers a SYN with a cookie, without keeping state (RFC 4987 §3.6).
     pub(super) fn reply_with_cookie(
         &mut self,
         syn: &Segment,
-        link: &LinkHeader,
+        link: LinkHeader,
         device: &mut Device,
         now: Instant,
     ) {
         let opened = Opened::of(&syn.options, syn.flow.local.addr.into());
         let peer = self.peer(syn, raw(syn.seq));
         let iss = self.cookies.make(&peer, opened, now);
-        let mut conn = self.open_at(iss, syn.flow, link.clone(), device.mtu(), now);
+        let mut conn = self.open_at(iss, syn.flow, device.hop(link), now);
         conn.open_passive(syn, now);
         conn.lower_mss(self.least_mss);
         if conn.answer_without_memory(device, now) {
@@ -93,12 +93,11 @@ impl ConnFactory {
         &self,
         opened: Opened,
         segment: &Segment,
-        link: LinkHeader,
-        mtu: usize,
+        hop: Hop,
         now: Instant,
     ) -> Conn {
         let iss = raw(segment.ack.unwrap_or_default() - 1);
-        let mut conn = self.open_at(iss, segment.flow, link, mtu, now);
+        let mut conn = self.open_at(iss, segment.flow, hop, now);
         let options = opened.options(segment.options.timestamp);
         conn.open_by_cookie(&options, segment, now);
         conn

@@ -581,11 +581,17 @@ impl Connections {
     }
 
     /// Sets the next hop's Ethernet address of a connection. Returns true if it has changed.
-    pub(super) fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
+    pub(super) fn set_next_hop(
+        &mut self,
+        conn: ConnId,
+        mac: [u8; 6],
+        device: &Device,
+        now: Instant,
+    ) -> bool {
         let Some(entry) = self.table.get_mut(conn.0) else {
             return false;
         };
-        let changed = entry.conn.set_next_hop(mac, now);
+        let changed = entry.conn.set_next_hop(mac, device, now);
         if changed {
             self.ready.add(conn.0, &mut entry.ready);
         }

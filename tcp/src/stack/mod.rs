@@ -162,12 +162,15 @@ impl Stack {
 
     /// Sets the interface's MTU to `mtu` bytes. A smaller MTU holds for all connections, and their
     /// data in flight is cut when it is retransmitted. A larger one holds for new connections, up
-    /// to the capacity of TX frames.
+    /// to the capacity of TX frames. Connections to a next hop that has an MTU of its own
+    /// ([`PacketIo::mtu_towards`]) are unaffected.
     pub fn set_mtu(&mut self, mtu: usize) {
-        if let Some(mtu) = self.device.set_mtu(mtu) {
-            let now = self.now;
-            self.connections
-                .change_all(|conn| conn.set_path_mtu(mtu, now));
+        if self.device.set_mtu(mtu) {
+            let (device, now) = (&self.device, self.now);
+            self.connections.change_all(|conn| {
+                let mtu = device.mtu_towards(conn.link().destination());
+                conn.set_path_mtu(mtu, now);
+            });
         }
     }
 
@@ -180,10 +183,10 @@ impl Stack {
     }
 
     /// Sets the next hop's Ethernet address of a connection. Lost segments are retransmitted soon.
-    /// Returns false if the connection is gone, or if nothing has changed.
+    /// An MTU towards the next hop that is smaller than the path's takes effect. Returns false if the connection is gone, or if nothing has changed.
     pub fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
         self.advance(now);
-        let changed = self.connections.set_next_hop(conn, mac, self.now);
+        let changed = (self.connections).set_next_hop(conn, mac, &self.device, self.now);
         self.device.counters_mut().rerouted += u64::from(changed);
         changed
     }
@@ -621,7 +624,7 @@ impl Stack {
         };
         if listener.is_flooded() {
             self.factory
-                .reply_with_cookie(syn, &link, &mut self.device, self.now);
+                .reply_with_cookie(syn, link, &mut self.device, self.now);
             return;
         }
         if !self.make_room() {
@@ -662,9 +665,8 @@ impl Stack {
             self.device.recycle(frame);
             return;
         }
-        let mtu = self.device.mtu();
-        let now = self.now;
-        let conn = self.factory.open_by_cookie(opened, segment, link, mtu, now);
+        let (hop, now) = (self.device.hop(link), self.now);
+        let conn = self.factory.open_by_cookie(opened, segment, hop, now);
         let handle = self.connections.insert_half_open(conn, id);
         self.device.counters_mut().cookies_in += 1;
         self.want_route(handle);
@@ -674,7 +676,7 @@ impl Stack {
 
     /// A closed connection for `flow`, in no table yet.
     fn open(&self, flow: Flow, link: LinkHeader) -> Conn {
-        self.factory.open(flow, link, self.device.mtu(), self.now)
+        self.factory.open(flow, self.device.hop(link), self.now)
     }
 
     /// Returns true if there is room for one more connection.

@@ -114,6 +114,11 @@ impl LinkHeader {
         *place = source;
     }
 
+    /// The destination address.
+    pub(crate) fn destination(&self) -> [u8; 6] {
+        self.0.first_chunk().copied().unwrap_or_default()
+    }
+
     /// True if the destination is the source.
     pub(crate) fn leads_back(&self) -> bool {
         let (destination, rest) = self.0.split_at(ADDRESSES / 2);

@@ -26,10 +26,23 @@ const ADDRESSES: [&str; 6] = [
     "fd00::a",
 ];
 
-/// A process of the host.
-fn process(side: Side) -> Endpoint {
-    let (io, wire) = MemoryIo::new(FRAMES).unwrap();
-    let io = io.with_local_hop(LocalHop { mac: SWITCH });
+/// Bytes of IP and TCP headers with timestamps, by IPv4.
+const HEADERS: usize = 52;
+/// The switch, which has no MTU of its own.
+const NARROW: LocalHop = LocalHop {
+    mac: SWITCH,
+    mtu: None,
+};
+/// The switch, with an MTU of its own.
+const WIDE: LocalHop = LocalHop {
+    mtu: Some(65_535),
+    ..NARROW
+};
+
+/// A process of the host, whose frames have room for `room` bytes.
+fn process(side: Side, switch: LocalHop, room: usize) -> Endpoint {
+    let (io, wire) = MemoryIo::with_room(FRAMES, room).unwrap();
+    let io = io.with_local_hop(switch);
     let mut end = Endpoint::on(Box::new(io), wire, config(side));
     let networks = ["10.0.0.1", "fd00::a", "fe80::1"].map(|address| Network {
         address: address.parse().unwrap(),
@@ -39,20 +52,28 @@ fn process(side: Side) -> Endpoint {
     end
 }
 
-/// Two processes, and the switch between them.
+/// Two processes, and the switch between them. A router is between them, too.
 struct Host {
     a: Endpoint,
     b: Endpoint,
     now: Instant,
-    /// Every frame that the switch has carried, as it was sent.
+    /// Every frame that was carried, as it was sent.
     carried: Vec<(Side, Vec<u8>)>,
 }
 
 impl Host {
     fn new() -> Self {
+        Self::with(NARROW)
+    }
+
+    fn with(switch: LocalHop) -> Self {
+        Self::of_frames(switch, 65_600)
+    }
+
+    fn of_frames(switch: LocalHop, room: usize) -> Self {
         Self {
-            a: process(Side::A),
-            b: process(Side::B),
+            a: process(Side::A, switch, room),
+            b: process(Side::B, switch, room),
             now: Instant::from_micros(1_000_000),
             carried: Vec::new(),
         }
@@ -69,7 +90,18 @@ impl Host {
         }
     }
 
-    /// Carries what both have sent. As the switch does, it writes both Ethernet addresses anew.
+    /// A path from a to b over the wire.
+    fn path_by_router() -> Path {
+        Path {
+            local: "10.9.0.1:40000".parse().unwrap(),
+            remote: "10.9.0.2:4791".parse().unwrap(),
+            next_hop: ROUTER,
+            metrics: RouteMetrics::default(),
+        }
+    }
+
+    /// Carries what both have sent. As switch and router do, it writes both Ethernet addresses
+    /// anew.
     fn carry(&mut self) -> usize {
         let before = self.carried.len();
         for (side, from, to) in [
@@ -78,10 +110,11 @@ impl Host {
         ] {
             for frame in from.sent() {
                 self.carried.push((side, frame.clone()));
-                assert_eq!(frame[..12], [SWITCH, side.mac()].concat());
+                let (hop, rest) = frame.split_at(6);
+                assert!(hop == SWITCH || hop == ROUTER);
+                assert_eq!(rest[..6], side.mac());
                 let (to, at) = to;
-                to.wire
-                    .deliver([&at.mac()[..], &SWITCH, &frame[12..]].concat());
+                to.wire.deliver([&at.mac()[..], hop, &frame[12..]].concat());
             }
         }
         self.carried.len() - before
@@ -101,18 +134,26 @@ impl Host {
 
     /// A connection from a to b, as each names it.
     fn connect(&mut self, address: &str) -> (ConnId, ConnId) {
-        let path = Self::path(address, PORT);
+        self.connect_along(Self::path(address, PORT))
+    }
+
+    fn connect_along(&mut self, path: Path) -> (ConnId, ConnId) {
         self.b.stack.listen(path.remote, 64).unwrap();
         let a = self.a.stack.connect(path, self.now).unwrap();
         self.settle();
-        assert_eq!(self.a.events(), [Event::Connected(a)], "{address}");
+        assert_eq!(self.a.events(), [Event::Connected(a)], "{path:?}");
         match self.b.events()[..] {
             [Event::Incoming { conn, remote, .. }] => {
                 assert_eq!(remote, path.local);
                 (a, conn)
             }
-            ref other => panic!("{address}: {other:?}"),
+            ref other => panic!("{path:?}: {other:?}"),
         }
+    }
+
+    /// Payload per segment at both ends of a connection.
+    fn sizes(&mut self, (a, b): (ConnId, ConnId)) -> [usize; 2] {
+        [self.a.conn(a).emss(), self.b.conn(b).emss()]
     }
 
     /// Carries a piece in each direction.
@@ -239,4 +280,79 @@ fn connection_by_a_loopback_address_is_opened_only_where_frames_stay_on_the_host
     }
     host.a.step(host.now);
     assert_eq!(host.a.sent(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn path_between_processes_has_an_mtu_of_its_own_beside_the_interfaces() {
+    let mut host = Host::with(WIDE);
+    let local = host.connect("10.0.0.1");
+    let remote = host.connect_along(Host::path_by_router());
+    assert_eq!(host.sizes(local), [65_535 - HEADERS; 2]);
+    assert_eq!(host.sizes(remote), [1500 - HEADERS; 2]);
+    host.carried.clear();
+    host.exchange(local, 65_535 - HEADERS);
+    let longest = host.carried.iter().map(|(_, frame)| frame.len()).max();
+    assert_eq!(longest, Some(14 + 65_535), "in one piece");
+    host.exchange(remote, 1448);
+}
+
+#[test]
+fn mtu_between_processes_is_at_most_what_a_frame_holds() {
+    let mut host = Host::of_frames(WIDE, 3000);
+    let local = host.connect("10.0.0.1");
+    let link_header_max = 22;
+    assert_eq!(host.sizes(local), [3000 - link_header_max - HEADERS; 2]);
+}
+
+#[test]
+fn smaller_mtu_of_the_interface_leaves_the_paths_between_processes_alone() {
+    let mut host = Host::with(WIDE);
+    let local = host.connect("10.0.0.1");
+    let remote = host.connect_along(Host::path_by_router());
+    for end in [&mut host.a, &mut host.b] {
+        end.stack.set_mtu(600);
+    }
+    assert_eq!(host.sizes(local), [65_535 - HEADERS; 2]);
+    assert_eq!(host.sizes(remote), [600 - HEADERS; 2]);
+    host.exchange(local, 65_535 - HEADERS);
+    // A switch without an MTU of its own has the interface's.
+    let mut host = Host::new();
+    let local = host.connect("10.0.0.1");
+    host.a.stack.set_mtu(600);
+    assert_eq!(host.sizes(local), [600 - HEADERS, 1500 - HEADERS]);
+}
+
+#[test]
+fn mtu_between_processes_holds_for_connections_by_cookies() {
+    let mut host = Host::with(WIDE);
+    let path = Host::path("10.0.0.1", PORT);
+    host.b.stack.listen(path.remote, 1).unwrap();
+    let mut first = path;
+    first.local.set_port(40_001);
+    host.a.stack.connect(first, host.now).unwrap();
+    let a = host.a.stack.connect(path, host.now).unwrap();
+    host.settle();
+    let mut incoming = host.b.events().into_iter().filter_map(|event| match event {
+        Event::Incoming { conn, remote, .. } => (remote == path.local).then_some(conn),
+        _ => None,
+    });
+    let b = incoming.next().unwrap();
+    assert_eq!(host.b.stack.counters().cookies_in, 1);
+    // A cookie has no room for a larger MSS of the peer than 8960.
+    assert_eq!(host.sizes((a, b)), [65_535 - HEADERS, 8960 - 12]);
+}
+
+#[test]
+fn connection_that_goes_over_to_the_wire_has_the_interfaces_mtu() {
+    let mut host = Host::with(WIDE);
+    let (a, b) = host.connect_along(Path {
+        next_hop: SWITCH,
+        ..Host::path_by_router()
+    });
+    assert!(host.a.stack.set_next_hop(a, ROUTER, host.now));
+    assert!(host.b.stack.set_next_hop(b, ROUTER, host.now));
+    assert_eq!(host.sizes((a, b)), [1500 - HEADERS; 2]);
+    host.carried.clear();
+    host.exchange((a, b), 1448);
+    assert!(host.carried.iter().all(|(_, frame)| frame[..6] == ROUTER));
 }
