@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod memory;
+mod message;
 mod ports;
 mod request;
 mod resets;
@@ -23,6 +24,10 @@ mod station;
 mod switch;
 
 pub use memory::{ClientMemory, Delivery, HEAD, Head, Hostile};
+pub use message::{
+    Before, Event, Hello, LIST_MAX, MESSAGE_MAX, Malformed, NAME_MAX, ToClient, ToSwitch, VERSION,
+    Welcome,
+};
 pub use ports::LINGER;
 pub use request::{Refusal, Reply, Request};
 pub use station::{MacAddress, SWITCH};

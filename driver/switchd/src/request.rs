@@ -68,4 +68,21 @@ pub enum Refusal {
     /// There is no such client.
     #[error("the client is detached")]
     Detached,
+    /// Client and switch speak no common version of the protocol.
+    #[error(
+        "the program speaks versions {lowest} to {highest} of the switch's protocol, and the switch \
+         speaks version {speaks}; upgrade the {}",
+        if .highest < .speaks { "program" } else { "switch" }
+    )]
+    Version {
+        /// The lowest version that the client speaks.
+        lowest: u16,
+        /// The highest version that the client speaks.
+        highest: u16,
+        /// The version that the switch speaks.
+        speaks: u16,
+    },
+    /// The client has made as many requests in a second as a client may.
+    #[error("a client may make {0} requests a second, and this one made more; try again later")]
+    TooFast(u32),
 }
