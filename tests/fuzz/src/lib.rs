@@ -6,6 +6,7 @@
 //! | [`framing`] | one flag byte, then a stream in Full Operation |
 //! | [`segments`] | one flag byte, then ULPDUs, each behind its length (one byte) |
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
+//! | [`control`] | a message of the switch's control socket |
 //! | [`rnic`] | a program for the peer of a whole RNIC: TCP bytes, frames, time; what application and network do besides |
 //!
 //! `tests/corpus.rs` runs the committed corpus and mutates it. The program `replay` gives one input
@@ -19,6 +20,7 @@
 )]
 
 mod behaviour;
+mod control;
 mod hex;
 mod memory;
 mod mutate;
@@ -26,6 +28,7 @@ mod predicted;
 mod rnic;
 
 pub use behaviour::Behaviour;
+pub use control::control;
 pub use hex::{from_hex, to_hex};
 pub use mutate::Mutator;
 pub use predicted::Predicted;
@@ -47,11 +50,12 @@ pub type Target = fn(&[u8]) -> Behaviour;
 
 /// All targets by the name of their corpus folder. Of the pure state machines every input counts as
 /// one behaviour.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("startup", |input| unknown(startup, input)),
     ("framing", |input| unknown(framing, input)),
     ("segments", |input| unknown(segments, input)),
     ("connection", |input| unknown(connection, input)),
+    ("control", control),
     ("rnic", rnic),
 ];
 
