@@ -8,6 +8,7 @@ pub mod abi;
 mod backend;
 mod cancellation;
 pub mod cm;
+mod devices;
 mod ending;
 mod entry;
 mod environment;

@@ -1,18 +1,13 @@
-//! Addresses of C, and the device that an address belongs to. Routes are looked up in the kernel;
-//! no RNIC is opened for that.
+//! Addresses as C has them.
 
 use std::ffi::c_void;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ptr;
-use std::sync::Arc;
 
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use nix::errno::Errno;
 
 use crate::entry::Result;
-use crate::logging::say;
-use crate::object::Object;
-use crate::verbs::device::{self, Device};
 
 const AF_INET: libc::sa_family_t = 2;
 const AF_INET6: libc::sa_family_t = 10;
@@ -101,62 +96,6 @@ pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// A device, and one of the host's addresses.
-pub(super) struct Located {
-    pub(super) device: Arc<Object<Device>>,
-    pub(super) address: IpAddr,
-}
-
-/// The devices of a program that names no address: all that the user has named, or the only one. Of
-/// several that the user has not named, none is chosen.
-pub(super) fn default_devices() -> Result<Vec<Arc<Object<Device>>>> {
-    let devices = device::list()?;
-    if devices.len() > 1 && !device::are_named() {
-        say(format_args!(
-            "several interfaces are up; name one by XWARP_DEV or `xwarp run --dev`"
-        ));
-        return Err(Errno::ENODEV);
-    }
-    if devices.is_empty() {
-        say(format_args!(
-            "no interface is up and has an address, or none is named as XWARP_DEV has it"
-        ));
-        return Err(Errno::ENODEV);
-    }
-    Ok(devices)
-}
-
-/// The device that has an address of this host: for a link-local address, the device of its scope.
-/// Loopback addresses belong to the only device.
-pub(super) fn device_with(wanted: SocketAddr) -> Result<Located> {
-    let (address, zone) = (wanted.ip(), zone_of(wanted));
-    if address.is_loopback() {
-        let devices = default_devices()?;
-        let device = Arc::clone(devices.first().ok_or(Errno::ENODEV)?);
-        let addresses = device.body().interface()?.addresses;
-        let family = |it: &&IpAddr| it.is_ipv4() == address.is_ipv4();
-        let own = addresses.iter().find(family).copied();
-        let address = own.ok_or(Errno::EADDRNOTAVAIL)?;
-        return Ok(Located { device, address });
-    }
-    for device in device::list()? {
-        let interface = device.body().interface()?;
-        let is_meant = zone.is_none_or(|zone| zone == interface.index);
-        if is_meant && interface.addresses.contains(&address) {
-            return Ok(Located { device, address });
-        }
-    }
-    Err(Errno::EADDRNOTAVAIL)
-}
-
-/// The interface that an address names (RFC 4007 §11).
-fn zone_of(address: SocketAddr) -> Option<u32> {
-    match address {
-        SocketAddr::V6(v6) => Some(v6.scope_id()).filter(|&zone| zone != 0),
-        SocketAddr::V4(_) => None,
-    }
-}
-
 /// A link-local address with its interface, as sockets report it. Any other address as it is.
 pub(super) fn scoped(address: SocketAddr, interface: impl FnOnce() -> Option<u32>) -> SocketAddr {
     match address {
@@ -168,43 +107,14 @@ pub(super) fn scoped(address: SocketAddr, interface: impl FnOnce() -> Option<u32
     }
 }
 
-/// The device on the route to an address, and the source address of connections to it. For an
-/// address of this host, that is the address itself.
-pub(super) fn device_towards(remote: SocketAddr) -> Result<Located> {
-    let source = source_towards(with_port(remote, 9))?;
-    let located = device_with(source);
-    if located.is_err() {
-        say(format_args!(
-            "the way to {} leads over an interface that is no RNIC",
-            remote.ip()
-        ));
-        return Err(Errno::ENETUNREACH);
-    }
-    located
-}
-
-/// The peer's address for a connection to `remote`. A loopback address and the unspecified one
-/// stand for the device's own address.
-pub(super) fn destination(remote: SocketAddr, towards: &Located) -> SocketAddr {
+/// The peer's address for a connection to `remote` from the address `source` of a device. A loopback
+/// address and the unspecified one stand for the device's own address.
+pub(super) fn destination(remote: SocketAddr, source: IpAddr) -> SocketAddr {
     let ip = remote.ip();
     if ip.is_loopback() || ip.is_unspecified() {
-        return SocketAddr::new(towards.address, remote.port());
+        return SocketAddr::new(source, remote.port());
     }
     remote
-}
-
-/// The source address of packets to `remote`. Nothing is sent.
-fn source_towards(remote: SocketAddr) -> Result<SocketAddr> {
-    let any: SocketAddr = match remote {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    UdpSocket::bind(any)
-        .and_then(|socket| {
-            socket.connect(remote)?;
-            socket.local_addr()
-        })
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use super::address::default_devices;
 use crate::abi::verbs::{ibv_context, ibv_pd};
 use crate::entry::{Result, lock};
 use crate::lists::Lists;
 use crate::object::Object;
 use crate::verbs::context::Context;
 use crate::verbs::device::Device;
+use crate::verbs::device_list::listed;
 use crate::verbs::operations;
 use crate::verbs::pd::{self, Pd};
 
@@ -68,7 +68,7 @@ static LISTS: Lists<ibv_context> = Lists::new();
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_get_devices(number: Option<&mut c_int>) -> *mut *mut ibv_context {
     LISTS.publish(number, || {
-        let devices = default_devices()?.into_iter();
+        let devices = listed().defaults()?.into_iter();
         let handles = devices.map(|it| Ok(Object::handle(&context_of(&it)?)));
         handles.collect()
     })

@@ -17,6 +17,7 @@ use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::{ibv_pd, ibv_qp_init_attr};
 use crate::entry::{Result, always, sets_status};
 use crate::object::Object;
+use crate::verbs::device_list::listed;
 
 /// Prepares the identifier to listen or to connect.
 fn prepare(
@@ -29,7 +30,7 @@ fn prepare(
         attr.qp_type = IBV_QPT_RC;
     }
     if info.ai_flags & RAI_PASSIVE != 0 {
-        resolving::bind(id, address::read(info.ai_src_addr)?)?;
+        resolving::bind(id, listed(), address::read(info.ai_src_addr)?)?;
         let attr = attr.map(|attr| *attr);
         id.body().state().template = Some(QpTemplate { pd, attr });
         return Ok(());
@@ -37,7 +38,7 @@ fn prepare(
     let source = (!info.ai_src_addr.is_null())
         .then(|| address::read(info.ai_src_addr))
         .transpose()?;
-    resolving::resolve(id, source, address::read(info.ai_dst_addr)?)?;
+    resolving::resolve(id, listed(), source, address::read(info.ai_dst_addr)?)?;
     complete(id)?;
     resolving::resolve_route(id)?;
     complete(id)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use libc::sockaddr;
 use nix::errno::Errno;
 
-use super::address::{self, Located};
+use super::address;
 use super::devices::context_of;
 use super::id::{ANY, BoundPort, CmId, Id, PendingEvent, Phase, State};
 use super::life::completes;
@@ -16,17 +16,19 @@ use crate::abi::cm::rdma_cm_id;
 use crate::backend::BackendRef;
 use crate::entry::{Result, always, sets_status};
 use crate::object::Object;
+use crate::verbs::device_list::{Listed, Located, listed};
 
-/// Binds an identifier. A wildcard address stands for those of all devices that the program means.
-pub(super) fn bind(id: &Arc<Id>, local: SocketAddr) -> Result<()> {
+/// Binds an identifier at a device of the list. A wildcard address stands for those of all devices
+/// that the program means.
+pub(super) fn bind(id: &Arc<Id>, devices: &Listed, local: SocketAddr) -> Result<()> {
     let mut state = id.body().living()?;
     if state.phase != Phase::New {
         return Err(Errno::EINVAL);
     }
     if local.ip().is_unspecified() {
-        bind_to_any(id, &mut state, local)?;
+        bind_to_any(id, devices, &mut state, local)?;
     } else {
-        bind_at(id, &mut state, address::device_with(local)?, local)?;
+        bind_at(id, &mut state, devices.with_address(local)?, local)?;
     }
     state.wanted_source = state.source.unwrap_or(ANY);
     state.phase = Phase::Bound;
@@ -56,11 +58,11 @@ pub(super) fn bind_at(
 
 /// Binds the same port at every device. The IPv6 wildcard includes IPv4, unless the port is taken
 /// there.
-fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()> {
+fn bind_to_any(id: &Arc<Id>, devices: &Listed, state: &mut State, local: SocketAddr) -> Result<()> {
     let second =
         (local.is_ipv6() && !state.one_family).then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let (mut number, mut refused) = (local.port(), Errno::EADDRNOTAVAIL);
-    for device in address::default_devices()? {
+    for device in devices.defaults()? {
         let backend = context_of(&device)?.body().backend()?;
         for ip in [Some(local.ip()), second].into_iter().flatten() {
             match backend.bind(SocketAddr::new(ip, number), state.reusable) {
@@ -86,13 +88,18 @@ fn bind_to_any(id: &Arc<Id>, state: &mut State, local: SocketAddr) -> Result<()>
 /// Finds the device on the route to `remote`, and the source address of connections. A port that
 /// the program names is bound, as by the kernel. Any other is chosen when the connection begins, as
 /// it depends on the engine that makes it.
-pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAddr) -> Result<()> {
+pub(super) fn resolve(
+    id: &Arc<Id>,
+    devices: &Listed,
+    source: Option<SocketAddr>,
+    remote: SocketAddr,
+) -> Result<()> {
     let mut state = id.body().living()?;
     if !matches!(state.phase, Phase::New | Phase::Bound) {
         return Err(Errno::EINVAL);
     }
-    let towards = address::device_towards(remote)?;
-    let named = source.map_or(Ok(ANY), |named| source_on(&towards, named))?;
+    let towards = devices.towards(remote)?;
+    let named = source.map_or(Ok(ANY), |named| source_on(devices, &towards, named))?;
     let bound = (state.phase == Phase::Bound).then_some(state.wanted_source);
     let mut source = agreed(bound.unwrap_or(ANY), named)?;
     if !source.ip().is_unspecified() && source.is_ipv4() != remote.is_ipv4() {
@@ -112,7 +119,7 @@ pub(super) fn resolve(id: &Arc<Id>, source: Option<SocketAddr>, remote: SocketAd
     } else {
         state.set_source(id, source);
     }
-    state.set_destination(id, address::destination(remote, &towards));
+    state.set_destination(id, address::destination(remote, towards.address));
     state.phase = Phase::Resolved;
     state.push(PendingEvent::new(id, EventKind::AddressResolved));
     Ok(())
@@ -133,11 +140,11 @@ fn agreed(bound: SocketAddr, named: SocketAddr) -> Result<SocketAddr> {
 }
 
 /// The source of a connection. Its address must be one of the device on the route.
-fn source_on(towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
+fn source_on(devices: &Listed, towards: &Located, mut named: SocketAddr) -> Result<SocketAddr> {
     if named.ip().is_unspecified() {
         return Ok(address::with_port(ANY, named.port()));
     }
-    let of_source = address::device_with(named)?;
+    let of_source = devices.with_address(named)?;
     if !Arc::ptr_eq(&of_source.device, &towards.device) {
         return Err(Errno::ENETUNREACH);
     }
@@ -166,11 +173,17 @@ fn optional(address: *const sockaddr) -> Result<Option<SocketAddr>> {
 /// `rdma_bind_addr(3)`: sets errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *const sockaddr) -> c_int {
-    sets_status(|| bind(&Object::<CmId>::find(id)?, address::read(address)?))
+    sets_status(|| {
+        bind(
+            &Object::<CmId>::find(id)?,
+            listed(),
+            address::read(address)?,
+        )
+    })
 }
 
-/// `rdma_resolve_addr(3)`: sets errno. The kernel's routes are looked up, which takes no time. A
-/// cancellation point.
+/// `rdma_resolve_addr(3)`: sets errno. Routes are looked up, which takes no time. A cancellation
+/// point.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -180,7 +193,12 @@ pub extern "C-unwind" fn rdma_resolve_addr(
 ) -> c_int {
     let begun = sets_status(|| {
         let id = Object::<CmId>::find(id)?;
-        resolve(&id, optional(source)?, address::read(destination)?)
+        resolve(
+            &id,
+            listed(),
+            optional(source)?,
+            address::read(destination)?,
+        )
     });
     if begun == 0 { completes(id) } else { begun }
 }
@@ -218,7 +236,7 @@ pub(super) fn bind_if_new(id: &Arc<Id>) -> Result<()> {
     if phase != Phase::New {
         return Ok(());
     }
-    bind(id, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
+    bind(id, listed(), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use xwarp_test_kit::{Side, TIMEOUT, eventually};
 
-use super::address::Located;
 use super::connecting::{rdma_accept, rdma_connect, rdma_listen};
 use super::events::{rdma_ack_cm_event, rdma_create_event_channel, rdma_get_cm_event};
 use super::id::{ANY, CmId, Id, Phase};
@@ -30,6 +29,7 @@ use crate::backend::{Backend, EventTarget};
 use crate::entry::lock;
 use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
+use crate::verbs::device_list::Located;
 use crate::verbs::qp::{ibv_modify_qp, ibv_query_qp};
 use crate::verbs::testbed::{await_readable, is_readable, queue_pair};
 
@@ -232,30 +232,44 @@ impl Host {
 
     /// The next event, which must come in time. It is to be acknowledged.
     pub(super) fn next(&self) -> *mut rdma_cm_event {
-        await_readable(self.fd());
-        let mut event = ptr::null_mut();
-        let got = rdma_get_cm_event(self.channel, Some(&mut event));
-        assert_eq!(got, 0);
-        event
+        next_event(self.channel)
     }
 
     /// The next event, which must be this one. It is acknowledged.
     pub(super) fn expect(&self, kind: EventKind, id: *mut rdma_cm_id) {
-        let event = self.next();
-        let is = read(event, |it| (it.event, it.id));
-        assert_eq!(is, (kind as u32, id), "{kind:?}");
-        assert_eq!(rdma_ack_cm_event(event), 0);
+        expect_event(self.channel, kind, id);
     }
 
     /// No event waits.
     pub(super) fn is_quiet(&self) -> bool {
-        !is_readable(self.fd())
+        is_quiet(self.channel)
     }
+}
 
-    fn fd(&self) -> i32 {
-        // SAFETY: the channel lives as long as the host.
-        unsafe { (*self.channel).fd }
-    }
+/// The next event of a channel, which must arrive in time.
+fn next_event(channel: *mut rdma_event_channel) -> *mut rdma_cm_event {
+    await_readable(descriptor(channel));
+    let mut event = ptr::null_mut();
+    assert_eq!(rdma_get_cm_event(channel, Some(&mut event)), 0);
+    event
+}
+
+/// The next event of a channel, which must be this one. It is acknowledged.
+pub(super) fn expect_event(channel: *mut rdma_event_channel, kind: EventKind, id: *mut rdma_cm_id) {
+    let event = next_event(channel);
+    let is = read(event, |it| (it.event, it.id));
+    assert_eq!(is, (kind as u32, id), "{kind:?}");
+    assert_eq!(rdma_ack_cm_event(event), 0);
+}
+
+/// No event of a channel waits.
+pub(super) fn is_quiet(channel: *mut rdma_event_channel) -> bool {
+    !is_readable(descriptor(channel))
+}
+
+fn descriptor(channel: *mut rdma_event_channel) -> i32 {
+    // SAFETY: the channel lives.
+    unsafe { (*channel).fd }
 }
 
 /// The address of the listener of B.

@@ -4,7 +4,8 @@
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
-use super::device::{Device, report_failure};
+use super::device::Device;
+use super::device_list::report_failure;
 use super::watched::{Events, Watched};
 use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, verbs_context};

@@ -1,20 +1,18 @@
-//! Devices: interfaces that an RNIC can be opened on. Listing them opens nothing.
+//! Devices: interfaces that an RNIC can be opened on.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Arc, Mutex, Once, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
 
-use super::interface::{self, Interface};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use crate::abi::verbs::ibv_device;
 use crate::backend::{self, Backend, EventTarget, Happening};
-use crate::ending;
+use crate::devices::{Devices, Interface};
 use crate::entry::{Result, always, lock, sets};
 use crate::environment;
 use crate::fork;
-use crate::lists::Lists;
 use crate::logging::{self, say_once};
 use crate::object::{Kind, Object};
 
@@ -23,6 +21,7 @@ const TRANSPORT: &CStr = c"XWARP_TRANSPORT";
 
 /// A device, which lives as long as the process: programs may read it while a context is open.
 pub(crate) struct Device {
+    source: Arc<dyn Devices>,
     name: String,
     index: c_int,
     guid: [u8; 8],
@@ -68,16 +67,6 @@ impl Kind for Device {
     const TAG: u32 = 0x6465_7631;
 }
 
-/// The devices that programs have listed, by name.
-static DEVICES: Mutex<Vec<Arc<Object<Device>>>> = Mutex::new(Vec::new());
-
-/// Reports to the contexts of all devices that these have failed.
-pub(super) fn report_failure() {
-    for device in lock(&DEVICES).iter() {
-        device.body().targets().notify(Happening::DeviceFatal);
-    }
-}
-
 /// Copies a text into an array of C, which has room for it and a zero.
 fn text(into: &mut [u8], from: &str) {
     let room = into.len().saturating_sub(1);
@@ -114,41 +103,37 @@ fn abi_of(interface: &Interface) -> ibv_device {
     device
 }
 
-/// Whether the user has named the devices.
-pub(crate) fn are_named() -> bool {
-    interface::named().is_some()
-}
-
-/// The devices, which are the same objects on each call.
-pub(crate) fn list() -> Result<Vec<Arc<Object<Device>>>> {
-    close_at_exit();
-    let mut known = lock(&DEVICES);
-    let mut listed = Vec::new();
-    for interface in interface::devices()? {
-        let found = known.iter().find(|it| it.body().name == interface.name);
-        let device = found.cloned().unwrap_or_else(|| {
-            let body = Device {
-                name: interface.name.clone(),
-                index: c_int::try_from(interface.index).unwrap_or(-1),
-                guid: interface.guid(),
-                opened: Mutex::default(),
-                targets: Arc::default(),
-            };
-            let device = Object::new(abi_of(&interface), body);
-            Arc::clone(&device).publish();
-            device.keep();
-            known.push(Arc::clone(&device));
-            device
-        });
-        listed.push(device);
-    }
-    Ok(listed)
-}
-
 impl Device {
+    /// The device of an interface, which is one of `source`.
+    pub(super) fn of(source: &Arc<dyn Devices>, interface: &Interface) -> Arc<Object<Self>> {
+        let body = Self {
+            source: Arc::clone(source),
+            name: interface.name.clone(),
+            index: c_int::try_from(interface.index).unwrap_or(-1),
+            guid: interface.guid(),
+            opened: Mutex::default(),
+            targets: Arc::default(),
+        };
+        Object::new(abi_of(interface), body)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The interface's present attributes.
     pub(crate) fn interface(&self) -> Result<Interface> {
-        interface::interface(&self.name)
+        self.source.interface(&self.name)
+    }
+
+    /// Bytes of an IP packet at most.
+    pub(super) fn mtu(&self) -> usize {
+        self.source.mtu(&self.name)
+    }
+
+    /// Mb/s; `None` for an interface without a speed.
+    pub(super) fn speed(&self) -> Option<u32> {
+        self.source.speed(&self.name)
     }
 
     pub(crate) fn guid(&self) -> [u8; 8] {
@@ -183,9 +168,17 @@ impl Device {
         fork::children_are_dead();
         logging::begin();
         let targets: Arc<dyn EventTarget> = Arc::<Targets>::clone(&self.targets);
-        let backend = backend::open(&self.name, targets)?;
+        let backend = backend::open(&*self.source, &self.name, targets)?;
         opened.backend = Some(Arc::clone(&backend));
         Ok(backend)
+    }
+
+    /// Closes the RNIC, whatever its contexts are doing.
+    pub(super) fn close(&self) {
+        let backend = lock(&self.opened).backend.take();
+        if let Some(backend) = backend {
+            backend.close();
+        }
     }
 }
 
@@ -198,6 +191,7 @@ impl Device {
             backend: Some(Arc::clone(backend)),
         };
         let device = Self {
+            source: crate::devices::present(),
             name: "lo".to_owned(),
             index: 1,
             guid: [0; 8],
@@ -208,39 +202,12 @@ impl Device {
         Arc::clone(&device).publish();
         device
     }
-}
 
-fn close_all() {
-    let devices = lock(&DEVICES).clone();
-    for device in devices {
-        let backend = lock(&device.body().opened).backend.take();
-        if let Some(backend) = backend {
-            backend.close();
-        }
+    /// Gives the device an RNIC, which is open.
+    #[cfg(test)]
+    pub(crate) fn set_backend(&self, backend: &Arc<Backend>) {
+        lock(&self.opened).backend = Some(Arc::clone(backend));
     }
-}
-
-/// Closes all open RNICs when the process exits, so that peers see the connections end.
-fn close_at_exit() {
-    static ONCE: Once = Once::new();
-    extern "C" fn at_exit() {
-        always((), || {
-            if !ending::close_all_by(close_all) {
-                log::warn!(
-                    "an RNIC was not closed in time, and the kernel closes it: call exit elsewhere than in a signal handler, which may have interrupted a call of the library"
-                );
-                fork::end_library();
-            }
-            Ok(())
-        });
-    }
-    ONCE.call_once(|| {
-        // SAFETY: the function may be called at any time, by any thread.
-        let failed = unsafe { libc::atexit(at_exit) };
-        if failed != 0 {
-            log::warn!("connections will not be closed when this process exits: atexit has failed");
-        }
-    });
 }
 
 /// The name of a device as C has it.
@@ -248,20 +215,6 @@ fn name_of(device: &Object<Device>) -> *const c_char {
     // SAFETY: the object lives, and so does the struct in it.
     let name = unsafe { &raw const (*device.abi()).name };
     name.cast()
-}
-
-static LISTS: Lists<ibv_device> = Lists::new();
-
-/// `ibv_get_device_list(3)`: sets errno.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_get_device_list(number: Option<&mut c_int>) -> *mut *mut ibv_device {
-    LISTS.publish(number, || Ok(list()?.iter().map(Object::handle).collect()))
-}
-
-/// `ibv_free_device_list(3)`.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    LISTS.take_back(list);
 }
 
 /// `ibv_get_device_name(3)`.

@@ -8,7 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 
 use super::context::Context;
-use super::interface::Interface;
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ATOMIC_HCA, IBV_DEVICE_CURR_QP_STATE_MOD, IBV_DEVICE_MEM_MGT_EXTENSIONS,
@@ -21,6 +20,7 @@ use crate::abi::verbs::{
     ibv_query_device_ex_input, ibv_values_ex,
 };
 use crate::backend::{limits, times_are_wanted};
+use crate::devices::Interface;
 use crate::entry::{Result, always, returns, sets_status};
 use crate::object::Object;
 
@@ -140,22 +140,24 @@ fn port_attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_attr>
     const CM_SUPPORTED: u32 = 1 << 16;
     const LINK_UP: u8 = 5;
     const DISABLED: u8 = 3;
-    let interface = interface_of(context)?;
+    let context = Object::<Context>::find(context)?;
+    let device = context.body().device();
+    let interface = device.interface()?;
     check_port(port.into())?;
     let mut attr = ibv_port_attr::zeroed();
-    (attr.state, attr.phys_state) = if interface.is_up && interface.has_carrier {
+    (attr.state, attr.phys_state) = if interface.is_active {
         (IBV_PORT_ACTIVE, LINK_UP)
     } else {
         (IBV_PORT_DOWN, DISABLED)
     };
     attr.max_mtu = 5;
-    attr.active_mtu = mtu_number(interface.mtu());
+    attr.active_mtu = mtu_number(device.mtu());
     attr.gid_tbl_len = number(interface.addresses.len());
     attr.port_cap_flags = CM_SUPPORTED;
     attr.max_msg_sz = MAX_MESSAGE;
     attr.pkey_tbl_len = 1;
     attr.max_vl_num = 1;
-    (attr.active_width, attr.active_speed) = width_and_speed(interface.speed());
+    (attr.active_width, attr.active_speed) = width_and_speed(device.speed());
     attr.link_layer = IBV_LINK_LAYER_ETHERNET;
     Ok(attr)
 }

@@ -1,62 +1,42 @@
-//! Link of an interface: the kernel's notifications about it, and the events that they become.
+//! Link of a device: news about it, and the events that they become.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
-};
-
 use crate::backend::{EventTarget, Happening};
+use crate::devices::{Devices, LinkWatch};
 use crate::entry::{Result, lock};
 
-/// The group of notifications about links (`linux/rtnetlink.h`).
-const RTMGRP_LINK: u32 = 1;
-/// Bytes of a notification that are read. Its content is ignored, so it may be cut off.
-const NOTIFICATION: usize = 64;
-
-/// A watch on an interface's link.
+/// A watch on a device's link, which reports changes.
 pub(super) struct Link {
-    notifications: OwnedFd,
-    interface: String,
+    watch: Box<dyn LinkWatch>,
+    name: String,
     was_up: Mutex<bool>,
     device: Arc<dyn EventTarget>,
 }
 
 impl Link {
-    /// Watches the link of an interface from now on.
-    pub(super) fn watch(interface: &str, device: Arc<dyn EventTarget>) -> Result<Self> {
-        let notifications = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
-            SockProtocol::NetlinkRoute,
-        )?;
-        bind(notifications.as_raw_fd(), &NetlinkAddr::new(0, RTMGRP_LINK))?;
+    /// Watches the link of the device `name` from now on. Its changes are events of `device`.
+    pub(super) fn watch(
+        devices: &dyn Devices,
+        name: &str,
+        device: Arc<dyn EventTarget>,
+    ) -> Result<Self> {
+        let watch = devices.watch(name)?;
+        let is_up = watch.look()?;
         Ok(Self {
-            notifications,
-            interface: interface.to_owned(),
-            was_up: Mutex::new(is_up(interface)?),
+            watch,
+            name: name.to_owned(),
+            was_up: Mutex::new(is_up),
             device,
         })
     }
 
-    /// Takes the waiting notifications. Reports a change of the link as an event of the device.
+    /// Takes the waiting news. Reports a change of the link as an event of the device.
     pub(super) fn look(&self) {
-        // An error means that the kernel has dropped some, and counts as a notification; none are
-        // left then.
-        while recv(
-            self.notifications.as_raw_fd(),
-            &mut [0; NOTIFICATION],
-            MsgFlags::empty(),
-        )
-        .is_ok()
-        {}
-        match is_up(&self.interface) {
+        match self.watch.look() {
             Ok(is_up) => self.report(is_up),
-            Err(errno) => log::warn!("cannot tell whether {} is up: {errno}", self.interface),
+            Err(errno) => log::warn!("cannot tell whether {} is up: {errno}", self.name),
         }
     }
 
@@ -75,20 +55,14 @@ impl Link {
 
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.notifications.as_fd()
+        self.watch.as_fd()
     }
-}
-
-/// Whether an interface is set up and has a carrier. False if the interface does not exist.
-fn is_up(interface: &str) -> Result<bool> {
-    let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_LOWER_UP;
-    let found = getifaddrs()?.find(|it| it.interface_name == interface);
-    Ok(found.is_some_and(|it| it.flags.contains(up)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::devices::fixed::Fixed;
 
     #[derive(Default)]
     struct Noted(Mutex<Vec<Happening>>);
@@ -100,15 +74,16 @@ mod tests {
     }
 
     #[test]
-    fn change_is_told_once() {
+    fn change_is_reported_once() {
+        let devices = Fixed::new(&[], &[]);
         let noted = Arc::new(Noted::default());
         let device: Arc<dyn EventTarget> = Arc::<Noted>::clone(&noted);
-        let link = Link::watch("no such interface", device).expect("a descriptor");
-        link.look();
-        for is_up in [false, true, true, false, false] {
-            link.report(is_up);
+        let link = Link::watch(&devices, Fixed::NAME, device).expect("a descriptor");
+        for is_up in [true, false, false, true, true] {
+            devices.set_link(is_up);
+            link.look();
         }
-        let reported = [Happening::PortActive, Happening::PortError];
+        let reported = [Happening::PortError, Happening::PortActive];
         assert_eq!(*lock(&noted.0), reported);
     }
 }

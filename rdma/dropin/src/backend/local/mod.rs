@@ -47,6 +47,7 @@ pub(crate) use watcher::POLL_TIME;
 use watcher::Watcher;
 
 use super::{EventTarget, Limits};
+use crate::devices::Devices;
 use crate::entry::Result;
 use crate::environment;
 use crate::logging::say;
@@ -100,9 +101,13 @@ pub(crate) fn times_are_wanted() -> bool {
     environment::is_on(TIMESTAMPS)
 }
 
-/// Opens the RNIC of an interface. Prints why that fails on standard error, as the error number
-/// alone does not explain it.
-pub(crate) fn open(interface: &str, device: Arc<dyn EventTarget>) -> Result<Arc<Backend>> {
+/// Opens the RNIC of an interface, which is one of `devices`. Prints why that fails on standard
+/// error, as the error number alone does not explain it.
+pub(crate) fn open(
+    devices: &dyn Devices,
+    interface: &str,
+    device: Arc<dyn EventTarget>,
+) -> Result<Arc<Backend>> {
     let nic = NicConfig::default().timestamps(times_are_wanted());
     let config = RnicConfig::default()
         .nic(nic)
@@ -114,13 +119,13 @@ pub(crate) fn open(interface: &str, device: Arc<dyn EventTarget>) -> Result<Arc<
         error.errno()
     };
     let rnic = Rnic::open(interface, &config).map_err(refused)?;
-    let link = Link::watch(interface, Arc::clone(&device));
+    let link = Link::watch(devices, interface, Arc::clone(&device));
     let backend = link.and_then(|link| Backend::new(rnic, device, Some(link)));
     backend.map_err(|errno| refused(OpenError::System(errno.into())))
 }
 
 impl Backend {
-    /// Takes an RNIC over. An RNIC in memory has no link in the kernel.
+    /// Takes an RNIC over. An RNIC in memory has no link that is watched.
     fn new(rnic: Rnic, device: Arc<dyn EventTarget>, link: Option<Link>) -> Result<Arc<Self>> {
         let registry = Arc::new(Registry::default());
         let objects = Arc::new(Objects::default());

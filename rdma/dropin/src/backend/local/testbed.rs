@@ -12,7 +12,7 @@ use crate::backend::EventTarget;
 use crate::entry::Result;
 
 #[cfg(test)]
-pub(crate) use pair::Pair;
+pub(crate) use pair::{Alone, Pair};
 
 /// A backend on an RNIC of the caller's.
 pub(crate) struct Opened(Arc<Backend>);
@@ -44,7 +44,7 @@ pub(crate) fn begin_connect(qp: &Qp, to: SocketAddr, timeout: Duration) -> Conne
 
 #[cfg(test)]
 mod pair {
-    use std::net::SocketAddr;
+    use std::net::{IpAddr, SocketAddr};
     use std::sync::Mutex;
 
     use xwarp::config::{NicConfig, Progress};
@@ -56,6 +56,31 @@ mod pair {
 
     const PORT: u16 = 7471;
     const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// A backend on a cable without a peer.
+    pub(crate) struct Alone {
+        opened: Opened,
+        _cable: Cable,
+    }
+
+    impl Alone {
+        /// Opens it at the address that `address_of` has for side A. Its device's events go to
+        /// `device`.
+        pub(crate) fn open(address_of: fn(Side) -> IpAddr, device: Arc<dyn EventTarget>) -> Self {
+            let rnics = MemoryRnics::open(|side| {
+                let rnic = MemoryRnic::with_address(side, address_of).announced();
+                rnic.progress(Progress::Thread)
+            });
+            Self {
+                opened: Opened::new(rnics.a, device).expect("handlers"),
+                _cable: rnics.cable,
+            }
+        }
+
+        pub(crate) fn backend(&self) -> Arc<Backend> {
+            self.opened.backend()
+        }
+    }
 
     /// Backends on a cable.
     pub(crate) struct Pair {

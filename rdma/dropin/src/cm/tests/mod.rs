@@ -1,5 +1,6 @@
 //! Functions of librdmacm with invalid arguments, and events of identifiers without a peer.
 
+mod addresses;
 mod ends;
 mod identity;
 mod life;
