@@ -74,6 +74,8 @@ pub(crate) struct Hop {
     pub(crate) link: LinkHeader,
     /// Size in bytes of the largest IP packet.
     pub(crate) mtu: usize,
+    /// Segments carry TCP checksums.
+    pub(crate) is_summed: bool,
 }
 
 /// Who computes the checksums of sent segments.
@@ -167,7 +169,13 @@ impl Device {
         Hop {
             link,
             mtu: self.mtu_towards(next_hop),
+            is_summed: self.needs_checksum(next_hop),
         }
+    }
+
+    /// True if segments to a next hop need TCP checksums.
+    pub(crate) fn needs_checksum(&self, next_hop: [u8; 6]) -> bool {
+        !self.io.needs_no_checksum(next_hop)
     }
 
     /// Sets the interface's MTU, at most a TX frame's capacity. Returns true if it is smaller than

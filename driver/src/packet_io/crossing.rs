@@ -90,7 +90,7 @@ impl CrossQueueIo {
 }
 
 impl PacketIo for CrossQueueIo {
-    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, is_looped, stays_on_host, mtu_towards, readiness, levels);
+    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, is_looped, stays_on_host, mtu_towards, trusts, needs_no_checksum, readiness, levels);
 
     /// Neither kind of frames starves the other: each may use half of the budget, and what the
     /// other leaves of it.

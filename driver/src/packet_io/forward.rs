@@ -112,6 +112,16 @@ macro_rules! forward {
             self.$to.mtu_towards(next_hop)
         }
     };
+    (@trusts $to:ident) => {
+        fn trusts(&self, frame: &RxFrame) -> bool {
+            self.$to.trusts(frame)
+        }
+    };
+    (@needs_no_checksum $to:ident) => {
+        fn needs_no_checksum(&self, next_hop: [u8; 6]) -> bool {
+            self.$to.needs_no_checksum(next_hop)
+        }
+    };
     (@has_crossed $to:ident) => {
         fn has_crossed(&self, frame: &RxFrame) -> bool {
             self.$to.has_crossed(frame)

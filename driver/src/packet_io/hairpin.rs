@@ -55,7 +55,7 @@ fn comes_back(frame: &[u8]) -> bool {
 }
 
 impl PacketIo for Hairpin {
-    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, stays_on_host, mtu_towards, has_crossed, readiness, levels, diagnosis);
+    forward!(net: tx_frame, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, stays_on_host, mtu_towards, trusts, needs_no_checksum, has_crossed, readiness, levels, diagnosis);
 
     /// Neither kind of frames starves the other: each may use half of the budget, and what the
     /// other leaves of it.
@@ -246,14 +246,16 @@ mod tests {
         let mut io: Box<dyn PacketIo> = Box::new(io.with_local_hop(LocalHop {
             mac: OTHER,
             mtu: Some(5000),
+            is_trusted: true,
         }));
         Hairpin::put_on(&mut io, CAPACITY).unwrap();
         assert!(io.stays_on_host(OTHER) && !io.stays_on_host(OWN));
         assert_eq!(io.mtu_towards(OTHER), Some(5000));
+        assert!(io.needs_no_checksum(OTHER) && !io.needs_no_checksum(OWN));
         for _ in 0..3 {
             wire.deliver([OWN, OTHER].concat());
             let frames = received(&mut *io, 8);
-            assert!(io.is_looped(&frames[0]));
+            assert!(io.is_looped(&frames[0]) && io.trusts(&frames[0]));
             recycle_all(&mut *io, frames);
         }
         let counters = io.counters();

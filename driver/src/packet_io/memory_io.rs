@@ -52,6 +52,8 @@ pub struct LocalHop {
     pub mac: [u8; 6],
     /// Size in bytes of the largest IP packet to it, if the MTU of the interface is not the bound.
     pub mtu: Option<usize>,
+    /// Frames need no TCP checksum, in either direction.
+    pub is_trusted: bool,
 }
 
 /// Buffers that a wire keeps at most.
@@ -471,6 +473,16 @@ impl PacketIo for MemoryIo {
 
     fn mtu_towards(&self, next_hop: [u8; 6]) -> Option<usize> {
         self.local_hop(&next_hop)?.mtu
+    }
+
+    /// By the source Ethernet address, as for `is_looped`.
+    fn trusts(&self, frame: &RxFrame) -> bool {
+        let hop = frame.get(6..12).and_then(|source| self.local_hop(source));
+        hop.is_some_and(|hop| hop.is_trusted)
+    }
+
+    fn needs_no_checksum(&self, next_hop: [u8; 6]) -> bool {
+        self.local_hop(&next_hop).is_some_and(|hop| hop.is_trusted)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -144,6 +144,18 @@ pub trait PacketIo: Send {
         None
     }
 
+    /// True if the TCP checksum of a received frame need not be verified, and may be 0: its bytes
+    /// were in the memory of this kernel all the time. By default false.
+    fn trusts(&self, _frame: &RxFrame) -> bool {
+        false
+    }
+
+    /// True if frames to a next hop need no TCP checksum: all its receivers trust them
+    /// ([`trusts`](Self::trusts)). By default false.
+    fn needs_no_checksum(&self, _next_hop: [u8; 6]) -> bool {
+        false
+    }
+
     /// True for a received frame that arrived at another engine's queue. By default none has.
     fn has_crossed(&self, _frame: &RxFrame) -> bool {
         false

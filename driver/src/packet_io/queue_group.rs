@@ -69,7 +69,7 @@ impl QueueGroup {
 }
 
 impl PacketIo for QueueGroup {
-    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums, stays_on_host, mtu_towards);
+    forward!(sender: tx_frame, send, send_kept, keep, reclaim, release, tx_free, discard, offers_checksums, stays_on_host, mtu_towards, needs_no_checksum);
 
     /// The queues take turns in being asked first, so that none starves the others.
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
@@ -97,6 +97,10 @@ impl PacketIo for QueueGroup {
     fn is_looped(&self, frame: &RxFrame) -> bool {
         self.owner(frame)
             .is_some_and(|queue| queue.is_looped(frame))
+    }
+
+    fn trusts(&self, frame: &RxFrame) -> bool {
+        self.owner(frame).is_some_and(|queue| queue.trusts(frame))
     }
 
     /// The number of the queue that has the fewest: all frames of a connection may arrive at one
@@ -190,7 +194,11 @@ mod tests {
         let mac = [2, 0, 0, 0, 0, 9];
         let (sender, to_sender) = MemoryIo::new(4).unwrap();
         let (receiver, to_receiver) = MemoryIo::new(4).unwrap();
-        let receiver = receiver.with_local_hop(LocalHop { mac, mtu: None });
+        let receiver = receiver.with_local_hop(LocalHop {
+            mac,
+            mtu: None,
+            is_trusted: true,
+        });
         let mut io = QueueGroup::new(Box::new(sender), vec![Box::new(receiver)]).unwrap();
         for wire in [to_sender, to_receiver] {
             wire.deliver([[0; 6], mac].concat());
@@ -198,7 +206,8 @@ mod tests {
         let mut frames = Vec::new();
         io.receive(8, &mut frames);
         let looped: Vec<bool> = frames.iter().map(|frame| io.is_looped(frame)).collect();
-        assert_eq!(looped, [false, true]);
+        let trusted: Vec<bool> = frames.iter().map(|frame| io.trusts(frame)).collect();
+        assert_eq!([looped, trusted], [[false, true], [false, true]]);
         assert!(!io.stays_on_host(mac), "it is the first queue that sends");
     }
 

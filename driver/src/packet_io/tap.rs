@@ -202,7 +202,7 @@ fn now() -> Duration {
 }
 
 impl PacketIo for Tap {
-    forward!(inner: recycle, owns, tx_frame, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_looped, is_looped, stays_on_host, mtu_towards, has_crossed, readiness, levels, diagnosis, counters);
+    forward!(inner: recycle, owns, tx_frame, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_looped, is_looped, stays_on_host, mtu_towards, trusts, needs_no_checksum, has_crossed, readiness, levels, diagnosis, counters);
 
     fn receive(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
         let before = out.len();

@@ -22,7 +22,7 @@ impl WithRxMetadata {
 }
 
 impl PacketIo for WithRxMetadata {
-    forward!(inner: receive, owns, tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_looped, is_looped, stays_on_host, mtu_towards, has_crossed, readiness, levels, diagnosis, counters);
+    forward!(inner: receive, owns, tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, has_looped, is_looped, stays_on_host, mtu_towards, trusts, needs_no_checksum, has_crossed, readiness, levels, diagnosis, counters);
 
     fn recycle(&mut self, mut frame: RxFrame) {
         frame.clear_metadata();

@@ -120,13 +120,13 @@ impl Conn {
         secrets: Secrets,
         now: Instant,
     ) -> Self {
-        let Hop { link, mtu } = hop;
+        let mtu = hop.mtu;
         let buffer = config.buffer_at(mtu);
         let mss = flow.payload_of(mtu);
         let congestion = CongestionController::new(config.congestion, mss, now);
         let offered = Offered::new(config, mss, buffer, congestion.marks());
         Self {
-            route: Route::new(flow, link, mtu),
+            route: Route::new(flow, hop),
             state: StateMachine::new(),
             negotiation: Negotiation::new(offered),
             send: SendSide::new(secrets.iss, buffer.saturating_mul(SEND_BUFFERS)),
@@ -197,6 +197,12 @@ impl Conn {
         }
     }
 
+    /// True if segments carry TCP checksums. Otherwise a sum of their payload is of no use: frames to
+    /// the next hop need none (`PacketIo::needs_no_checksum`).
+    pub fn is_summed(&self) -> bool {
+        self.route.headers().is_summed()
+    }
+
     /// Maximum payload of a segment in bytes, by the path's MTU, the peer's MSS and the options.
     pub fn emss(&self) -> usize {
         self.route.emss()
@@ -265,11 +271,17 @@ impl Conn {
     }
 
     /// Sets the next hop's Ethernet address, and retransmits lost segments soon. The MTU towards it
-    /// may narrow the path. Returns false if the address was set already.
+    /// may narrow the path, and segments carry checksums if it needs them. Returns false if the
+    /// address was set already.
     pub(crate) fn set_next_hop(&mut self, mac: [u8; 6], device: &Device, now: Instant) -> bool {
         let other = self.route.set_destination(mac);
         if other {
             self.set_path_mtu(device.mtu_towards(mac), now);
+            let is_summed = device.needs_checksum(mac);
+            self.route.set_summed(is_summed);
+            if !is_summed {
+                self.nic_checksum.doubt();
+            }
             self.resume(now);
         }
         other

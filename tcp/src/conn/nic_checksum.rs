@@ -79,11 +79,13 @@ impl Conn {
 
     /// True if the peer can report the byte of a probe. A peer that sent a SYN cookie and has not
     /// received our first ACK knows no connection, and would answer with a RST. Frames to the own
-    /// host pass no NIC.
+    /// host, or without checksums, pass no NIC.
     fn may_prove_checksum(&self) -> bool {
         let known = self.negotiation.is_passive() || self.send.una() != self.send.iss() + 1;
         let agreed = self.negotiation.agreed();
-        known && agreed.sack && self.is_steady() && !self.route.headers().leads_back()
+        let headers = self.route.headers();
+        let passes_nic = headers.is_summed() && !headers.leads_back();
+        known && agreed.sack && self.is_steady() && passes_nic
     }
 
     /// True for a report of exactly the probe's byte. No other sent data begins and ends there.

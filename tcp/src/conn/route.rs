@@ -2,7 +2,7 @@
 //! follows (EMSS, RFC 1122 §4.2.2.6).
 
 use super::options::{MIN_MSS, Negotiated};
-use crate::wire::ethernet::LinkHeader;
+use crate::device::Hop;
 use crate::wire::flow::Flow;
 use crate::wire::template::HeaderTemplate;
 
@@ -24,9 +24,16 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(flow: Flow, link: LinkHeader, mtu: usize) -> Self {
+    pub(super) fn new(flow: Flow, hop: Hop) -> Self {
+        let Hop {
+            link,
+            mtu,
+            is_summed,
+        } = hop;
+        let mut headers = HeaderTemplate::new(link, flow);
+        headers.set_summed(is_summed);
         let mut route = Self {
-            headers: HeaderTemplate::new(link, flow),
+            headers,
             mtu,
             peer_mss: 0,
             option_len: 0,
@@ -56,6 +63,11 @@ impl Route {
     /// to their own source.
     pub(super) fn set_destination(&mut self, mac: [u8; 6]) -> bool {
         self.headers.set_destination(mac)
+    }
+
+    /// Sets whether segments carry TCP checksums.
+    pub(super) fn set_summed(&mut self, is_summed: bool) {
+        self.headers.set_summed(is_summed);
     }
 
     /// Known path MTU in bytes.

@@ -45,8 +45,13 @@ impl Opened {
             stamp_offset: 0,
         };
         let link = LinkHeader::new([2; 6], [4; 6], IPV4);
+        let hop = Hop {
+            link,
+            mtu,
+            is_summed: true,
+        };
         let mut opened = Self {
-            conn: Conn::new(flow, Hop { link, mtu }, config, secrets, now),
+            conn: Conn::new(flow, hop, config, secrets, now),
             device: Device::new(Box::new(io), mtu),
             wire,
             now,

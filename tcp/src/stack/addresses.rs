@@ -70,11 +70,17 @@ impl Addresses {
         prediction::parse(frame, self.mac)
     }
 
+    /// Parses an ordinary segment for the interface's address in a frame that is trusted.
+    pub(super) fn predict_trusted(&self, frame: &[u8]) -> Option<Segment> {
+        prediction::parse_trusted(frame, self.mac)
+    }
+
     /// Parses a segment for the interface's address, or for the previous one, which peers use until
     /// they resolve the address again.
-    pub(super) fn parse(&self, frame: &[u8]) -> Result<Segment, Discard> {
-        match (inbound::parse(frame, self.mac), self.former_mac) {
-            (Err(Discard::OtherStation), Some(former)) => inbound::parse(frame, former),
+    pub(super) fn parse(&self, frame: &[u8], is_trusted: bool) -> Result<Segment, Discard> {
+        let parse = |station| inbound::parse(frame, station, is_trusted);
+        match (parse(self.mac), self.former_mac) {
+            (Err(Discard::OtherStation), Some(former)) => parse(former),
             (parsed, _) => parsed,
         }
     }

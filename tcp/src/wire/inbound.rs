@@ -23,7 +23,7 @@ pub(super) const CONGESTION_EXPERIENCED: u8 = 0b11;
 /// Largest shift count; larger ones mean this (RFC 7323 §2.3).
 const MAX_SHIFT: u8 = 14;
 
-/// A TCP segment with valid checksums. Its payload stays in the frame.
+/// A TCP segment with valid checksums, or of a trusted frame. Its payload stays in the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) flow: Flow,
@@ -99,9 +99,10 @@ struct Packet<'a> {
     payload: &'a [u8],
 }
 
-/// Parses the TCP segment in a frame for `station`. Whether the addresses are possible is checked
-/// later, only for the first segment of a flow.
-pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> {
+/// Parses the TCP segment in a frame for `station`. If it is trusted, its TCP checksum is not
+/// verified. Whether the addresses are possible is checked later, only for the first segment of a
+/// flow.
+pub(crate) fn parse(frame: &[u8], station: [u8; 6], is_trusted: bool) -> Result<Segment, Discard> {
     let framed = Framed::parse(frame).ok_or(Discard::NotIp)?;
     admit(&framed, station)?;
     let packet = match framed.ethertype {
@@ -110,7 +111,7 @@ pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> 
         _ => return Err(Discard::NotIp),
     };
     let at = framed.header_len() + packet.header;
-    parse_tcp(&packet, at)
+    parse_tcp(&packet, at, is_trusted)
 }
 
 /// Parses a RST whose checksum its sender left to a NIC that has not computed it. The kernel's RSTs
@@ -201,18 +202,18 @@ fn parse_ipv6(bytes: &[u8]) -> Result<Packet<'_>, Discard> {
 }
 
 /// Parses the segment in `packet`, whose TCP header begins at `at` in the frame.
-fn parse_tcp(packet: &Packet<'_>, at: usize) -> Result<Segment, Discard> {
+fn parse_tcp(packet: &Packet<'_>, at: usize, is_trusted: bool) -> Result<Segment, Discard> {
     let source = packet.source;
     let destination = packet.destination;
     let tcp = TcpPacket::new_checked(packet.payload).map_err(|_| Discard::BadTcp)?;
     let sum = Sum::pseudo_header(source, destination, packet.payload.len());
-    if !sum.and(packet.payload).is_valid() {
+    if !is_trusted && !sum.and(packet.payload).is_valid() {
         return Err(Discard::of_checksum(sum.is_left_as(tcp.checksum())));
     }
     read_tcp(packet, &tcp, at)
 }
 
-/// Reads the segment in `tcp`, whose checksum is verified.
+/// Reads the segment in `tcp`, whose checksum is verified or of no use.
 fn read_tcp(packet: &Packet<'_>, tcp: &TcpPacket<&[u8]>, at: usize) -> Result<Segment, Discard> {
     let source = packet.source;
     let destination = packet.destination;
@@ -306,6 +307,10 @@ mod tests {
         0x02, 0x04, 0x05, 0xb4,                         // MSS 1460
         0xff, 0xff,                                     // Ethernet padding
     ];
+
+    fn parse(frame: &[u8], station: [u8; 6]) -> Result<Segment, Discard> {
+        super::parse(frame, station, false)
+    }
 
     fn changed(change: impl FnOnce(&mut [u8])) -> Result<Segment, Discard> {
         let mut frame = SYN.to_vec();

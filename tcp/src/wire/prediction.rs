@@ -23,6 +23,12 @@ const DATA_OFFSET: u8 = 8 << 4;
 /// The version of an IPv4 header without options, and its length in words.
 const PLAIN_IPV4: u8 = 0x45;
 const TCP_PROTOCOL: u8 = 6;
+/// Offset in an IPv4 header of flags, fragment offset, TTL and protocol (RFC 791 §3.1).
+const FRAGMENT_AT: usize = 6;
+/// Of these, More Fragments, the fragment offset and the protocol, and their value in a packet that
+/// is no fragment and carries TCP. One comparison tests all of them.
+const WHOLE_TCP_MASK: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
+const WHOLE_TCP: u32 = u32::from_ne_bytes([0, 0, 0, TCP_PROTOCOL]);
 /// Flags of the TCP header (RFC 9293 §3.1).
 const CWR: u8 = 1 << 7;
 const ECE: u8 = 1 << 6;
@@ -33,32 +39,40 @@ const CONTROL: u8 = 0b111;
 
 /// Parses the TCP segment in a frame for `station`, if it is an ordinary one with valid checksums.
 /// The result equals that of [`inbound::parse`](super::inbound::parse), which parses all other
-/// segments.
+/// segments. A checksum of 0 is not ordinary: the frame may be trusted, and need not be summed.
 #[inline]
 pub(crate) fn parse(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
+    parse_with::<false>(frame, station)
+}
+
+/// Parses the TCP segment in a trusted frame for `station`, if it is an ordinary one, whatever its
+/// checksum is.
+pub(crate) fn parse_trusted(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
+    parse_with::<true>(frame, station)
+}
+
+#[inline]
+fn parse_with<const TRUSTED: bool>(frame: &[u8], station: [u8; 6]) -> Option<Segment> {
     let (link, packet) = frame.split_first_chunk::<LINK>()?;
     if link.first_chunk() != Some(&station) {
         return None;
     }
     match u16::from_be_bytes(*link.last_chunk()?) {
-        IPV4 => parse_ipv4(packet),
-        IPV6 => parse_ipv6(packet),
+        IPV4 => parse_ipv4::<TRUSTED>(packet),
+        IPV6 => parse_ipv6::<TRUSTED>(packet),
         _ => None,
     }
 }
 
-fn parse_ipv4(packet: &[u8]) -> Option<Segment> {
+fn parse_ipv4<const TRUSTED: bool>(packet: &[u8]) -> Option<Segment> {
     let (ip, rest) = packet.split_first_chunk()?;
     let words = words::<20, 5>(ip)?;
-    let [first, fragment, protocol, source, destination] = words;
+    let [first, _, _, source, destination] = words;
     let [PLAIN_IPV4, tos, high, low] = *first else {
         return None;
     };
-    let [_, _, flags, 0] = *fragment else {
-        return None;
-    };
-    // The offset's upper bits and More Fragments (RFC 791 §3.1).
-    if flags & 0x3f != 0 || protocol[1] != TCP_PROTOCOL {
+    let whole_tcp = u32::from_ne_bytes(*ip.get(FRAGMENT_AT..)?.first_chunk()?);
+    if whole_tcp & WHOLE_TCP_MASK != WHOLE_TCP {
         return None;
     }
     let len = usize::from(u16::from_be_bytes([high, low])).checked_sub(ip.len())?;
@@ -68,10 +82,10 @@ fn parse_ipv4(packet: &[u8]) -> Option<Segment> {
     }
     let sum = Sum::default().and_words(&[*source, *destination]);
     let addresses = [source, destination].map(|bytes| Ipv4Addr::from(*bytes).into());
-    parse_tcp(bytes, LINK + ip.len(), addresses, sum, tos)
+    parse_tcp::<TRUSTED>(bytes, LINK + ip.len(), addresses, sum, tos)
 }
 
-fn parse_ipv6(packet: &[u8]) -> Option<Segment> {
+fn parse_ipv6<const TRUSTED: bool>(packet: &[u8]) -> Option<Segment> {
     let (ip, rest) = packet.split_first_chunk::<IPV6_HEADER_LEN>()?;
     let words = words::<40, 10>(ip)?;
     let [first, second, addresses @ ..] = words;
@@ -87,13 +101,13 @@ fn parse_ipv6(packet: &[u8]) -> Option<Segment> {
     let destination = destination.first_chunk::<16>()?;
     let addresses = [source, destination].map(|bytes| Ipv6Addr::from(*bytes).into());
     // The traffic class lies across two bytes (RFC 8200 §3).
-    parse_tcp(bytes, LINK + ip.len(), addresses, sum, first[1] >> 4)
+    parse_tcp::<TRUSTED>(bytes, LINK + ip.len(), addresses, sum, first[1] >> 4)
 }
 
 /// Parses the segment in `bytes`, which begin at `at` in the frame. `sum`: the sum of `addresses`.
 /// `ecn`: a byte that ends in the codepoint.
 #[inline]
-fn parse_tcp(
+fn parse_tcp<const TRUSTED: bool>(
     bytes: &[u8],
     at: usize,
     addresses: [IpAddress; 2],
@@ -102,7 +116,7 @@ fn parse_tcp(
 ) -> Option<Segment> {
     let (header, payload) = bytes.split_first_chunk()?;
     let words = words::<TCP, 8>(header)?;
-    let [ports, _, _, control, _, kind, _, _] = words;
+    let [ports, _, _, control, checksum, kind, _, _] = words;
     let [DATA_OFFSET, flags, ..] = *control else {
         return None;
     };
@@ -112,7 +126,11 @@ fn parse_tcp(
     }
     let [high, low] = u16::try_from(bytes.len()).ok()?.to_be_bytes();
     let sum = sum.and_words(&[[0, IpProtocol::Tcp.into(), high, low]]);
-    if !sum.and_words(words).and(payload).is_valid() {
+    let is_acceptable = || {
+        let has_checksum = checksum[..2] != [0, 0];
+        has_checksum && sum.and_words(words).and(payload).is_valid()
+    };
+    if !TRUSTED && !is_acceptable() {
         return None;
     }
     let [source, destination] = addresses;
@@ -165,6 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::discard::Discard;
     use crate::wire::ethernet::LinkHeader;
     use crate::wire::inbound;
     use crate::wire::outbound::{Header, OutOptions};
@@ -301,9 +320,54 @@ mod tests {
                 let frame = frame(v6, &ordinary_header(), payload, (40_000, 4791));
                 let segment = parse(&frame, STATION).unwrap();
                 assert_eq!(&frame[segment.payload.clone()], payload);
-                assert_eq!(segment, inbound::parse(&frame, STATION).unwrap());
+                assert_eq!(segment, inbound::parse(&frame, STATION, false).unwrap());
                 assert!(parse(&frame, [4; 6]).is_none());
             }
+        }
+    }
+
+    /// Replaces the checksum of an ordinary segment.
+    fn with_checksum(frame: &mut [u8], v6: bool, checksum: [u8; 2]) {
+        let at = LINK + if v6 { IPV6_HEADER_LEN } else { 20 } + 16;
+        frame[at..at + 2].copy_from_slice(&checksum);
+    }
+
+    #[test]
+    fn trusted_segment_needs_no_checksum_and_all_others_do() {
+        for (v6, checksum) in [
+            (false, [0, 0]),
+            (true, [0, 0]),
+            (false, [1, 2]),
+            (true, [1, 2]),
+        ] {
+            let mut frame = frame(v6, &ordinary_header(), b"bytes", (40_000, 4791));
+            let segment = parse(&frame, STATION).unwrap();
+            with_checksum(&mut frame, v6, checksum);
+            assert_eq!(parse(&frame, STATION), None);
+            let refused = inbound::parse(&frame, STATION, false);
+            assert_eq!(refused, Err(Discard::BadChecksum));
+            assert_eq!(parse_trusted(&frame, STATION).unwrap(), segment);
+            assert_eq!(inbound::parse(&frame, STATION, true).unwrap(), segment);
+            assert_eq!(parse_trusted(&frame, [4; 6]), None);
+        }
+    }
+
+    /// A correct checksum of 0 is left to the parser of all segments.
+    #[test]
+    fn checksum_that_happens_to_be_zero_is_right() {
+        for v6 in [false, true] {
+            let zero = |tsval: u32| {
+                let mut header = ordinary_header();
+                header.options.timestamp = Some((tsval, 4));
+                let mut frame = frame(v6, &header, b"bytes", (40_000, 4791));
+                let at = LINK + if v6 { IPV6_HEADER_LEN } else { 20 } + 16;
+                let is_zero = frame[at..at + 2] == [0, 0];
+                is_zero.then(|| std::mem::take(&mut frame))
+            };
+            let frame = (0..1 << 16).find_map(zero).expect("one of 65,535 sums");
+            assert_eq!(parse(&frame, STATION), None);
+            let segment = inbound::parse(&frame, STATION, false).unwrap();
+            assert_eq!(&frame[segment.payload], b"bytes");
         }
     }
 
@@ -321,7 +385,7 @@ mod tests {
                 if repairs {
                     repair_checksums(&mut changed, v6);
                 }
-                let verdict = inbound::parse(&changed, STATION);
+                let verdict = inbound::parse(&changed, STATION, false);
                 let predicted = parse(&changed, STATION);
                 assert_eq!(predicted.map_or(verdict.clone(), Ok), verdict, "bit {at}");
             }
@@ -333,7 +397,7 @@ mod tests {
 
         #[test]
         fn verdict_is_the_one_of_smoltcps_codecs(frame in received()) {
-            let verdict = inbound::parse(&frame, STATION);
+            let verdict = inbound::parse(&frame, STATION, false);
             prop_assert_eq!(parse(&frame, STATION).map_or(verdict.clone(), Ok), verdict);
         }
 
@@ -345,7 +409,7 @@ mod tests {
             let ethertype = if v6 { IPV6 } else { IPV4 };
             let link = LinkHeader::new(STATION, [2; 6], ethertype);
             let frame = [&link, &bytes[..]].concat();
-            let verdict = inbound::parse(&frame, STATION);
+            let verdict = inbound::parse(&frame, STATION, false);
             prop_assert_eq!(parse(&frame, STATION).map_or(verdict.clone(), Ok), verdict);
         }
     }

@@ -1,7 +1,9 @@
 //! Header template: the constant part of a connection's ordinary segments, with its checksums
 //! (decision record tcp/0017).
 
-use smoltcp::wire::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpProtocol, TcpControl};
+use smoltcp::wire::{
+    IPV4_HEADER_LEN, IPV6_HEADER_LEN, IpAddress, IpProtocol, TCP_HEADER_LEN, TcpControl,
+};
 
 use xwarp_driver::PartialSum;
 
@@ -36,6 +38,10 @@ pub(crate) struct HeaderTemplate {
     link: LinkHeader,
     flow: Flow,
     ip: IpTemplate,
+    /// Length in bytes of the IP header.
+    ip_len: usize,
+    /// Segments carry TCP checksums. Otherwise the field is 0.
+    is_summed: bool,
     ports: [u8; 4],
     /// Sum of the pseudo-header without the length.
     pseudo_header: Sum,
@@ -61,6 +67,27 @@ struct Ipv4Template {
 struct Ipv6Template {
     source: [u8; 16],
     destination: [u8; 16],
+}
+
+/// A kind of checksum, for functions that are compiled for each.
+trait Kind {
+    const CHECKSUM: Checksum;
+}
+
+struct Computed;
+struct Left;
+struct Omitted;
+
+impl Kind for Computed {
+    const CHECKSUM: Checksum = Checksum::Computed;
+}
+
+impl Kind for Left {
+    const CHECKSUM: Checksum = Checksum::Left;
+}
+
+impl Kind for Omitted {
+    const CHECKSUM: Checksum = Checksum::Omitted;
 }
 
 /// The fields in which ordinary segments differ.
@@ -106,6 +133,8 @@ impl HeaderTemplate {
         Self {
             link,
             ip: IpTemplate::new(&flow),
+            ip_len: flow.ip_header_len(),
+            is_summed: true,
             flow,
             ports,
             pseudo_header,
@@ -121,6 +150,16 @@ impl HeaderTemplate {
     /// The connection's 4-tuple.
     pub(crate) fn flow(&self) -> &Flow {
         &self.flow
+    }
+
+    /// True if segments carry TCP checksums.
+    pub(crate) fn is_summed(&self) -> bool {
+        self.is_summed
+    }
+
+    /// Sets whether segments carry TCP checksums, as they do at first.
+    pub(crate) fn set_summed(&mut self, is_summed: bool) {
+        self.is_summed = is_summed;
     }
 
     /// Sets the source Ethernet address.
@@ -141,64 +180,69 @@ impl HeaderTemplate {
 
     /// Offset of the TCP header in a frame.
     pub(crate) fn tcp_at(&self) -> usize {
-        self.link.len() + self.flow.ip_header_len()
+        self.link.len() + self.ip_len
     }
 
     /// Length in bytes of all headers with `options` bytes of TCP options.
     pub(crate) fn header_len(&self, options: usize) -> usize {
-        self.link.len() + outbound::header_len(&self.flow, options)
+        self.tcp_at() + TCP_HEADER_LEN + options
     }
 
     /// Writes all headers of `frame`, whose length is that of the slice, and the checksums over all
-    /// of it.
+    /// of it, unless segments carry no checksum of TCP.
     #[inline]
     pub(crate) fn emit(&self, frame: &mut [u8], header: &Header) {
-        self.emit_with::<false>(frame, header);
+        if self.is_summed {
+            self.emit_with::<Computed>(frame, header);
+        } else {
+            self.emit_unsummed(frame, header);
+        }
+    }
+
+    /// Writes all headers of `frame`, with a checksum of TCP that is 0.
+    #[inline(never)]
+    fn emit_unsummed(&self, frame: &mut [u8], header: &Header) {
+        self.emit_with::<Omitted>(frame, header);
     }
 
     /// Writes all headers of `frame`, but leaves the checksum of TCP to the NIC.
     #[inline(never)]
     pub(crate) fn emit_left(&self, frame: &mut [u8], header: &Header) {
-        self.emit_with::<true>(frame, header);
+        self.emit_with::<Left>(frame, header);
     }
 
-    /// One function per kind of checksum, so that the kind is not tested at run time.
+    /// One function per kind of checksum, so that the kind is not tested in it.
     #[inline]
-    fn emit_with<const LEFT: bool>(&self, frame: &mut [u8], header: &Header) {
+    fn emit_with<K: Kind>(&self, frame: &mut [u8], header: &Header) {
         let (link, packet) = frame.split_at_mut(self.link.len());
         link.copy_from_slice(&self.link);
         let written = VaryingFields::of(header)
-            .and_then(|varying| self.emit_ordinary::<LEFT>(packet, &varying, header.ect));
+            .and_then(|varying| self.emit_ordinary::<K>(packet, &varying, header.ect));
         if written.is_none() {
-            let checksum = if LEFT {
-                Checksum::Left
-            } else {
-                Checksum::Computed
-            };
-            outbound::emit(packet, &self.flow, header, checksum);
+            outbound::emit(packet, &self.flow, header, K::CHECKSUM);
         }
     }
 
     /// Writes the IP and TCP headers of an ordinary segment. Returns `None` if the segment does not
     /// fit into a packet.
     #[inline]
-    fn emit_ordinary<const LEFT: bool>(
+    fn emit_ordinary<K: Kind>(
         &self,
         packet: &mut [u8],
         varying: &VaryingFields,
         ect: bool,
     ) -> Option<()> {
         let ecn = if ect { ECT_0 } else { 0 };
-        let (ip, tcp) = packet.split_at_mut_checked(self.flow.ip_header_len())?;
+        let (ip, tcp) = packet.split_at_mut_checked(self.ip_len)?;
         match &self.ip {
             IpTemplate::V4(template) => template.emit(ip, tcp.len(), ecn)?,
             IpTemplate::V6(template) => template.emit(ip, tcp.len(), ecn)?,
         }
-        self.emit_tcp::<LEFT>(tcp, varying)
+        self.emit_tcp::<K>(tcp, varying)
     }
 
     #[inline]
-    fn emit_tcp<const LEFT: bool>(&self, tcp: &mut [u8], varying: &VaryingFields) -> Option<()> {
+    fn emit_tcp<K: Kind>(&self, tcp: &mut [u8], varying: &VaryingFields) -> Option<()> {
         let [high, low] = u16::try_from(tcp.len()).ok()?.to_be_bytes();
         let VaryingFields {
             seq,
@@ -210,7 +254,7 @@ impl HeaderTemplate {
         } = *varying;
         let (head, payload) = tcp.split_first_chunk_mut::<{ 4 * 8 }>()?;
         let differs = [seq, ack, control, tsval, tsecr, [0, 0, high, low]];
-        let [first, second] = self.checksum::<LEFT>(&differs, payload_sum, payload);
+        let [first, second] = self.checksum::<K>(&differs, payload_sum, payload);
         let checksum = [first, second, 0, 0]; // nothing is urgent
         let words: Words<8> = [
             self.ports,
@@ -226,18 +270,22 @@ impl HeaderTemplate {
         Some(())
     }
 
-    /// Value of the checksum field: the checksum, or the sum of the pseudo-header. `differs`: the
+    /// Value of the checksum field: the checksum, the sum of the pseudo-header, or 0. `differs`: the
     /// words in which segments differ, the length last.
     #[inline]
-    fn checksum<const LEFT: bool>(
+    fn checksum<K: Kind>(
         &self,
         differs: &Words<6>,
         payload_sum: Option<PartialSum>,
         payload: &[u8],
     ) -> [u8; 2] {
-        if LEFT {
-            let [.., len] = *differs;
-            return self.pseudo_header.and_words(&[len]).left();
+        match K::CHECKSUM {
+            Checksum::Computed => {}
+            Checksum::Left => {
+                let [.., len] = *differs;
+                return self.pseudo_header.and_words(&[len]).left();
+            }
+            Checksum::Omitted => return [0, 0],
         }
         let sum = self.tcp_sum.and_words(differs);
         let checksum = match payload_sum {
@@ -415,28 +463,26 @@ mod tests {
             header in header(),
             payload in payload(),
             before: u8,
-            is_summed: bool,
-            is_left: bool,
+            is_sum_known: bool,
+            kind in prop::sample::select(&[Checksum::Computed, Checksum::Left, Checksum::Omitted][..]),
         ) {
             let mut digest = Digest::default();
             digest.add(&payload);
-            let payload_sum = is_summed.then(|| digest.checksum());
+            let payload_sum = is_sum_known.then(|| digest.checksum());
             let header = Header { payload_sum, ..header };
             let ethertype = if flow.ip_header_len() == IPV4_HEADER_LEN { IPV4 } else { IPV6 };
             let link = LinkHeader::new([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], ethertype);
-            let template = HeaderTemplate::new(link.clone(), flow);
+            let mut template = HeaderTemplate::new(link.clone(), flow);
+            template.set_summed(kind != Checksum::Omitted);
             let mut frame = vec![before; template.header_len(header.options.len())];
             frame.extend(payload);
             let mut expected = frame.clone();
-            let checksum = if is_left {
-                template.emit_left(&mut frame, &header);
-                Checksum::Left
-            } else {
-                template.emit(&mut frame, &header);
-                Checksum::Computed
-            };
+            match kind {
+                Checksum::Left => template.emit_left(&mut frame, &header),
+                Checksum::Computed | Checksum::Omitted => template.emit(&mut frame, &header),
+            }
             expected[..link.len()].copy_from_slice(&link);
-            outbound::emit(&mut expected[link.len()..], &flow, &header, checksum);
+            outbound::emit(&mut expected[link.len()..], &flow, &header, kind);
             prop_assert_eq!(frame, expected);
         }
 

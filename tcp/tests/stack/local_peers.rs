@@ -4,8 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpPacket};
 use xwarp_driver::net::Network;
-use xwarp_driver::{LocalHop, MemoryIo};
+use xwarp_driver::{Digest, LocalHop, MemoryIo, Wire};
 use xwarp_tcp::{CloseReason, ConnId, ConnectError, Event, Instant, Path, RouteMetrics};
 use xwarp_test_kit::{Side, pattern_of};
 
@@ -32,6 +33,12 @@ const HEADERS: usize = 52;
 const NARROW: LocalHop = LocalHop {
     mac: SWITCH,
     mtu: None,
+    is_trusted: false,
+};
+/// The switch, whose frames need no checksums.
+const TRUSTED: LocalHop = LocalHop {
+    is_trusted: true,
+    ..NARROW
 };
 /// The switch, with an MTU of its own.
 const WIDE: LocalHop = LocalHop {
@@ -42,7 +49,11 @@ const WIDE: LocalHop = LocalHop {
 /// A process of the host, whose frames have room for `room` bytes.
 fn process(side: Side, switch: LocalHop, room: usize) -> Endpoint {
     let (io, wire) = MemoryIo::with_room(FRAMES, room).unwrap();
-    let io = io.with_local_hop(switch);
+    on(io.with_local_hop(switch), wire, side)
+}
+
+/// A process of the host on this interface.
+fn on(io: MemoryIo, wire: Wire, side: Side) -> Endpoint {
     let mut end = Endpoint::on(Box::new(io), wire, config(side));
     let networks = ["10.0.0.1", "fd00::a", "fe80::1"].map(|address| Network {
         address: address.parse().unwrap(),
@@ -355,4 +366,184 @@ fn connection_that_goes_over_to_the_wire_has_the_interfaces_mtu() {
     host.carried.clear();
     host.exchange((a, b), 1448);
     assert!(host.carried.iter().all(|(_, frame)| frame[..6] == ROUTER));
+}
+
+/// Checksum of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sum {
+    Right,
+    Zero,
+    Wrong,
+}
+
+fn sum_of(frame: &[u8]) -> Sum {
+    let packet = &frame[14..];
+    let (tcp, [source, target]) = if packet[0] >> 4 == 4 {
+        let ip = Ipv4Packet::new_checked(packet).unwrap();
+        assert!(ip.verify_checksum());
+        let ends = [ip.src_addr(), ip.dst_addr()].map(Into::into);
+        (ip.payload(), ends)
+    } else {
+        let ip = Ipv6Packet::new_checked(packet).unwrap();
+        let ends = [ip.src_addr(), ip.dst_addr()].map(Into::into);
+        (ip.payload(), ends)
+    };
+    let tcp = TcpPacket::new_checked(tcp).unwrap();
+    match tcp.checksum() {
+        0 => Sum::Zero,
+        _ if tcp.verify_checksum(&source, &target) => Sum::Right,
+        _ => Sum::Wrong,
+    }
+}
+
+impl Host {
+    /// The checksums of all segments that were carried since the last call.
+    fn sums(&mut self) -> Vec<Sum> {
+        let carried = std::mem::take(&mut self.carried);
+        carried.iter().map(|(_, frame)| sum_of(frame)).collect()
+    }
+
+    /// Writes a piece whose sum is known.
+    fn write_summed(&mut self, a: ConnId, data: &[u8]) {
+        let mut digest = Digest::default();
+        digest.add(data);
+        let mut conn = self.a.conn(a);
+        conn.writable(data.len()).unwrap().copy_from_slice(data);
+        conn.commit_summed(data.len(), Some(digest.checksum()), self.now);
+    }
+}
+
+#[test]
+fn segments_to_a_trusted_next_hop_carry_no_checksum_from_the_syn_to_the_fin() {
+    for (address, switch) in [
+        ("127.0.0.1", TRUSTED),
+        ("fd00::a", TRUSTED),
+        ("10.0.0.1", NARROW),
+        ("::1", NARROW),
+    ] {
+        let mut host = Host::with(switch);
+        let (a, b) = host.connect(address);
+        assert_eq!(host.a.conn(a).is_summed(), !switch.is_trusted);
+        host.exchange((a, b), 1000);
+        let data = pattern_of(7, 1400);
+        host.write_summed(a, &data);
+        host.settle();
+        assert!(host.b.read(b, 999) == data);
+        host.a.stack.close(a, host.now);
+        host.settle();
+        host.b.stack.close(b, host.now);
+        host.settle();
+        assert_eq!(host.b.close_reasons(b), [CloseReason::Graceful]);
+        let expected = if switch.is_trusted {
+            Sum::Zero
+        } else {
+            Sum::Right
+        };
+        let sums = host.sums();
+        assert!(sums.len() > 8);
+        assert!(sums.iter().all(|sum| *sum == expected), "{sums:?}");
+        for end in [&host.a, &host.b] {
+            let counters = end.stack.counters();
+            assert_eq!(
+                (counters.retransmissions, counters.drop_bad_checksum),
+                (0, 0)
+            );
+        }
+    }
+}
+
+/// Also such a SYN is refused, and such a RST.
+#[test]
+fn frame_without_a_checksum_is_refused_where_frames_are_not_trusted() {
+    for address in ["10.0.0.1", "::1"] {
+        let mut host = Host::with(TRUSTED);
+        host.b = process(Side::B, NARROW, 65_600);
+        let path = Host::path(address, PORT);
+        host.b.stack.listen(path.remote, 64).unwrap();
+        host.a.stack.connect(path, host.now).unwrap();
+        host.settle();
+        assert_eq!(host.sums(), [Sum::Zero]);
+        assert_eq!(host.b.stack.counters().drop_bad_checksum, 1);
+        assert_eq!(host.b.events(), []);
+    }
+    // A connection is not harmed by a segment that the router has brought.
+    let mut host = Host::with(TRUSTED);
+    let (a, b) = host.connect("10.0.0.1");
+    host.carried.clear();
+    assert!(host.a.write(a, b"trusted", host.now));
+    host.a.step(host.now);
+    let sent = host.a.sent();
+    let from = |hop: [u8; 6]| [&Side::B.mac()[..], &hop, &sent[0][12..]].concat();
+    host.b.wire.deliver(from(ROUTER));
+    host.settle();
+    assert_eq!(host.b.stack.counters().drop_bad_checksum, 1);
+    assert_eq!(host.b.conn(b).readable_len(), 0);
+    host.b.wire.deliver(from(SWITCH));
+    host.settle();
+    assert_eq!(host.b.read(b, 7), b"trusted");
+}
+
+#[test]
+fn segment_that_is_sent_again_has_the_checksum_that_the_present_next_hop_needs() {
+    let mut host = Host::with(TRUSTED);
+    let (a, b) = host.connect_along(Path {
+        next_hop: SWITCH,
+        ..Host::path_by_router()
+    });
+    host.carried.clear();
+    for (hop, expected) in [
+        (SWITCH, Sum::Zero),
+        (ROUTER, Sum::Right),
+        (SWITCH, Sum::Zero),
+    ] {
+        let before = host.a.stack.counters().retransmissions;
+        assert!(host.a.write(a, b"lost on the way", host.now));
+        host.a.step(host.now);
+        assert_eq!(host.a.sent().len(), 1, "and lost");
+        host.a.stack.set_next_hop(a, hop, host.now);
+        host.b.stack.set_next_hop(b, hop, host.now);
+        for _ in 0..100 {
+            host.now = host.now + Duration::from_millis(1);
+            host.settle();
+        }
+        assert_eq!(host.b.read(b, 15), b"lost on the way");
+        assert!(host.a.stack.counters().retransmissions > before);
+        let sums = host.sums();
+        assert!(sums.iter().all(|sum| *sum == expected), "{sums:?}");
+        host.a.events();
+        host.b.events();
+        host.exchange((a, b), 1000);
+        let sums = host.sums();
+        assert!(sums.iter().all(|sum| *sum == expected), "{sums:?}");
+    }
+}
+
+/// Nothing is left to a NIC that does not see the frames, not even after it has proved itself.
+#[test]
+fn nic_that_offers_checksums_is_not_asked_where_none_are_needed() {
+    let offering = |side| {
+        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+        on(io.with_local_hop(TRUSTED).offering_checksums(), wire, side)
+    };
+    let mut host = Host::new();
+    (host.a, host.b) = (offering(Side::A), offering(Side::B));
+    let path = Host::path_by_router();
+    let local = Path {
+        next_hop: SWITCH,
+        ..path
+    };
+    let (a, b) = host.connect_along(local);
+    (0..3).for_each(|_| host.exchange((a, b), 100));
+    assert_eq!(host.a.stack.counters().checksum_probes_out, 0);
+    let hops = |host: &mut Host, hop| {
+        assert!(host.a.stack.set_next_hop(a, hop, host.now));
+        assert!(host.b.stack.set_next_hop(b, hop, host.now));
+        (0..3).for_each(|_| host.exchange((a, b), 100));
+    };
+    hops(&mut host, ROUTER);
+    assert_eq!(host.a.stack.counters().checksums_proven, 1);
+    host.sums();
+    hops(&mut host, SWITCH);
+    let sums = host.sums();
+    assert!(sums.iter().all(|sum| *sum == Sum::Zero), "{sums:?}");
 }
