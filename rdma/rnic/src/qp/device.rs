@@ -151,6 +151,11 @@ impl RdmaDevice {
         self.stack.conn(conn).is_some_and(Conn::has_unsent)
     }
 
+    /// True if segments of a connection carry TCP checksums.
+    pub(crate) fn is_summed(&self, conn: ConnId) -> bool {
+        self.stack.conn(conn).is_some_and(Conn::is_summed)
+    }
+
     /// Bytes sent on a connection that the peer has not acknowledged.
     pub(crate) fn unacked(&mut self, conn: ConnId) -> usize {
         self.stack.conn_mut(conn).map_or(0, |mut tcp| tcp.unacked())

@@ -1,19 +1,21 @@
 //! Pass over payload on its way into an FPDU: one pass for copy, CRC and TCP's checksum, or one
-//! pass for each.
+//! pass for each that is needed. Without CRC and checksum, that is the copy alone.
 
 use xwarp_driver::{CopyError, Digest, PartialSum};
-use xwarp_iwarp::mpa::Framer;
+use xwarp_iwarp::mpa::{Framer, Negotiated};
 
 use crate::stags::Bytes;
 
 /// Length of a ULPDU in bytes from which one pass is faster than three.
-const WORTH_IT: usize = 384;
+pub(super) const WORTH_IT: usize = 384;
 
-/// True if one pass is faster: the processor supports it, the CRC covers the bytes as they are
-/// written, and the ULPDU is long enough.
-#[inline]
-pub(super) fn one_pays(framer: &Framer, ulpdu_len: usize) -> bool {
-    ulpdu_len >= WORTH_IT && framer.covers_in_order() && Digest::has_vectors()
+/// True if one pass is faster for the long FPDUs of a connection: there is a CRC or a checksum to
+/// compute, no marker is inserted later, and the processor supports it. A CRC that is not sent is
+/// computed nevertheless, as it costs less than a pass for the checksum alone. `is_summed`: TCP
+/// sends checksums.
+pub(super) fn one_pays(negotiated: &Negotiated, is_summed: bool) -> bool {
+    let has_sums = negotiated.crc || is_summed;
+    has_sums && !negotiated.send_markers && Digest::has_vectors()
 }
 
 /// Writes an FPDU. It receives all bytes of the ULPDU, in order.
@@ -28,7 +30,7 @@ pub(super) trait PayloadPass {
     fn seal(self, framer: &mut Framer, fpdu: &mut [u8], ulpdu_len: usize) -> Option<PartialSum>;
 }
 
-/// Computes the CRC at the end, and leaves the checksum to TCP.
+/// Computes the CRC at the end, if there is one, and leaves the checksum to TCP.
 pub(super) struct ThreePasses;
 
 impl PayloadPass for ThreePasses {
@@ -51,7 +53,7 @@ impl PayloadPass for ThreePasses {
 pub(super) struct OnePass(Digest);
 
 impl OnePass {
-    /// Starts an FPDU that [`one_pays`] accepts, and whose ULPDU is not written yet.
+    /// Starts an FPDU without markers whose ULPDU is not written yet.
     #[inline]
     pub(super) fn begin(fpdu: &mut [u8], ulpdu_len: usize) -> Self {
         let mut digest = Digest::default();
@@ -69,8 +71,17 @@ impl PayloadPass for OnePass {
         source.read_digested(into, &mut self.0)
     }
 
-    fn seal(mut self, _: &mut Framer, fpdu: &mut [u8], ulpdu_len: usize) -> Option<PartialSum> {
+    fn seal(
+        mut self,
+        framer: &mut Framer,
+        fpdu: &mut [u8],
+        ulpdu_len: usize,
+    ) -> Option<PartialSum> {
         self.0.add(Framer::pad(fpdu, ulpdu_len));
+        if !framer.covers_in_order() {
+            framer.seal(fpdu, ulpdu_len); // without a CRC, which adds nothing to the checksum
+            return Some(self.0.checksum());
+        }
         let field = Framer::close(fpdu, self.0.crc32c());
         Some(self.0.checksum() + PartialSum::of_word(field))
     }
@@ -79,6 +90,7 @@ impl PayloadPass for OnePass {
 #[cfg(test)]
 mod tests {
     use xwarp_driver::{SharedBytes, checksum_sum};
+    use xwarp_iwarp::ddp::VERSION_IETF;
     use xwarp_iwarp::mpa::fpdu_len;
 
     use super::*;
@@ -91,7 +103,7 @@ mod tests {
         mut pass: impl PayloadPass,
         fpdu: &mut [u8],
         view: &View,
-        pieces: &[usize],
+        (crc, pieces): (bool, &[usize]),
     ) -> Option<PartialSum> {
         let ulpdu_len = 14 + pieces.iter().sum::<usize>();
         let (header, mut rest) = fpdu[Framer::ulpdu_at(ulpdu_len)].split_at_mut(14);
@@ -104,7 +116,7 @@ mod tests {
             pass.read(source, piece).unwrap();
             (to, rest) = (to + len as u64, others);
         }
-        pass.seal(&mut Framer::new(true, false), fpdu, ulpdu_len)
+        pass.seal(&mut Framer::new(crc, false), fpdu, ulpdu_len)
     }
 
     fn folded(mut sum: u64) -> u64 {
@@ -128,13 +140,16 @@ mod tests {
             &[8942],
             &[3, 2999, 1],
         ];
-        for pieces in lists {
+        for (pieces, crc) in lists
+            .iter()
+            .flat_map(|list| [(*list, true), (*list, false)])
+        {
             let ulpdu_len = 14 + pieces.iter().sum::<usize>();
             let mut expected = vec![0xee; fpdu_len(ulpdu_len)];
-            assert!(write(ThreePasses, &mut expected, &view, pieces).is_none());
+            assert!(write(ThreePasses, &mut expected, &view, (crc, pieces)).is_none());
             let mut fpdu = vec![0xdd; fpdu_len(ulpdu_len)];
             let pass = OnePass::begin(&mut fpdu, ulpdu_len);
-            let sum = write(pass, &mut fpdu, &view, pieces).unwrap();
+            let sum = write(pass, &mut fpdu, &view, (crc, pieces)).unwrap();
             assert_eq!(fpdu, expected, "{pieces:?}");
             let expected = folded(checksum_sum(&fpdu).into());
             assert_eq!(folded(sum.words()), expected, "{pieces:?}");
@@ -142,12 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn one_pass_is_for_long_fpdus_with_a_crc_and_without_markers() {
-        for (crc, markers) in [(true, false), (false, false), (true, true)] {
-            let framer = Framer::new(crc, markers);
-            let expected = crc && !markers && Digest::has_vectors();
-            assert_eq!(one_pays(&framer, WORTH_IT), expected);
-            assert!(!one_pays(&framer, WORTH_IT - 1));
+    fn one_pass_is_for_what_has_a_crc_or_a_checksum_and_no_markers() {
+        for (crc, send_markers, is_summed, pays) in [
+            (true, false, true, true),
+            (true, false, false, true),
+            (false, false, true, true),
+            (false, false, false, false),
+            (true, true, true, false),
+            (false, true, true, false),
+        ] {
+            let negotiated = Negotiated {
+                crc,
+                send_markers,
+                receive_markers: false,
+                revision: 1,
+                version: VERSION_IETF,
+                enhanced: None,
+            };
+            let expected = pays && Digest::has_vectors();
+            assert_eq!(one_pays(&negotiated, is_summed), expected);
         }
     }
 }

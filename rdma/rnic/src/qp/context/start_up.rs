@@ -48,7 +48,9 @@ impl QpContext {
         device: &mut RdmaDevice,
     ) {
         let info = ConnectionInfo::new(negotiated, self.start_up);
-        let connection = Connection::new(conn, negotiated, true, info, self.extensions, port);
+        let summed = device.is_summed(conn);
+        let extensions = self.extensions;
+        let connection = Connection::new(conn, negotiated, true, info, extensions, port, summed);
         let waits = device.has_unsent(conn);
         let reply_due = waits.then(|| device.now + REPLY_TIMEOUT);
         self.enter_rts(connection, Phase::Open { reply_due });
@@ -76,7 +78,9 @@ impl QpContext {
         };
         let info = ConnectionInfo::new(&negotiated, self.start_up);
         let extensions = self.extensions;
-        let mut connection = Connection::new(conn, &negotiated, false, info, extensions, port);
+        let summed = device.is_summed(conn);
+        let mut connection =
+            Connection::new(conn, &negotiated, false, info, extensions, port, summed);
         if let Some(message) = message {
             connection.stream_mut().begin_with(VecDeque::from(message));
         }
@@ -214,7 +218,9 @@ impl QpContext {
             tcp.consume(consumed);
         }
         let info = ConnectionInfo::new(negotiated, self.start_up);
-        let mut connection = Connection::new(conn, negotiated, false, info, self.extensions, port);
+        let (extensions, summed) = (self.extensions, device.is_summed(conn));
+        let mut connection =
+            Connection::new(conn, negotiated, false, info, extensions, port, summed);
         let retry = FirstFpduRetry::new(device.first_fpdu_retry);
         connection.stream_mut().begin_as_initiator(retry, info.rtr);
         let phase = Phase::Open { reply_due: None };

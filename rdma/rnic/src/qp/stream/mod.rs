@@ -21,6 +21,7 @@ use xwarp_tcp::{ConnId, ConnMut, Instant, Stack};
 use super::device::{ConnChange, RdmaDevice};
 use super::fault::SendFault;
 use super::first_fpdu_retry::FirstFpduRetry;
+use super::payload_pass;
 use crate::model::{ConnectionInfo, LocalPort, QpIdentity, ReadDepths, RemoteAddress};
 use crate::stags::StagTable;
 use tx_message::TxSource;
@@ -98,6 +99,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Connection {
+    /// `is_summed`: TCP sends checksums on the connection.
     pub(super) fn new(
         conn: ConnId,
         negotiated: &Negotiated,
@@ -105,12 +107,14 @@ impl Connection {
         info: ConnectionInfo,
         extensions: bool,
         port: Arc<LocalPort>,
+        is_summed: bool,
     ) -> Self {
         let config = stream_config(negotiated, &info, extensions);
+        let one_pass = payload_pass::one_pays(negotiated, is_summed);
         Self {
             deframer: Deframer::new(negotiated.crc, negotiated.receive_markers)
                 .with_crc32c(crc32c_function()),
-            stream: Stream::new(conn, negotiated, responder, config, port),
+            stream: Stream::new(conn, negotiated, responder, one_pass, config, port),
             info,
         }
     }
@@ -186,6 +190,7 @@ impl Stream {
         conn: ConnId,
         negotiated: &Negotiated,
         responder: bool,
+        one_pass: bool,
         config: StreamConfig,
         port: Arc<LocalPort>,
     ) -> Self {
@@ -201,7 +206,7 @@ impl Stream {
             version: negotiated.version,
             tx_state,
             receiver: Receiver::new(config),
-            tx: TxStream::new(framer, Sender::new(config)),
+            tx: TxStream::new(framer, one_pass, Sender::new(config)),
             retry: FirstFpduRetry::new(None),
             terminate: None,
             streaming_message: VecDeque::new(),

@@ -30,6 +30,8 @@ pub(in crate::qp) struct FpduSize {
 /// State of an RDMAP stream's TX side.
 pub(in crate::qp) struct TxStream {
     framer: Framer,
+    /// Long FPDUs are written in one pass.
+    one_pass: bool,
     sender: Sender,
     /// The message being sent.
     message: Option<TxMessage>,
@@ -42,10 +44,11 @@ pub(in crate::qp) struct TxStream {
 }
 
 impl TxStream {
-    /// A stream that has sent nothing.
-    pub(super) fn new(framer: Framer, sender: Sender) -> Self {
+    /// A stream that has sent nothing. `one_pass`: its long FPDUs are written fastest in one pass.
+    pub(super) fn new(framer: Framer, one_pass: bool, sender: Sender) -> Self {
         Self {
             framer,
+            one_pass,
             sender,
             message: None,
             responses: VecDeque::new(),
@@ -332,7 +335,7 @@ impl TxStream {
     /// True if an FPDU with a ULPDU of this length is written fastest in one pass.
     #[inline]
     pub(in crate::qp) fn one_pass_pays(&self, ulpdu_len: usize) -> bool {
-        payload_pass::one_pays(&self.framer, ulpdu_len)
+        self.one_pass && ulpdu_len >= payload_pass::WORTH_IT
     }
 
     /// Completes an FPDU whose ULPDU was written by a pass. Returns its checksum, if it was
