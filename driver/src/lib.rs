@@ -29,9 +29,9 @@ pub use nic::{
     TxChecksum, attach_permanently, descriptors_needed, detach, lacking, try_zero_copy,
 };
 pub use packet_io::{
-    BURST, Capture, CaptureError, CrossQueueIo, Hairpin, HandoffQueue, Icmp, IoCounters, IoError,
-    LocalHop, MemoryIo, PacketIo, QueueGroup, QueueLevels, RxFrame, SentFrame, Tap, TapError,
-    TxFrame, Wire, WithRxMetadata,
+    BURST, Capture, CaptureError, CrossQueueIo, FrameOrigin, Hairpin, HandoffQueue, Icmp,
+    IoCounters, IoError, LocalHop, MemoryIo, PacketIo, QueueGroup, QueueLevels, RxFrame, SentFrame,
+    Tap, TapError, TxFrame, Wire, WithRxMetadata,
 };
 pub use wake::{
     DescriptorSet, Doorbell, Signal, Sleeper, WaitSet, aside, is_any_readable, join, process_end,

@@ -30,33 +30,71 @@ pub struct CrossQueueIo {
 #[derive(Clone)]
 pub struct HandoffQueue(Arc<Shared>);
 
+/// What the queue that received a frame knows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameOrigin {
+    /// As [`PacketIo::is_looped`].
+    pub is_looped: bool,
+    /// As [`PacketIo::trusts`].
+    pub is_trusted: bool,
+}
+
+impl FrameOrigin {
+    /// What `io` knows of a frame that it received.
+    pub fn of(frame: &RxFrame, io: &dyn PacketIo) -> Self {
+        Self {
+            is_looped: io.is_looped(frame),
+            is_trusted: io.trusts(frame),
+        }
+    }
+}
+
 struct Shared {
-    copies: Hinted<FrameCopies>,
+    inbox: Hinted<Inbox>,
     bell: Doorbell,
+}
+
+struct Inbox {
+    copies: FrameCopies,
+    /// By the place of the copy.
+    origins: Vec<FrameOrigin>,
+}
+
+impl Inbox {
+    fn take_in(&mut self, frame: &[u8], origin: FrameOrigin) {
+        let at = self.copies.take_in(frame);
+        if let Some(of_copy) = at.and_then(|at| self.origins.get_mut(at)) {
+            *of_copy = origin;
+        }
+    }
+
+    fn has_any(&self) -> bool {
+        self.copies.has_any()
+    }
 }
 
 impl HandoffQueue {
     /// Passes a copy of `frame` to the engine, and wakes it. If the queue is full, the frame is
     /// lost, as in a full receive ring.
-    pub fn put(&self, frame: &[u8]) {
-        let Shared { copies, bell } = &*self.0;
-        copies.change(|copies| copies.take_in(frame), FrameCopies::has_any);
+    pub fn put(&self, frame: &[u8], origin: FrameOrigin) {
+        let Shared { inbox, bell } = &*self.0;
+        inbox.change(|inbox| inbox.take_in(frame, origin), Inbox::has_any);
         bell.ring();
     }
 
     fn receive(&self, budget: usize, out: &mut Vec<RxFrame>) {
         if self.has_any() {
-            let receive = |copies: &mut FrameCopies| copies.receive(budget, out);
-            self.0.copies.change(receive, FrameCopies::has_any);
+            let receive = |inbox: &mut Inbox| inbox.copies.receive(budget, out);
+            self.0.inbox.change(receive, Inbox::has_any);
         }
     }
 
     fn has_any(&self) -> bool {
-        self.0.copies.has_any()
+        self.0.inbox.has_any()
     }
 
-    fn copies(&self) -> MutexGuard<'_, FrameCopies> {
-        self.0.copies.lock()
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.0.inbox.lock()
     }
 }
 
@@ -72,11 +110,15 @@ impl CrossQueueIo {
         capacity: usize,
         bell: Doorbell,
     ) -> io::Result<HandoffQueue> {
-        let copies = FrameCopies::new(io.rx_frames(), capacity)?;
+        let count = io.rx_frames();
+        let copies = FrameCopies::new(count, capacity)?;
         let (nothing, _wire) = MemoryIo::new(0)?;
         let arena = Arc::clone(copies.arena());
         let inlet = HandoffQueue(Arc::new(Shared {
-            copies: Hinted::new(copies),
+            inbox: Hinted::new(Inbox {
+                copies,
+                origins: vec![FrameOrigin::default(); count],
+            }),
             bell,
         }));
         let crossing = Self {
@@ -89,8 +131,20 @@ impl CrossQueueIo {
     }
 }
 
+impl CrossQueueIo {
+    /// What the queue that received a frame knows of it.
+    fn origin(&self, frame: &RxFrame) -> FrameOrigin {
+        if !self.has_crossed(frame) {
+            return FrameOrigin::of(frame, &*self.net);
+        }
+        let inbox = self.inlet.inbox();
+        let origin = inbox.origins.get(frame.frame().place());
+        origin.copied().unwrap_or_default()
+    }
+}
+
 impl PacketIo for CrossQueueIo {
-    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, is_looped, stays_on_host, mtu_towards, trusts, needs_no_checksum, readiness, levels);
+    forward!(net: tx_frame, send, send_kept, keep, reclaim, release, tx_free, rx_frames, discard, flush, backlog, set_up, too_big, offers_checksums, stays_on_host, mtu_towards, needs_no_checksum, readiness, levels);
 
     /// Neither kind of frames starves the other: each may use half of the budget, and what the
     /// other leaves of it.
@@ -103,7 +157,7 @@ impl PacketIo for CrossQueueIo {
 
     fn recycle(&mut self, frame: RxFrame) {
         if self.has_crossed(&frame) {
-            self.inlet.copies().recycle(frame);
+            self.inlet.inbox().copies.recycle(frame);
         } else {
             self.net.recycle(frame);
         }
@@ -117,12 +171,21 @@ impl PacketIo for CrossQueueIo {
         self.has_crossed(frame) || self.net.owns(frame)
     }
 
+    fn is_looped(&self, frame: &RxFrame) -> bool {
+        self.origin(frame).is_looped
+    }
+
+    fn trusts(&self, frame: &RxFrame) -> bool {
+        self.origin(frame).is_trusted
+    }
+
     fn has_looped(&self) -> bool {
         self.inlet.has_any() || self.net.has_looped()
     }
 
     fn diagnosis(&self) -> String {
-        let (waiting, has_any) = (self.inlet.copies().waiting(), self.inlet.has_any());
+        let waiting = self.inlet.inbox().copies.waiting();
+        let has_any = self.inlet.has_any();
         format!(
             "{}; inlet: {waiting} frames, has_any {has_any}, {:?}",
             self.net.diagnosis(),
@@ -132,9 +195,9 @@ impl PacketIo for CrossQueueIo {
 
     fn counters(&self) -> IoCounters {
         let mut counters = self.net.counters();
-        let copies = self.inlet.copies();
-        counters.crossed_frames += copies.taken();
-        counters.drop_crossed += copies.dropped();
+        let inbox = self.inlet.inbox();
+        counters.crossed_frames += inbox.copies.taken();
+        counters.drop_crossed += inbox.copies.dropped();
         counters
     }
 }
@@ -181,7 +244,7 @@ mod tests {
     fn frame_comes_as_it_was_put_and_its_memory_is_used_again() {
         let Host { mut io, inlet, .. } = host(2);
         for round in 0..9 {
-            inlet.put(&[round; 60]);
+            inlet.put(&[round; 60], FrameOrigin::default());
             assert!(io.has_looped());
             assert_eq!(received(&mut *io, 8), [vec![round; 60]]);
             assert!(!io.has_looped());
@@ -203,7 +266,7 @@ mod tests {
         Hairpin::put_on(&mut io, CAPACITY).unwrap();
         for has_crossed in [true, false] {
             if has_crossed {
-                inlet.put(&[1; 60]);
+                inlet.put(&[1; 60], FrameOrigin::default());
             } else {
                 wire.deliver(vec![1; 60]);
             }
@@ -219,10 +282,10 @@ mod tests {
     #[test]
     fn frames_without_room_are_dropped_and_counted() {
         let Host { mut io, inlet, .. } = host(2);
-        (0..5).for_each(|round| inlet.put(&[round; 60]));
-        inlet.put(&[9; CAPACITY + 1]);
+        (0..5).for_each(|round| inlet.put(&[round; 60], FrameOrigin::default()));
+        inlet.put(&[9; CAPACITY + 1], FrameOrigin::default());
         assert_eq!(received(&mut *io, 8), [vec![0; 60], vec![1; 60]]);
-        inlet.put(&[9; CAPACITY + 1]);
+        inlet.put(&[9; CAPACITY + 1], FrameOrigin::default());
         assert_eq!(received(&mut *io, 8), [] as [Vec<u8>; 0]);
         let counters = io.counters();
         assert_eq!((counters.crossed_frames, counters.drop_crossed), (2, 5));
@@ -237,7 +300,7 @@ mod tests {
             ..
         } = host(32);
         for _ in 0..8 {
-            inlet.put(&[1; 60]);
+            inlet.put(&[1; 60], FrameOrigin::default());
             wire.deliver(vec![0; 60]);
         }
         let crossed = |frames: Vec<Vec<u8>>| frames.iter().map(|it| usize::from(it[0])).sum();
@@ -255,7 +318,29 @@ mod tests {
             crate::is_any_readable(&[sleeper.as_fd()]).unwrap()
         };
         assert!(!woken());
-        inlet.put(&[1; 60]);
+        inlet.put(&[1; 60], FrameOrigin::default());
         assert!(woken());
+    }
+
+    #[test]
+    fn copy_is_judged_as_the_frame_was_by_the_queue_that_received_it() {
+        let Host { mut io, inlet, .. } = host(4);
+        let origins = [(false, false), (true, false), (false, true), (true, true)];
+        for _ in 0..3 {
+            for (is_looped, is_trusted) in origins {
+                let origin = FrameOrigin {
+                    is_looped,
+                    is_trusted,
+                };
+                inlet.put(&[1; 60], origin);
+            }
+            let mut frames = Vec::new();
+            io.receive(4, &mut frames);
+            let judged = |frame: &RxFrame| (io.is_looped(frame), io.trusts(frame));
+            assert_eq!(frames.iter().map(judged).collect::<Vec<_>>(), origins);
+            for frame in frames {
+                io.recycle(frame);
+            }
+        }
     }
 }

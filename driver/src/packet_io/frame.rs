@@ -76,6 +76,11 @@ impl Frame {
         self.start.addr().get() - self.arena.base().addr().get()
     }
 
+    /// Which of its arena's frames it is, from 0 on.
+    pub(crate) fn place(&self) -> usize {
+        self.place as usize
+    }
+
     /// True for a frame of this arena.
     pub(crate) fn is_of(&self, arena: &Arc<Arena>) -> bool {
         Arc::ptr_eq(&self.arena, arena)

@@ -50,26 +50,27 @@ impl FrameCopies {
 
     /// Takes a copy of a frame. It is lost if there is no room for it, as in a receive ring that is
     /// full.
-    pub(crate) fn take_in(&mut self, frame: &[u8]) {
+    /// Returns the place of the copy.
+    pub(crate) fn take_in(&mut self, frame: &[u8]) -> Option<usize> {
         let copied = self.copy(frame);
-        self.taken += u64::from(copied);
-        self.dropped += u64::from(!copied);
+        self.taken += u64::from(copied.is_some());
+        self.dropped += u64::from(copied.is_none());
+        copied
     }
 
-    fn copy(&mut self, frame: &[u8]) -> bool {
-        let Some(room) = self.pool.take() else {
-            return false;
-        };
+    fn copy(&mut self, frame: &[u8]) -> Option<usize> {
+        let room = self.pool.take()?;
+        let at = room.place();
         let mut copy = TxFrame::new(room);
         copy.set_len(frame.len());
         let Some(place) = copy.get_mut(..frame.len()) else {
             self.pool.give_back(copy.into_frame());
-            return false;
+            return None;
         };
         place.copy_from_slice(frame);
         self.waiting
             .push_back(RxFrame::new(copy.into_frame(), frame.len()));
-        true
+        Some(at)
     }
 
     /// Hands out up to `budget` copies.

@@ -19,7 +19,7 @@ mod with_rx_metadata;
 
 use std::os::fd::BorrowedFd;
 
-pub use crossing::{CrossQueueIo, HandoffQueue};
+pub use crossing::{CrossQueueIo, FrameOrigin, HandoffQueue};
 pub(crate) use frame::{Foreign, Frame, Layout, NotLent};
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub(crate) use frame_pool::FramePool;

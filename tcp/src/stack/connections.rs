@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use smoltcp::wire::IpAddress;
-use xwarp_driver::RxFrame;
+use xwarp_driver::{PacketIo, RxFrame};
 
 use super::frame_waiters::FrameWaiters;
 use super::handle_list::HandleList;
@@ -95,9 +95,9 @@ impl Connections {
     }
 
     /// Hands a frame of no flow of this stack to the stack that has the flow. Returns false if
-    /// there is none.
-    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
-        self.table.hand_over(segment, frame)
+    /// there is none. `io` has received the frame.
+    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame, io: &dyn PacketIo) -> bool {
+        self.table.hand_over(segment, frame, io)
     }
 
     pub(super) fn len(&self) -> usize {

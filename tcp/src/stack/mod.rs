@@ -551,12 +551,17 @@ impl Stack {
         let reset = self.addresses.parse_unsummed_reset(&frame);
         match reset {
             Some(reset) if self.connections.is_refusal(&reset) => self.dispatch(&reset, frame),
-            Some(reset) if self.connections.hand_over(&reset, &frame) => {
+            Some(reset) if self.hand_over(&reset, &frame) => {
                 self.device.counters_mut().handed_over += 1;
                 self.device.recycle(frame);
             }
             _ => self.device.refuse(frame, Discard::PartialChecksum),
         }
+    }
+
+    /// Hands a frame of no flow of this stack to the stack that has the flow, if there is one.
+    fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
+        self.connections.hand_over(segment, frame, self.device.io())
     }
 
     fn dispatch(&mut self, segment: &Segment, frame: RxFrame) {
@@ -574,7 +579,7 @@ impl Stack {
 
     /// Processes a segment of no flow of this stack.
     fn dispatch_strange(&mut self, segment: &Segment, frame: RxFrame) {
-        if self.connections.hand_over(segment, &frame) {
+        if self.hand_over(segment, &frame) {
             self.device.counters_mut().handed_over += 1;
             self.device.recycle(frame);
             return;

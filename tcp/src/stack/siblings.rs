@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use foldhash::quality::RandomState;
-use xwarp_driver::{HandoffQueue, RxFrame};
+use xwarp_driver::{FrameOrigin, HandoffQueue, PacketIo, RxFrame};
 
 use crate::wire::flow::Flow;
 use crate::wire::inbound::Segment;
@@ -95,11 +95,12 @@ impl Sibling {
     }
 
     /// Hands a frame to the sibling that has its segment's flow. Returns false if there is none.
-    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
+    /// `io` has received the frame.
+    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame, io: &dyn PacketIo) -> bool {
         let other = self.other_with(&segment.flow);
         let inlet = other.and_then(|other| self.directory.inlets.get(other));
         if let Some(inlet) = inlet {
-            inlet.put(frame);
+            inlet.put(frame, FrameOrigin::of(frame, io));
             let answers = &self.directory.stray_answers.0;
             answers.fetch_add(u64::from(segment.answers_syn()), Ordering::Relaxed);
         }

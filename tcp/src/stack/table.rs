@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::quality::RandomState;
-use xwarp_driver::RxFrame;
+use xwarp_driver::{PacketIo, RxFrame};
 
 use super::handle_list::Membership;
 use super::lifecycle::Lifecycle;
@@ -84,9 +84,9 @@ impl Table {
     }
 
     /// Hands a frame to the sibling that has its segment's flow. Returns false if there is none.
-    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame) -> bool {
+    pub(super) fn hand_over(&self, segment: &Segment, frame: &RxFrame, io: &dyn PacketIo) -> bool {
         let sibling = self.sibling.as_ref();
-        sibling.is_some_and(|sibling| sibling.hand_over(segment, frame))
+        sibling.is_some_and(|sibling| sibling.hand_over(segment, frame, io))
     }
 
     pub(super) fn len(&self) -> usize {
