@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-use crate::{TIMEOUT, eventually_within};
+use crate::eventually_within;
+use xwarp_test_kit::timeout;
 
 /// A process of ours. It is killed, by its number, when the value goes or its time is over.
 pub struct Running {
@@ -53,13 +54,13 @@ impl Running {
             what,
             child,
             since: Instant::now(),
-            limit: TIMEOUT,
+            limit: timeout(),
             stdout,
             stderr,
         }
     }
 
-    /// Gives it this long for its next line or its end, instead of [`TIMEOUT`].
+    /// Gives it this long for its next line or its end, instead of [`timeout`].
     #[must_use]
     pub fn limited_to(mut self, limit: Duration) -> Self {
         self.limit = limit;
