@@ -31,4 +31,4 @@ pub use message::{
 pub use ports::LINGER;
 pub use request::{Refusal, Reply, Request};
 pub use station::{MacAddress, SWITCH};
-pub use switch::{ClientId, Config, Counters, Switch};
+pub use switch::{ClientId, Config, Counters, Identity, Switch};

@@ -11,8 +11,8 @@ pub enum Request {
     Addresses,
     /// From which address do packets to this one leave?
     Source(IpAddr),
-    /// Which next hop leads there?
-    Hop(IpAddr),
+    /// Which next hop leads to this port?
+    Hop(SocketAddr),
     /// The client wants a TCP port of an address. Port 0 stands for any free one.
     OpenPort(SocketAddr),
     /// The client has closed a port.

@@ -1,6 +1,7 @@
 //! The switch: clients, and what becomes of each frame.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::memory::{ClientMemory, Delivery, Head, Hostile};
@@ -8,10 +9,12 @@ use crate::ports::Ports;
 use crate::request::{Refusal, Reply, Request};
 use crate::resets::resets_of;
 use crate::segment::{Reset, Segment, readdress};
-use crate::station::{MacAddress, SWITCH, of_client};
+use crate::station::{MacAddress, SWITCH, is_a_clients, of_client};
 
 /// Frames of one client that are carried in a turn, before the next client has its turn.
 const BURST: usize = 64;
+/// Bursts of a client that ends: as many frames as its ring has entries.
+const BURSTS: usize = 8;
 /// RSTs that answer segments of one client in a second, and as many at once at most.
 const RESETS_PER_SECOND: u32 = 1000;
 
@@ -26,6 +29,8 @@ pub struct Config {
     pub clients_per_uid: usize,
     /// Ports of one user.
     pub ports_per_uid: usize,
+    /// Whether clients that trust each other may have a way of their own.
+    pub pairs: bool,
 }
 
 impl Default for Config {
@@ -35,6 +40,7 @@ impl Default for Config {
             clients: 1024,
             clients_per_uid: 64,
             ports_per_uid: 1024,
+            pairs: true,
         }
     }
 }
@@ -44,6 +50,23 @@ impl Default for Config {
 pub struct ClientId {
     place: usize,
     generation: u64,
+}
+
+/// Who a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user.
+    pub uid: u32,
+    /// Processes of one user and one domain may trace each other, such as those of one namespace of
+    /// processes. `None`: nothing is known of it.
+    pub domain: Option<u64>,
+}
+
+impl Identity {
+    /// Whether two clients may read each other's memory.
+    fn trusts(self, other: Self) -> bool {
+        self == other && self.domain.is_some()
+    }
 }
 
 /// Frames, by what became of them.
@@ -71,7 +94,9 @@ pub struct Counters {
 
 struct Client<M> {
     id: ClientId,
-    uid: u32,
+    identity: Identity,
+    /// Its Ethernet address.
+    mac: MacAddress,
     memory: M,
     /// RSTs that may answer its segments.
     budget: ResetBudget,
@@ -83,20 +108,31 @@ struct Client<M> {
 pub struct Switch<M> {
     config: Config,
     places: Vec<Option<Client<M>>>,
+    /// Which switch it is of those at its address, in time.
     generation: u64,
+    /// Clients that were ever attached.
+    attached: u64,
     ports: Ports,
+    /// Pairs that have a way of their own, the lesser client first.
+    pairs: BTreeSet<[ClientId; 2]>,
+    /// Those of them that have not been taken.
+    new_pairs: Vec<[ClientId; 2]>,
     counters: Counters,
 }
 
 impl<M: ClientMemory> Switch<M> {
-    /// A switch without clients.
-    pub fn new(config: Config) -> Self {
+    /// A switch without clients. `generation`: a number that no former switch of these clients has
+    /// had, such as a random one.
+    pub fn new(config: Config, generation: u64) -> Self {
         let most = config.ports_per_uid;
         Self {
             config,
             places: Vec::new(),
-            generation: 0,
+            generation,
+            attached: 0,
             ports: Ports::new(most),
+            pairs: BTreeSet::new(),
+            new_pairs: Vec::new(),
             counters: Counters::default(),
         }
     }
@@ -106,14 +142,21 @@ impl<M: ClientMemory> Switch<M> {
         self.counters
     }
 
-    /// A process of a user attaches with its memory. Returns the client and its Ethernet address.
+    /// A process attaches with its memory. Returns the client and its Ethernet address:
+    /// `before`, which a former switch has given it, unless another client has that by now.
     ///
     /// # Errors
     ///
     /// [`Refusal::Full`], [`Refusal::TooManyClients`]: a limit is reached.
-    pub fn attach(&mut self, uid: u32, memory: M) -> Result<(ClientId, MacAddress), Refusal> {
+    pub fn attach(
+        &mut self,
+        identity: Identity,
+        memory: M,
+        before: Option<MacAddress>,
+    ) -> Result<(ClientId, MacAddress), Refusal> {
         let clients = self.places.iter().flatten();
-        let of_uid = clients.filter(|client| client.uid == uid).count();
+        let of_uid = clients.filter(|client| client.identity.uid == identity.uid);
+        let of_uid = of_uid.count();
         if of_uid >= self.config.clients_per_uid {
             return Err(Refusal::TooManyClients(self.config.clients_per_uid));
         }
@@ -125,33 +168,41 @@ impl<M: ClientMemory> Switch<M> {
         if free.is_none() {
             self.places.push(None);
         }
-        self.generation += 1;
+        self.attached += 1;
         let id = ClientId {
             place,
-            generation: self.generation,
+            generation: self.attached,
         };
+        let is_free = |mac: &MacAddress| self.places.iter().flatten().all(|it| it.mac != *mac);
+        let before = before.filter(|mac| is_a_clients(*mac) && is_free(mac));
+        let mac = before.unwrap_or_else(|| of_client(self.generation, number));
         self.places[place] = Some(Client {
             id,
-            uid,
+            identity,
+            mac,
             memory,
             budget: ResetBudget::new(),
             unpublished: false,
         });
-        Ok((id, of_client(number)))
+        Ok((id, mac))
     }
 
-    /// A client's process has ended, or is not to go on. Its peers get a RST for each connection.
-    /// Does nothing for a client that is detached.
+    /// A client's process has ended, or is not to go on. What it has sent is carried. Then its peers
+    /// get a RST for each connection of a port that is still open. Does nothing for a client that is
+    /// detached.
     pub fn detach(&mut self, id: ClientId, now: Duration) {
         if self.client(id).is_none() {
             return;
         }
+        self.carry_all(id.place, now);
         let Some(client) = self.places[id.place].take() else {
             return;
         };
         let is_the_clients = |at| self.ports.owner(at) == Some(id.place);
         let resets = resets_of(&client.memory.frames(), is_the_clients);
         self.ports.close_all(id.place, now);
+        self.pairs.retain(|pair| !pair.contains(&id));
+        self.new_pairs.retain(|pair| !pair.contains(&id));
         for reset in resets {
             self.send(reset);
         }
@@ -169,17 +220,23 @@ impl<M: ClientMemory> Switch<M> {
         request: Request,
         now: Duration,
     ) -> Result<Reply, Refusal> {
-        let uid = self.client(id).ok_or(Refusal::Detached)?.uid;
+        let uid = self.client(id).ok_or(Refusal::Detached)?.identity.uid;
         match request {
             Request::Addresses => Ok(Reply::Addresses(self.config.addresses.clone())),
             Request::Source(remote) => Ok(Reply::Source(self.here(remote)?)),
-            Request::Hop(remote) => self.here(remote).map(|_| Reply::Hop(SWITCH)),
+            Request::Hop(remote) => {
+                self.here(remote.ip())?;
+                Ok(Reply::Hop(self.hop(id, remote)))
+            }
             Request::OpenPort(wanted) => {
                 self.here(wanted.ip())?;
                 let opened = self.ports.open(id.place, uid, wanted, now);
                 opened.map(Reply::Port)
             }
             Request::ClosePort(at) => {
+                // What was sent before goes from a port that is open.
+                self.carry_all(id.place, now);
+                self.publish();
                 self.ports.close(id.place, at, now)?;
                 Ok(Reply::Closed)
             }
@@ -213,6 +270,49 @@ impl<M: ClientMemory> Switch<M> {
         is_here.then_some(address).ok_or(Refusal::NotHere(address))
     }
 
+    /// Pairs of clients that are to have a way of their own from now on, each once, the one first
+    /// that asked for it.
+    pub fn take_pairs(&mut self) -> Vec<[ClientId; 2]> {
+        std::mem::take(&mut self.new_pairs)
+    }
+
+    /// The next hop of a client to a port: a client that it may have a way of its own to, or the
+    /// switch.
+    fn hop(&mut self, id: ClientId, remote: SocketAddr) -> MacAddress {
+        let owner = self.ports.owner(remote).filter(|place| *place != id.place);
+        let owner = owner.and_then(|place| self.places[place].as_ref());
+        let (Some(owner), Some(client)) = (owner, self.client(id)) else {
+            return SWITCH;
+        };
+        if !self.config.pairs || !client.identity.trusts(owner.identity) {
+            return SWITCH;
+        }
+        let (mac, pair) = (owner.mac, [id, owner.id]);
+        let [a, b] = pair;
+        if self.pairs.insert([a.min(b), a.max(b)]) {
+            self.new_pairs.push(pair);
+        }
+        mac
+    }
+
+    /// Gives a client a port that it had at a former switch. False if it cannot have it.
+    pub fn open_again(&mut self, id: ClientId, at: SocketAddr, now: Duration) -> bool {
+        at.port() != 0 && self.handle(id, Request::OpenPort(at), now).is_ok()
+    }
+
+    /// Carries what a client has sent, as far as it has memory for that at a time.
+    fn carry_all(&mut self, place: usize, now: Duration) {
+        for _ in 0..BURSTS {
+            if self
+                .carry_burst(place, now)
+                .is_ok_and(|count| count == BURST)
+            {
+                continue;
+            }
+            return;
+        }
+    }
+
     /// Carries a burst of a client, which has its place back afterwards.
     fn carry_burst(&mut self, place: usize, now: Duration) -> Result<usize, ClientId> {
         let Some(mut sender) = self.places[place].take() else {
@@ -238,7 +338,7 @@ impl<M: ClientMemory> Switch<M> {
         let id = sender.id;
         self.places[place] = Some(sender);
         for segment in &unanswered {
-            self.deliver_own(place, &segment.answer().frame(station(place)));
+            self.deliver_own(place, &segment.answer());
         }
         if broken { Err(id) } else { Ok(count) }
     }
@@ -262,7 +362,7 @@ impl<M: ClientMemory> Switch<M> {
             self.counters.drop_to_itself += 1;
             return None;
         };
-        readdress(head.bytes_mut(), station(to));
+        readdress(head.bytes_mut(), receiver.mac);
         // A receiver that has broken its rings is detached at its own turn.
         match receiver.memory.deliver(&head, Some((from, sent))) {
             Ok(Delivery::Delivered) => {
@@ -277,15 +377,16 @@ impl<M: ClientMemory> Switch<M> {
     /// Sends a RST to the client that has its destination.
     fn send(&mut self, reset: Reset) {
         if let Some(to) = self.ports.owner(reset.to) {
-            self.deliver_own(to, &reset.frame(station(to)));
+            self.deliver_own(to, &reset);
         }
     }
 
-    fn deliver_own(&mut self, to: usize, reset: &Head) {
+    fn deliver_own(&mut self, to: usize, reset: &Reset) {
         let Some(receiver) = self.places[to].as_mut() else {
             return;
         };
-        if receiver.memory.deliver(reset, None) == Ok(Delivery::Delivered) {
+        let frame = reset.frame(receiver.mac);
+        if receiver.memory.deliver(&frame, None) == Ok(Delivery::Delivered) {
             receiver.unpublished = true;
             self.counters.resets += 1;
         }
@@ -298,11 +399,6 @@ impl<M: ClientMemory> Switch<M> {
             }
         }
     }
-}
-
-/// The Ethernet address of the client at a place, of which there are fewer than 65,535.
-fn station(place: usize) -> MacAddress {
-    of_client(u16::try_from(place).unwrap_or(u16::MAX))
 }
 
 /// RSTs that may be sent: a bucket that a second fills.

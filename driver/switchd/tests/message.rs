@@ -71,7 +71,7 @@ fn scoped() -> SocketAddr {
 fn before() -> Before {
     Before {
         generation: 0x0102_0304_0506_0708,
-        number: 5,
+        mac: [2, 0x77, 0x88, 0x99, 0, 5],
         ports: vec![SocketAddr::new(V4, 4420), scoped()],
     }
 }
@@ -80,7 +80,6 @@ fn welcome() -> Welcome {
     Welcome {
         version: VERSION,
         generation: 9,
-        number: 5,
         mac: [2, 0x78, 0x77, 0x72, 0, 5],
         mtu: 65_536,
         name: "eth1".to_owned(),
@@ -104,7 +103,7 @@ fn to_switch() -> Vec<ToSwitch> {
         hello(Some(before())),
         request(Request::Addresses),
         request(Request::Source(V4)),
-        request(Request::Hop(V6)),
+        request(Request::Hop(SocketAddr::new(V6, 4420))),
         request(Request::OpenPort(scoped())),
         request(Request::ClosePort(SocketAddr::new(V4, 4420))),
         ToSwitch::Ring,
@@ -141,10 +140,12 @@ fn to_client() -> Vec<ToClient> {
         }),
         refused(Refusal::TooFast(1000)),
         ToClient::Event(Event::Peer {
-            number: 5,
+            mac: [2, 0x77, 0x88, 0x99, 0, 5],
             first: true,
         }),
-        ToClient::Event(Event::Gone { number: 6 }),
+        ToClient::Event(Event::Gone {
+            mac: [2, 0x77, 0x88, 0x99, 0, 6],
+        }),
     ]
 }
 
@@ -162,9 +163,10 @@ fn bytes_of_messages_are_those_of_the_record() {
         panic!("there is a HELLO")
     };
     let expected = concat!(
-        "0100000001000000000000003f000000",
+        "01000000010000000000000043000000",
         "0100030001",
-        "08070605040302010500",
+        "0807060504030201",
+        "027788990005",
         "0200",
         "040a01020300000000000000000000000000000000",
         "4411",
@@ -174,10 +176,9 @@ fn bytes_of_messages_are_those_of_the_record() {
     assert_eq!(hex(&hello.encode()), expected);
     let welcome = to_client()[0].encode();
     let expected = concat!(
-        "01000000010000000000000035000000",
+        "01000000010000000000000033000000",
         "0100",
         "0900000000000000",
-        "0500",
         "027877720005",
         "00000100",
         "040065746831",
@@ -200,7 +201,7 @@ fn bytes_of_messages_are_those_of_the_record() {
     let expected = concat!("0000000007000000faffffff08000000", "0004000000000000");
     assert_eq!(hex(&refused.encode()), expected);
     let peer = to_client()[17].encode();
-    assert_eq!(hex(&peer), "09000000000000000000000003000000050001");
+    assert_eq!(hex(&peer), "0900000000000000000000000700000002778899000501");
     let ring = "0f000000000000000000000000000000";
     assert_eq!(hex(&ToSwitch::Ring.encode()), ring);
 }
@@ -325,13 +326,13 @@ fn malformed_messages_are_named() {
     assert_malformed(alone, |it| it[16] = 4, versions);
     assert_malformed(alone, |it| it[20] = 2, Malformed::Truth(2));
     // The count of ports, which is believed after the ports are there.
-    assert_malformed(hello, |it| it[31] = 3, Malformed::Short(23));
+    assert_malformed(hello, |it| it[35] = 3, Malformed::Short(23));
     let limit = u8::try_from(LIST_MAX).expect("few");
     let short = Malformed::Short((LIST_MAX - 2) * 23);
-    assert_malformed(hello, |it| it[31] = limit, short);
+    assert_malformed(hello, |it| it[35] = limit, short);
     assert_malformed(
         hello,
-        |it| it[31] = limit + 1,
+        |it| it[35] = limit + 1,
         Malformed::List(LIST_MAX + 1),
     );
     assert_malformed(source, |it| it[16] = 5, Malformed::Family(5));
@@ -355,7 +356,7 @@ fn malformed_messages_are_named() {
     assert_malformed(welcome, |it| it[16] = 2, Malformed::Version(2));
     assert_malformed(welcome, |it| it[16] = 0, Malformed::Version(0));
     assert_malformed(welcome, |it| it[40] = 0xff, Malformed::Text);
-    assert_malformed(welcome, |it| it[38] = 65, Malformed::Name(65));
+    assert_malformed(welcome, |it| it[36] = 65, Malformed::Name(65));
     assert_malformed(welcome, |it| it[0] = 15, Malformed::Kind(15));
     assert_malformed(welcome, |it| it[8] = 0xff, status(1, 0xff));
     assert_malformed(detached, |it| it[8] -= 3, status(0, -12));
@@ -363,7 +364,7 @@ fn malformed_messages_are_named() {
     assert_malformed(detached, |it| it[4] = 0, Malformed::Id { kind: 0, id: 0 });
     assert_malformed(peer, |it| it[4] = 1, Malformed::Id { kind: 9, id: 1 });
     assert_malformed(gone, |it| it[4] = 1, Malformed::Id { kind: 10, id: 1 });
-    assert_malformed(peer, |it| it[18] = 2, Malformed::Truth(2));
+    assert_malformed(peer, |it| it[22] = 2, Malformed::Truth(2));
 }
 
 /// What is too long for a message is cut at an entry or a character, and the rest is a message.
@@ -452,10 +453,10 @@ fn ports() -> impl Strategy<Value = Vec<SocketAddr>> {
 }
 
 fn any_to_switch() -> impl Strategy<Value = ToSwitch> {
-    let before = (any::<u64>(), any::<u16>(), ports());
-    let before = before.prop_map(|(generation, number, ports)| Before {
+    let before = (any::<u64>(), any::<[u8; 6]>(), ports());
+    let before = before.prop_map(|(generation, mac, ports)| Before {
         generation,
-        number,
+        mac,
         ports,
     });
     let hello = (any::<[u16; 2]>(), prop::option::of(before));
@@ -467,7 +468,7 @@ fn any_to_switch() -> impl Strategy<Value = ToSwitch> {
     let request = prop_oneof![
         Just(Request::Addresses),
         ip().prop_map(Request::Source),
-        ip().prop_map(Request::Hop),
+        at().prop_map(Request::Hop),
         at().prop_map(Request::OpenPort),
         at().prop_map(Request::ClosePort),
     ];
@@ -481,14 +482,13 @@ fn any_to_switch() -> impl Strategy<Value = ToSwitch> {
 fn any_to_client() -> impl Strategy<Value = ToClient> {
     let name = prop::collection::vec(any::<char>(), 0..=NAME_MAX / 4);
     let welcome = (
-        any::<(u64, u16, [u8; 6], u32)>(),
+        any::<(u64, [u8; 6], u32)>(),
         name.prop_map(String::from_iter),
         ports(),
     );
-    let welcome = welcome.prop_map(|((generation, number, mac, mtu), name, kept)| Welcome {
+    let welcome = welcome.prop_map(|((generation, mac, mtu), name, kept)| Welcome {
         version: VERSION,
         generation,
-        number,
         mac,
         mtu,
         name,
@@ -522,9 +522,9 @@ fn any_to_client() -> impl Strategy<Value = ToClient> {
         (1_u32.., welcome).prop_map(|(id, welcome)| ToClient::Welcome { id, welcome }),
         (1_u32.., reply).prop_map(|(id, reply)| ToClient::Reply { id, reply }),
         (1_u32.., refusal).prop_map(|(id, refusal)| ToClient::Refused { id, refusal }),
-        any::<(u16, bool)>()
-            .prop_map(|(number, first)| ToClient::Event(Event::Peer { number, first })),
-        any::<u16>().prop_map(|number| ToClient::Event(Event::Gone { number })),
+        any::<([u8; 6], bool)>()
+            .prop_map(|(mac, first)| ToClient::Event(Event::Peer { mac, first })),
+        any::<[u8; 6]>().prop_map(|mac| ToClient::Event(Event::Gone { mac })),
     ]
 }
 

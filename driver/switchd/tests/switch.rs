@@ -12,13 +12,14 @@ use smoltcp::wire::{
     IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber,
 };
 use xwarp_switchd::{
-    ClientId, ClientMemory, Config, Delivery, HEAD, Head, Hostile, LINGER, MacAddress, Refusal,
-    Reply, Request, SWITCH, Switch,
+    ClientId, ClientMemory, Config, Delivery, HEAD, Head, Hostile, Identity, LINGER, MacAddress,
+    Refusal, Reply, Request, SWITCH, Switch,
 };
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const USER: u32 = 1000;
+const GENERATION: u64 = 0x1122_3344_5566_7788;
 const START: Duration = Duration::from_secs(100);
 
 /// Memory of a client, both ends.
@@ -133,18 +134,27 @@ struct Peer {
 }
 
 fn switch() -> Switch<Memory> {
-    Switch::new(Config {
+    let config = Config {
         addresses: vec![V4, V6],
         clients: 100,
         clients_per_uid: 4,
         ports_per_uid: 8,
-    })
+        pairs: true,
+    };
+    Switch::new(config, GENERATION)
+}
+
+/// A client without a domain: it has no way of its own to others.
+fn user(uid: u32) -> Identity {
+    Identity { uid, domain: None }
 }
 
 /// A client of `USER` with a port of an address.
 fn peer(switch: &mut Switch<Memory>, address: IpAddr, port: u16) -> Peer {
     let memory = Memory::with_room(1000);
-    let (id, mac) = switch.attach(USER, memory.clone()).expect("room");
+    let (id, mac) = switch
+        .attach(user(USER), memory.clone(), None)
+        .expect("room");
     let at = open(switch, id, SocketAddr::new(address, port)).expect("a port");
     Peer {
         id,
@@ -392,7 +402,7 @@ fn peers_of_a_dead_client_get_the_reset_that_they_expect() {
 fn closed_port_rests_unless_it_is_named() {
     let mut switch = switch();
     let memory = Memory::with_room(0);
-    let (id, _) = switch.attach(USER, memory).expect("room");
+    let (id, _) = switch.attach(user(USER), memory, None).expect("room");
     let any = SocketAddr::new(V4, 0);
     let first = open(&mut switch, id, any).expect("a port");
     let second = open(&mut switch, id, any).expect("a port");
@@ -427,7 +437,7 @@ fn closed_port_rests_unless_it_is_named() {
 #[test]
 fn limits_of_users_are_their_own() {
     let mut switch = switch();
-    let of = |switch: &mut Switch<Memory>, uid| switch.attach(uid, Memory::default());
+    let of = |switch: &mut Switch<Memory>, uid| switch.attach(user(uid), Memory::default(), None);
     let ids: Vec<_> = (0..4)
         .map(|_| of(&mut switch, USER).expect("room").0)
         .collect();
@@ -454,7 +464,7 @@ fn limits_of_users_are_their_own() {
     let elsewhere = Ipv4Addr::new(10, 0, 0, 1).into();
     for request in [
         Request::Source(elsewhere),
-        Request::Hop(elsewhere),
+        Request::Hop(SocketAddr::new(elsewhere, 1)),
         Request::OpenPort(SocketAddr::new(elsewhere, 0)),
     ] {
         let refused = switch.handle(root, request, START);
@@ -465,7 +475,7 @@ fn limits_of_users_are_their_own() {
         Ok(Reply::Source(V6))
     );
     assert_eq!(
-        switch.handle(root, Request::Hop(V6), START),
+        switch.handle(root, Request::Hop(SocketAddr::new(V6, 1)), START),
         Ok(Reply::Hop(SWITCH))
     );
 }
@@ -595,4 +605,79 @@ proptest! {
         }
         switch.detach(a.id, START);
     }
+}
+
+#[test]
+fn clients_that_may_trace_each_other_are_paired_once_and_no_others() {
+    let mut switch = switch();
+    let of = |uid, domain| Identity { uid, domain };
+    let mut ids = Vec::new();
+    for (port, identity) in (2000..).zip([
+        of(USER, Some(1)),
+        of(USER, Some(1)),
+        of(USER, Some(2)),
+        of(USER + 1, Some(1)),
+        of(USER + 2, None),
+        of(USER + 2, None),
+    ]) {
+        let memory = Memory::with_room(10);
+        let (id, mac) = switch.attach(identity, memory, None).expect("room");
+        let at = open(&mut switch, id, SocketAddr::new(V4, port)).expect("a port");
+        ids.push((id, mac, at));
+    }
+    let hop = |switch: &mut Switch<Memory>, from: usize, to: usize| {
+        let asked = switch.handle(ids[from].0, Request::Hop(ids[to].2), START);
+        match asked {
+            Ok(Reply::Hop(mac)) => mac,
+            other => panic!("{other:?}"),
+        }
+    };
+    for from in 0..ids.len() {
+        for (to, (_, mac, _)) in ids.iter().enumerate() {
+            let paired = (from, to) == (0, 1) || (from, to) == (1, 0);
+            let expected = if paired { *mac } else { SWITCH };
+            assert_eq!(hop(&mut switch, from, to), expected, "{from} to {to}");
+        }
+    }
+    assert_eq!(switch.take_pairs(), [[ids[0].0, ids[1].0]]);
+    assert!(switch.take_pairs().is_empty());
+    let closed = SocketAddr::new(V4, 4000);
+    let asked = switch.handle(ids[0].0, Request::Hop(closed), START);
+    assert_eq!(asked, Ok(Reply::Hop(SWITCH)), "no client has it");
+    // The place of one that ended is another's, who is paired anew.
+    switch.detach(ids[1].0, START);
+    let identity = of(USER, Some(1));
+    let (id, mac) = switch
+        .attach(identity, Memory::with_room(10), None)
+        .expect("room");
+    open(&mut switch, id, ids[1].2).expect("the port");
+    let asked = switch.handle(ids[0].0, Request::Hop(ids[1].2), START);
+    assert_eq!(asked, Ok(Reply::Hop(mac)));
+    assert_eq!(switch.take_pairs(), [[ids[0].0, id]]);
+}
+
+#[test]
+fn client_keeps_the_address_of_a_former_switch_unless_another_has_it() {
+    let mut switch = switch();
+    let mut attach = |before| {
+        let attached = switch.attach(user(before_uid(before)), Memory::default(), before);
+        attached.expect("room").1
+    };
+    let former = [2, 9, 9, 9, 0, 1];
+    assert_eq!(attach(Some(former)), former);
+    let others = [
+        attach(Some(former)),
+        attach(None),
+        attach(Some(SWITCH)),
+        attach(Some([3; 6])),
+    ];
+    for (at, mac) in others.iter().enumerate() {
+        assert_eq!(mac[0] & 3, 2, "unicast, and administered here");
+        assert!(*mac != former && *mac != SWITCH && !others[..at].contains(mac));
+    }
+}
+
+/// The limit of clients is each user's.
+fn before_uid(before: Option<MacAddress>) -> u32 {
+    USER + u32::from(before.map_or(0, |mac| mac[5]))
 }

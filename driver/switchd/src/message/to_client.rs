@@ -43,8 +43,6 @@ pub struct Welcome {
     pub version: u16,
     /// The switch's generation, which no other switch of this name has.
     pub generation: u64,
-    /// The client's number, which its Ethernet address ends in.
-    pub number: u16,
     /// The client's Ethernet address.
     pub mac: MacAddress,
     /// Largest IP packet towards other clients, in bytes.
@@ -61,17 +59,17 @@ pub struct Welcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The client and another one may exchange frames by a pair of rings. Descriptors beside it:
-    /// the pair's file, the other client's file `up`, and its bell.
+    /// the pair's file, and the other client's `up`, `flags` and bell.
     Peer {
-        /// Number of the other client.
-        number: u16,
+        /// Ethernet address of the other client.
+        mac: MacAddress,
         /// Whether this client has the first of the pair's rings to send by.
         first: bool,
     },
     /// The other client of a pair has ended.
     Gone {
-        /// Its number.
-        number: u16,
+        /// Its Ethernet address.
+        mac: MacAddress,
     },
 }
 
@@ -92,11 +90,11 @@ impl ToClient {
             Self::Welcome { welcome, .. } => welcome.write(body),
             Self::Reply { reply, .. } => write_reply(reply, body),
             Self::Refused { refusal, .. } => write_refusal(*refusal, body),
-            Self::Event(Event::Peer { number, first }) => {
-                number.write(body);
+            Self::Event(Event::Peer { mac, first }) => {
+                mac.write(body);
                 first.write(body);
             }
-            Self::Event(Event::Gone { number }) => number.write(body),
+            Self::Event(Event::Gone { mac }) => mac.write(body),
         })
     }
 
@@ -126,13 +124,13 @@ fn read_success(header: Header, body: &mut Body<'_>) -> Result<ToClient, Malform
     Ok(match header.kind {
         kind::PEER => {
             header.without_request()?;
-            let (number, first) = (body.read()?, body.read()?);
-            ToClient::Event(Event::Peer { number, first })
+            let (mac, first) = (body.read()?, body.read()?);
+            ToClient::Event(Event::Peer { mac, first })
         }
         kind::GONE => {
             header.without_request()?;
-            let number = body.read()?;
-            ToClient::Event(Event::Gone { number })
+            let mac = body.read()?;
+            ToClient::Event(Event::Gone { mac })
         }
         kind::HELLO => ToClient::Welcome {
             id: header.request()?,
@@ -257,7 +255,6 @@ impl Field for Welcome {
     fn write(&self, body: &mut Vec<u8>) {
         self.version.write(body);
         self.generation.write(body);
-        self.number.write(body);
         self.mac.write(body);
         self.mtu.write(body);
         self.name.write(body);
@@ -272,7 +269,6 @@ impl Field for Welcome {
         Ok(Self {
             version,
             generation: body.read()?,
-            number: body.read()?,
             mac: body.read()?,
             mtu: body.read()?,
             name: body.read()?,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::fields::{Body, Field};
 use super::{Header, Malformed, VERSION, kind};
 use crate::request::{Refusal, Request};
+use crate::station::MacAddress;
 
 /// A message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +64,8 @@ impl Hello {
 pub struct Before {
     /// Generation of that switch.
     pub generation: u64,
-    /// The client's number, which its Ethernet address ends in.
-    pub number: u16,
+    /// The client's Ethernet address.
+    pub mac: MacAddress,
     /// Ports that the client had. The message carries the first [`LIST_MAX`](super::LIST_MAX). A
     /// client asks for the rest by [`Request::OpenPort`].
     pub ports: Vec<SocketAddr>,
@@ -131,8 +132,8 @@ fn kind_of(request: &Request) -> u16 {
 fn write_request(request: Request, body: &mut Vec<u8>) {
     match request {
         Request::Addresses => {}
-        Request::Source(remote) | Request::Hop(remote) => remote.write(body),
-        Request::OpenPort(at) | Request::ClosePort(at) => at.write(body),
+        Request::Source(remote) => remote.write(body),
+        Request::Hop(at) | Request::OpenPort(at) | Request::ClosePort(at) => at.write(body),
     }
 }
 
@@ -174,14 +175,14 @@ impl Field for Hello {
 impl Field for Before {
     fn write(&self, body: &mut Vec<u8>) {
         self.generation.write(body);
-        self.number.write(body);
+        self.mac.write(body);
         self.ports.write(body);
     }
 
     fn read(body: &mut Body<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             generation: body.read()?,
-            number: body.read()?,
+            mac: body.read()?,
             ports: body.read()?,
         })
     }
