@@ -12,6 +12,7 @@ mod named;
 pub mod net;
 mod nic;
 mod packet_io;
+pub mod switch;
 mod wake;
 mod xdp;
 

@@ -93,6 +93,31 @@ pub(crate) unsafe fn racy_write(dst: NonNull<u8>, src: &[u8]) -> Result<(), Faul
     Ok(())
 }
 
+/// Copies `len` bytes of shared memory from `src` on to other shared memory from `dst` on.
+///
+/// # Safety
+///
+/// As for [`racy_read`] of `src` and [`racy_write`] of `dst`, and the two do not overlap.
+#[inline]
+pub(crate) unsafe fn racy_copy(
+    dst: NonNull<u8>,
+    src: NonNull<u8>,
+    len: usize,
+) -> Result<(), Fault> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        assembler::copy(dst.as_ptr(), src.as_ptr(), len)
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        atomics::copy(dst, src, len);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    Ok(())
+}
+
 /// Puts `after` in the place of the number at `number` if that is `before`, atomically, and returns
 /// what was found there.
 ///
@@ -373,6 +398,24 @@ mod atomics {
         for (i, byte) in (0..).zip(head).chain((end..).zip(tail)) {
             // SAFETY: as in `read`.
             unsafe { byte_at(dst, i) }.store(*byte, Relaxed);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`racy_copy`](super::racy_copy).
+    pub(super) unsafe fn copy(dst: NonNull<u8>, src: NonNull<u8>, len: usize) {
+        let mut between = [0; 64];
+        for at in (0..len).step_by(between.len()) {
+            let piece = (len - at).min(between.len());
+            // SAFETY: the piece lies in the bytes that the caller vouches for.
+            let from = unsafe { src.add(at) };
+            // SAFETY: as above.
+            unsafe { read(&mut between[..piece], from) };
+            // SAFETY: as above.
+            let to = unsafe { dst.add(at) };
+            // SAFETY: as above.
+            unsafe { write(to, &between[..piece]) };
         }
     }
 

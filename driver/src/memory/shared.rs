@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::racy::{Fault, racy_read, racy_read_constant, racy_write};
+use super::racy::{Fault, racy_copy, racy_read, racy_read_constant, racy_write};
 
 /// Shared memory of fixed length. It is never borrowed as a slice. Bytes are copied in and out, and
 /// an access that races with a copy sees old or new bytes, in no particular order.
@@ -223,6 +223,27 @@ impl SharedBytes {
         let dst = self.checked_ptr(offset, len)?;
         // SAFETY: as for `read`, and `check_writable` proved that the memory may be written.
         let copied = unsafe { racy_write(dst, src) };
+        copied.map_err(|Fault| CopyError::Gone { offset, len })
+    }
+
+    /// Copies `len` bytes of other memory from `src` on to `offset`. The two do not overlap.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read) of the other memory and [`write`](Self::write).
+    #[inline]
+    pub(crate) fn copy_from(
+        &self,
+        offset: usize,
+        other: &Self,
+        src: usize,
+        len: usize,
+    ) -> Result<(), CopyError> {
+        self.check_writable()?;
+        let (dst, src) = (self.checked_ptr(offset, len)?, other.checked_ptr(src, len)?);
+        // SAFETY: as for `read` of the other memory and `write` of this one, whose owners map
+        // different files.
+        let copied = unsafe { racy_copy(dst, src, len) };
         copied.map_err(|Fault| CopyError::Gone { offset, len })
     }
 

@@ -57,6 +57,9 @@ pub enum InterfaceEnd {
         /// Its id.
         id: u32,
     },
+    /// The software switch has ended, and no other has taken its place.
+    #[error("the switch of {0} has ended, and was not started again")]
+    SwitchEnded(String),
 }
 
 /// A report about an interface.

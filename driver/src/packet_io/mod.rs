@@ -20,7 +20,7 @@ mod with_rx_metadata;
 use std::os::fd::BorrowedFd;
 
 pub use crossing::{CrossQueueIo, FrameOrigin, HandoffQueue};
-pub(crate) use frame::{Foreign, Frame, Layout, NotLent};
+pub(crate) use frame::{Foreign, Frame, Layout, NotLent, Parking};
 pub use frame::{RxFrame, SentFrame, TxFrame};
 pub(crate) use frame_pool::FramePool;
 pub use hairpin::Hairpin;

@@ -7,6 +7,7 @@
 //! between [`Sleeper::arm`] and [`Sleeper::clear`].
 
 mod descriptor_set;
+mod event;
 mod hinted;
 mod process_end;
 mod signal;
@@ -15,27 +16,60 @@ mod sync;
 mod threads;
 mod wait_set;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::eventfd::{EfdFlags, EventFd};
-
 pub use descriptor_set::DescriptorSet;
+use event::Event;
 pub(crate) use hinted::Hinted;
 pub use process_end::process_end;
 pub use signal::{Signal, is_any_readable, sleep_on};
-use sleep_flag::SleepFlag;
+pub(crate) use sleep_flag::SleepFlag;
 pub(crate) use threads::join_sleeper;
 pub use threads::{aside, join};
 pub use wait_set::WaitSet;
 
+/// A word of memory that processes share.
+struct OutsideWord(Box<dyn Borrow<AtomicU32> + Send + Sync>);
+
+impl OutsideWord {
+    fn new(word: impl Borrow<AtomicU32> + Send + Sync + 'static) -> Self {
+        Self(Box::new(word))
+    }
+}
+
+impl Borrow<AtomicU32> for OutsideWord {
+    fn borrow(&self) -> &AtomicU32 {
+        (*self.0).borrow()
+    }
+}
+
 struct Shared {
-    event: EventFd,
+    event: Event,
     flag: SleepFlag,
+    /// The same flag for other processes, in memory that is shared with them.
+    outside: Option<SleepFlag<OutsideWord>>,
+}
+
+impl Shared {
+    fn announce(&self) {
+        if let Some(outside) = &self.outside {
+            outside.announce();
+        }
+        self.flag.announce();
+    }
+
+    fn awake(&self) {
+        self.flag.awake();
+        if let Some(outside) = &self.outside {
+            outside.awake();
+        }
+    }
 }
 
 /// The side that sleeps.
@@ -52,11 +86,28 @@ impl Sleeper {
     ///
     /// [`io::Error`]: no file descriptor is left.
     pub fn new() -> io::Result<(Self, Doorbell)> {
+        Ok(Self::with(Event::own()?, None))
+    }
+
+    /// A sleeper that other processes wake as well, and its doorbell in this process. They look at
+    /// `word` and [ring](RemoteDoorbell) by the descriptor.
+    pub(crate) fn shared(
+        word: impl Borrow<AtomicU32> + Send + Sync + 'static,
+    ) -> io::Result<((Self, Doorbell), OwnedFd)> {
+        let (event, bell) = Event::shared()?;
+        Ok((
+            Self::with(event, Some(SleepFlag::over(OutsideWord::new(word)))),
+            bell,
+        ))
+    }
+
+    fn with(event: Event, outside: Option<SleepFlag<OutsideWord>>) -> (Self, Doorbell) {
         let shared = Arc::new(Shared {
-            event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            event,
             flag: SleepFlag::new(),
+            outside,
         });
-        Ok((Self(Arc::clone(&shared)), Doorbell(shared)))
+        (Self(Arc::clone(&shared)), Doorbell(shared))
     }
 
     /// Makes the next ring raise the descriptor, for an event loop that is about to wait for it. If
@@ -69,15 +120,12 @@ impl Sleeper {
     ///
     /// [`io::Error`]: the descriptor cannot be written.
     pub fn arm(&self, idle: impl FnOnce() -> bool) -> io::Result<()> {
-        self.0.flag.announce();
+        self.0.announce();
         if idle() {
             return Ok(());
         }
-        self.0.flag.awake();
-        match self.0.event.write(1) {
-            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        self.0.awake();
+        self.0.event.raise()
     }
 
     /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a
@@ -87,7 +135,7 @@ impl Sleeper {
     ///
     /// [`io::Error`]: the descriptor cannot be read.
     pub fn clear(&self) -> io::Result<()> {
-        self.0.flag.awake();
+        self.0.awake();
         self.drain()
     }
 
@@ -109,13 +157,13 @@ impl Sleeper {
         timeout: Option<Duration>,
         idle: impl FnOnce() -> bool,
     ) -> io::Result<()> {
-        self.0.flag.announce();
+        self.0.announce();
         let slept = if idle() {
             self.wait(others, timeout)
         } else {
             Ok(())
         };
-        self.0.flag.awake();
+        self.0.awake();
         slept
     }
 
@@ -132,10 +180,7 @@ impl Sleeper {
 
     /// Forgets the rings so far.
     fn drain(&self) -> io::Result<()> {
-        match self.0.event.read() {
-            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        self.0.event.drain()
     }
 }
 
@@ -151,10 +196,38 @@ impl Doorbell {
     /// Wakes the sleeper if it sleeps or is about to. Call it after publishing the work.
     pub fn ring(&self) {
         if self.0.flag.must_wake()
-            && let Err(errno) = self.0.event.write(1)
-            && errno != Errno::EAGAIN
+            && let Err(error) = self.0.event.raise()
         {
-            log::error!("a doorbell could not be rung: {errno}");
+            log::error!("a doorbell could not be rung: {error}");
+        }
+    }
+}
+
+/// The side that wakes a sleeper of another process.
+pub(crate) struct RemoteDoorbell {
+    flag: SleepFlag<OutsideWord>,
+    socket: OwnedFd,
+}
+
+impl RemoteDoorbell {
+    /// The doorbell of the sleeper that was [made](Sleeper::shared) of this word and descriptor.
+    pub(crate) fn new(
+        word: impl Borrow<AtomicU32> + Send + Sync + 'static,
+        socket: OwnedFd,
+    ) -> Self {
+        Self {
+            flag: SleepFlag::over(OutsideWord::new(word)),
+            socket,
+        }
+    }
+
+    /// Wakes the sleeper if it sleeps or is about to. Call it after publishing the work. Never
+    /// blocks. A process that has closed its descriptors is not woken.
+    pub(crate) fn ring(&self) {
+        if self.flag.must_wake()
+            && let Err(error) = event::raise(self.socket.as_fd())
+        {
+            log::debug!("another process is not woken: {error}");
         }
     }
 }
@@ -163,7 +236,7 @@ impl fmt::Debug for Doorbell {
     /// Whether the sleeper waits for a ring, and whether there was one that it has not taken note
     /// of.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { event, flag } = &*self.0;
+        let Shared { event, flag, .. } = &*self.0;
         f.debug_struct("Doorbell")
             .field("is_waited_for", &flag.is_announced())
             .field("was_rung", &is_any_readable(&[event.as_fd()]).ok())

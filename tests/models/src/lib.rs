@@ -13,6 +13,7 @@
 //! | frames for another engine; news of the interface | `driver/src/wake/hinted.rs`, used by `packet_io/crossing.rs`, `net/state.rs` | model `hinted` |
 //! | application and thread of an assisted engine | `rdma/verbs/src/runtime/hand_over.rs`, used by `assisted.rs` | model `hand_over` |
 //! | verb and engine's thread | `rdma/verbs/src/runtime/engine_thread.rs`, `runner.rs` | model `sleeping`: a channel is the work, and it is looked at after the announcement |
+//! | switch and its clients | `driver/src/switch/ring.rs` with `wake/sleep_flag.rs`, used by `switch/io.rs`, `switch/client_memory.rs` | model `ring` |
 //! | threads and event loops that share an inline engine | `rdma/verbs/src/runtime/sharing.rs`, used by `inline.rs` | model `sharing`, with the loops of its callers |
 //! | calls of several steps | `rdma/dropin/src/verbs/turn.rs` | model `turn` |
 //! | lock of the data path | `rdma/dropin/src/lock_state.rs`, used by `lock.rs` | model `lock` |
@@ -43,6 +44,8 @@ mod hinted;
 mod lock_state;
 #[path = "../../../rdma/rnic/src/queues/ready_set.rs"]
 mod ready_set;
+#[path = "../../../driver/src/switch/ring.rs"]
+mod ring;
 #[path = "../../../rdma/verbs/src/runtime/sharing.rs"]
 mod sharing;
 #[path = "../../../driver/src/wake/sleep_flag.rs"]

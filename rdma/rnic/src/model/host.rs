@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xwarp_driver::net::{InterfaceError, InterfaceMonitor, NeighbourError, PortError, RouteError};
+use xwarp_driver::switch::SwitchError;
 use xwarp_driver::{StateBoard, SteeringError};
 use xwarp_tcp::RouteMetrics;
 
@@ -209,6 +210,9 @@ pub enum HostError {
     /// The XDP program could not be configured to steer the port.
     #[error(transparent)]
     Steering(#[from] SteeringError),
+    /// The software switch refuses, or does not answer.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
     /// A `FixedHost` has no answer for this address.
     #[error("nothing is known of {0}")]
     Unknown(IpAddr),

@@ -5,6 +5,7 @@ mod hand_over;
 mod hinted;
 mod lock;
 mod ready_set;
+mod ring;
 mod sharing;
 mod sleeping;
 mod turn;

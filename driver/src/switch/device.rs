@@ -1,0 +1,44 @@
+//! Device of a switch, as a program sees it before it opens an RNIC there.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::client::{Attached, SwitchClient};
+use super::control::SwitchError;
+use xwarp_switchd::{MacAddress, Reply, Request, SWITCH};
+
+/// What is known of a switch's device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchDevice {
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address. Each RNIC on it has another.
+    pub mac: MacAddress,
+    /// The largest IP packet, in bytes.
+    pub mtu: usize,
+    /// Addresses that all programs on it share.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl SwitchDevice {
+    /// Asks the switch that listens at a path.
+    ///
+    /// # Errors
+    ///
+    /// [`SwitchError`]: there is none, or it does not answer.
+    pub fn at(path: &Path) -> Result<Self, SwitchError> {
+        let attached = SwitchClient::attach(path, None)?;
+        let Attached {
+            client, name, mtu, ..
+        } = attached;
+        let Reply::Addresses(addresses) = client.ask(Request::Addresses)? else {
+            return Err(SwitchError::Unasked);
+        };
+        Ok(Self {
+            name,
+            mac: SWITCH,
+            mtu,
+            addresses,
+        })
+    }
+}
