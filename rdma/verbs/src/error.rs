@@ -12,6 +12,7 @@ use xwarp_rnic::queues::WorkQueue;
 
 pub use xwarp_driver::attach::{AttachError, ProgramError, User};
 pub use xwarp_driver::net::{InterfaceError, NeighbourError, NetlinkError, PortError, RouteError};
+pub use xwarp_driver::switch::{Refusal, SwitchError};
 pub use xwarp_driver::{
     AtomicAccessError, BusyPollError, CaptureError, CopyError, NicError, NoSuchQueues,
     OpenQueueError, OutOfBounds, RawPartsError, RegionAreaFull, SteeringError, TapError, UmemError,
@@ -32,6 +33,9 @@ pub enum OpenError {
     /// The interface cannot be used.
     #[error(transparent)]
     Nic(#[from] NicError),
+    /// The software switch cannot be used.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
     /// A resource of the host, such as a thread or a file descriptor.
     #[error("the RNIC could not be set up{}", lacking(.0))]
     System(#[from] io::Error),

@@ -114,6 +114,7 @@ pub mod attr {
     pub use crate::qp::change::QpChange;
     pub use crate::srq::SrqInfo;
     pub use xwarp_driver::net::MacAddr;
+    pub use xwarp_driver::switch::SwitchDevice;
     pub use xwarp_driver::{IoCounters, NicInfo};
     pub use xwarp_rnic::model::{
         CqId, DequeuingModel, EngineCounters, PdId, QpId, QpInfo, RnicAttributes, RnicCounters,
@@ -132,7 +133,7 @@ pub mod completion {
 
 /// Configuration of an RNIC: the parts of [`RnicConfig`].
 pub mod config {
-    pub use crate::runtime::config::{Progress, WaitMode};
+    pub use crate::runtime::config::{Attach, Progress, WaitMode};
     pub use xwarp_driver::attach::XdpMode;
     pub use xwarp_driver::{
         Capture, NicConfig, Polling, Queues, ServedQueues, TxChecksum, ZeroCopy,

@@ -3,6 +3,7 @@
 
 pub(crate) mod ports;
 pub(crate) mod rss_steering;
+pub(crate) mod switch;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};

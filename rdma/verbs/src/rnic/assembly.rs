@@ -2,11 +2,13 @@
 
 use std::io;
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use xwarp_driver::net::InterfaceReporter;
-use xwarp_driver::{Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionPool, Sleeper};
+use xwarp_driver::switch::SwitchClient;
+use xwarp_driver::{Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionPool, Sleeper, Tap};
 use xwarp_tcp::{Stack, StackConfig, StrayAnswers};
 
 use super::config::RnicConfig;
@@ -14,6 +16,7 @@ use crate::error::OpenError;
 use crate::host::KernelHost;
 use crate::host::ports::Ports;
 use crate::host::rss_steering::RssSteering;
+use crate::host::switch::SwitchHost;
 use crate::runtime::any_mode::AnyMode;
 use crate::runtime::assisted::{Assisted, waiting_on};
 use crate::runtime::config::Progress;
@@ -43,11 +46,11 @@ fn open_nic(interface: &str, config: &RnicConfig) -> Result<Nic, NicError> {
     }
 }
 
-/// Configuration of TCP on an interface.
-fn stack_config(nic: &NicInfo, config: &RnicConfig) -> StackConfig {
+/// Configuration of TCP on a device of an Ethernet address and MTU.
+fn stack_config(mac: [u8; 6], mtu: usize, config: &RnicConfig) -> StackConfig {
     StackConfig {
-        mac: nic.mac.0,
-        mtu: nic.mtu,
+        mac,
+        mtu,
         max_connections: 2 * MAX_QPS,
         keepalive: config.keepalive,
         min_rto: config.min_rto,
@@ -100,7 +103,7 @@ impl Opened {
         let strays = StrayAnswers::default();
         let rss = RssSteering::new(strays.clone());
         let host = KernelHost::new(nic.info.clone(), nic.steering, watching, rss);
-        let stack = stack_config(&nic.info, config);
+        let stack = stack_config(nic.info.mac.0, nic.info.mtu, config);
         Ok(Self {
             stacks: stacks(nic.ios, &stack, &wakings, &strays)?,
             wakings,
@@ -108,6 +111,32 @@ impl Opened {
             regions: nic.regions,
             info: Some(nic.info),
             capture: nic.capture,
+        })
+    }
+
+    /// Opens the queue of a software switch, which is the host. `device`: the name that the switch's
+    /// device must have, if any.
+    pub(super) fn on_switch(
+        path: &Path,
+        device: Option<&str>,
+        config: &RnicConfig,
+    ) -> Result<Self, OpenError> {
+        let attached = SwitchClient::attach(path, device)?;
+        let mut io: Box<dyn PacketIo> = Box::new(attached.io);
+        let mut capture = None;
+        if let Some(path) = &config.nic.capture {
+            let begun = Capture::begin(path, &attached.name).map_err(NicError::from)?;
+            io = Box::new(Tap::new(io, capture.insert(begun)));
+        }
+        let wakings = vec![attached.waking];
+        let stack = stack_config(attached.mac, attached.mtu, config);
+        Ok(Self {
+            stacks: stacks(vec![io], &stack, &wakings, &StrayAnswers::default())?,
+            wakings,
+            host: Arc::new(SwitchHost::new(attached.name, attached.client)),
+            regions: RegionPool::anonymous(config.nic.region_bytes)?,
+            info: None,
+            capture,
         })
     }
 }

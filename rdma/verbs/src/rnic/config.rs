@@ -7,7 +7,7 @@ use xwarp_rnic::model::{MAX_QPS, MpaConfig, PblMode};
 use xwarp_tcp::{CongestionControl, MAX_ACK_DELAY, MAX_RTO, StackConfig};
 
 use crate::error::ConfigError;
-use crate::runtime::config::{Progress, WaitMode};
+use crate::runtime::config::{Attach, Progress, WaitMode};
 
 /// Default backlog per listener: enough for a burst, such as when all clients reconnect at once.
 const BACKLOG: usize = 1024;
@@ -16,6 +16,8 @@ const BACKLOG: usize = 1024;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RnicConfig {
+    /// What connects the RNIC to the network.
+    pub attach: Attach,
     /// Options of the network interface.
     pub nic: NicConfig,
     /// Which threads run the engine.
@@ -57,6 +59,8 @@ pub struct RnicConfig {
 }
 
 xwarp_driver::setters!(RnicConfig {
+    /// Sets what connects the RNIC to the network.
+    attach: Attach,
     /// Sets the configuration of the interface.
     nic: NicConfig,
     /// Sets which threads run the engine.
@@ -110,6 +114,7 @@ impl RnicConfig {
 impl Default for RnicConfig {
     fn default() -> Self {
         Self {
+            attach: Attach::default(),
             nic: NicConfig::default(),
             progress: Progress::Thread,
             wait_mode: WaitMode::Adaptive(Duration::from_micros(50)),

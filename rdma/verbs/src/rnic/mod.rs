@@ -59,7 +59,8 @@ pub struct Rnic {
 
 impl Rnic {
     /// Open RNIC (verbs draft §9.2.1.1): opens a network interface in the network namespace of the
-    /// calling thread. Needs root.
+    /// calling thread, which needs root, or the device of a software switch, which does not
+    /// ([`Attach`](crate::config::Attach)).
     ///
     /// A thread of the library opens the interface, so the caller's stack may be as small as
     /// `PTHREAD_STACK_MIN`, and signals may interrupt the caller at any time.
@@ -68,6 +69,7 @@ impl Rnic {
     ///
     /// - [`OpenError::Nic`]: the interface is unknown, down, in use or not suitable, or the process
     ///   lacks rights.
+    /// - [`OpenError::Switch`]: the switch is not there, refuses, or has another device.
     /// - [`OpenError::System`]: the host has no thread, file descriptor or memory left.
     /// - [`OpenError::Config`]: an option is invalid.
     pub fn open(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
@@ -76,7 +78,11 @@ impl Rnic {
     }
 
     fn open_here(interface: &str, config: &RnicConfig) -> Result<Self, OpenError> {
-        Self::assemble(Opened::on_interface(interface, config)?, config)
+        let opened = match config.attach.service() {
+            Some(path) => Opened::on_switch(&path, Some(interface), config)?,
+            None => Opened::on_interface(interface, config)?,
+        };
+        Self::assemble(opened, config)
     }
 
     /// An RNIC over any packet interface and host, for tests and simulation.

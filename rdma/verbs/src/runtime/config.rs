@@ -1,6 +1,40 @@
-//! Configuration of the engines' threads: which threads run an engine, and how it waits for work.
+//! Configuration of the engines: what connects them to the network, which threads run them, and how
+//! they wait for work.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// Names the socket of a software switch.
+const SERVICE: &str = "XWARP_SERVICE";
+
+/// What connects an RNIC to the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Attach {
+    /// The switch whose socket the environment variable `XWARP_SERVICE` names. Without the
+    /// variable, the interface.
+    #[default]
+    Auto,
+    /// The interface itself. Needs root.
+    Direct,
+    /// The switch that listens at a socket, by `xwarp serve`. Needs no right but that to write to
+    /// the socket.
+    Service(PathBuf),
+}
+
+impl Attach {
+    /// The socket of the switch, if there is to be one.
+    pub fn service(&self) -> Option<PathBuf> {
+        match self {
+            Self::Auto => {
+                let named = std::env::var_os(SERVICE).filter(|path| !path.is_empty());
+                named.map(PathBuf::from)
+            }
+            Self::Direct => None,
+            Self::Service(path) => Some(path.clone()),
+        }
+    }
+}
 
 /// Which threads run the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
