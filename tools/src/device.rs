@@ -1,12 +1,46 @@
-//! Interface of a command that names none.
+//! Device of a command: an interface, or the device of the software switch that `XWARP_SERVICE`
+//! names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::OnceLock;
 
 use anyhow::{bail, ensure};
+use xwarp::config::Attach;
 use xwarp_driver::net;
+use xwarp_driver::switch::SwitchDevice;
+
+/// The device of the switch, if the environment names one. The switch is asked once.
+pub(crate) fn of_switch() -> anyhow::Result<Option<&'static SwitchDevice>> {
+    static ASKED: OnceLock<SwitchDevice> = OnceLock::new();
+    let Some(path) = Attach::Auto.service() else {
+        return Ok(None);
+    };
+    if ASKED.get().is_none() {
+        let _the_same = ASKED.set(SwitchDevice::at(&path)?);
+    }
+    Ok(ASKED.get())
+}
+
+/// The name of the switch's device, which `dev` must be if it is given.
+pub(crate) fn named_of_switch(dev: Option<&str>) -> anyhow::Result<Option<String>> {
+    let Some(device) = of_switch()? else {
+        return Ok(None);
+    };
+    let name = &device.name;
+    if let Some(dev) = dev {
+        ensure!(
+            dev == name,
+            "the switch has the device {name}, and not {dev}: leave out --dev, or unset XWARP_SERVICE"
+        );
+    }
+    Ok(Some(name.clone()))
+}
 
 /// `dev`, or the only interface that could serve.
 pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
+    if let Some(name) = named_of_switch(dev)? {
+        return Ok(name);
+    }
     if let Some(dev) = dev {
         return Ok(dev.to_owned());
     }
@@ -34,6 +68,9 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
 
 /// Fails if the interface has no carrier: a client would wait for an answer in vain.
 pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
+    if of_switch()?.is_some() {
+        return Ok(());
+    }
     let interface = net::interface_by_name(device)?;
     ensure!(
         interface.carrier || !interface.up,
@@ -45,6 +82,9 @@ pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
 /// Addresses of the host on loopback that other hosts may use, such as those that BGP announces.
 /// Packets to them arrive on another interface, and no RNIC serves them.
 pub(crate) fn addresses_on_loopback() -> anyhow::Result<Vec<IpAddr>> {
+    if of_switch()?.is_some() {
+        return Ok(Vec::new());
+    }
     let loopback = (net::interfaces()?.into_iter()).filter(net::Interface::is_loopback);
     let addresses = loopback.flat_map(|it| it.addresses);
     Ok(addresses.filter(|address| !address.is_loopback()).collect())
@@ -52,7 +92,10 @@ pub(crate) fn addresses_on_loopback() -> anyhow::Result<Vec<IpAddr>> {
 
 /// The unspecified addresses of the IP versions that the interface has addresses of.
 pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
-    let addresses = net::interface_by_name(device)?.addresses;
+    let addresses = match of_switch()? {
+        Some(device) => device.addresses.clone(),
+        None => net::interface_by_name(device)?.addresses,
+    };
     let v4 = addresses.iter().any(IpAddr::is_ipv4);
     let v6 = addresses.iter().any(IpAddr::is_ipv6);
     let any: Vec<IpAddr> = [

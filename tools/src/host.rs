@@ -8,6 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use xwarp_driver::net;
 
+use crate::device;
 use crate::size::parse_port;
 
 /// Another host's address.
@@ -92,6 +93,9 @@ impl Host {
 
     /// Interface to open for a port of the host: `dev`, the one behind the %, or that of the route.
     pub(crate) fn interface(&self, dev: Option<&str>, port: u16) -> anyhow::Result<String> {
+        if let Some(name) = device::named_of_switch(dev)? {
+            return Ok(name);
+        }
         match (dev, self.zone()?) {
             (Some(dev), Some(zone)) if dev != zone => {
                 bail!("--dev {dev} and {self} name two interfaces; name one")

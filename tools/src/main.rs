@@ -18,6 +18,7 @@ mod peer_text;
 mod perf;
 mod ping;
 mod run;
+mod serve;
 mod signals;
 mod size;
 mod stat;
@@ -51,6 +52,8 @@ enum Command {
     /// Run an unmodified program that uses libibverbs and librdmacm, with an interface as its RDMA
     /// device
     Run(launch::RunArgs),
+    /// Run a software switch: RDMA between programs of this host, without root and without a NIC
+    Serve(serve::ServeArgs),
     /// Attach the XDP program to an interface, where it stays until it is detached
     Attach(interface::AttachArgs),
     /// Detach our XDP program from an interface
@@ -93,6 +96,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Perf(test) => perf::run(test),
         Command::Ping(args) => ping::run(args),
         Command::Run(args) => launch::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Attach(args) => interface::attach(args),
         Command::Detach(args) => interface::detach(args),
         Command::Stat(args) => stat::run(args),

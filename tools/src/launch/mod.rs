@@ -4,6 +4,7 @@
 
 mod elf;
 mod library;
+mod local;
 mod obstacle;
 
 use std::env;
@@ -17,13 +18,17 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use xwarp::config::Attach;
 use xwarp_driver::net;
+use xwarp_driver::switch::SwitchDevice;
 
 use crate::guard;
 use crate::output::{FailedWith, complain};
 
 /// Environment variable with the interfaces, for the library.
 const DEVICES: &str = "XWARP_DEV";
+/// Environment variable with the socket of a software switch, for the library.
+const SERVICE: &str = "XWARP_SERVICE";
 /// Environment variable that makes the library print the RNIC's counters when it is closed, and
 /// leaked objects at exit.
 const STATS: &str = "XWARP_STATS";
@@ -52,6 +57,13 @@ pub(crate) struct RunArgs {
     /// interfaces that are up are devices, and the program chooses
     #[arg(long)]
     dev: Option<String>,
+    /// Run a software switch for the program and its children: RDMA among them, without root and
+    /// without a NIC. It ends with the program
+    #[arg(long, conflicts_with_all = ["dev", "fix_offloads", "service"])]
+    local: bool,
+    /// The socket of a software switch (`xwarp serve`), whose device the program finds
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["dev", "fix_offloads"])]
+    service: Option<PathBuf>,
     /// Switch off offloads of the named interfaces that leave frames unfinished, until the program
     /// ends, even if it is killed
     #[arg(long)]
@@ -79,13 +91,16 @@ struct PrintArgs {
     quiet: bool,
 }
 
-/// Returns only if the program could not be started.
+/// Returns only if the program could not be started, or has ended with its switch.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let (program, arguments) = args.command.split_first().context("no program is named")?;
     let library = library::folder()?;
     let mut command = Command::new(program);
     command.args(arguments);
     command.env(LIBRARY_PATH, path_with(&library)?);
+    if let Some(service) = &args.service {
+        command.env(SERVICE, service);
+    }
     let named = args.dev.clone().or_else(|| env::var(DEVICES).ok());
     if let Some(named) = &named {
         command.env(DEVICES, named);
@@ -94,7 +109,17 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
         command.env(variable, "1");
     }
-    let devices = devices(named.as_deref())?;
+    let mut switch = None;
+    let service = args.service.clone().or_else(|| Attach::Auto.service());
+    let devices = if args.local {
+        let begun = switch.insert(local::LocalSwitch::begin()?);
+        command.env(SERVICE, begun.socket());
+        begun.device().to_owned()
+    } else if let Some(service) = service {
+        device_of(&service)?
+    } else {
+        devices(named.as_deref())?
+    };
     if !args.print.quiet {
         complain(format_args!("{devices}"));
     }
@@ -104,7 +129,25 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if args.fix_offloads {
         fix_offloads(named.as_deref())?;
     }
-    Err(why_not_started(program, &command.exec()).into())
+    let error = match switch {
+        Some(switch) => switch.run(command)?,
+        None => command.exec(),
+    };
+    Err(why_not_started(program, &error).into())
+}
+
+/// Describes the device of a software switch.
+fn device_of(service: &Path) -> anyhow::Result<String> {
+    let SwitchDevice {
+        name, addresses, ..
+    } = SwitchDevice::at(service)?;
+    Ok(described(&name, &addresses))
+}
+
+/// A device as the user is shown it.
+fn described(name: &str, addresses: &[IpAddr]) -> String {
+    let listed: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    format!("RDMA device {name} ({})", listed.join(", "))
 }
 
 /// The program replaces this process, so the guards wait for its end.
