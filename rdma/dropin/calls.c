@@ -47,11 +47,15 @@ ssize_t __wrap_recvfrom(int socket, void *place, size_t room, int flags, struct 
     return syscall(SYS_recvfrom, socket, place, room, flags, from, length);
 }
 
-ssize_t __wrap_recvmsg(int socket, struct msghdr *message, int flags) { return syscall(SYS_recvmsg, socket, message, flags); }
 
 ssize_t __wrap_send(int socket, const void *bytes, size_t length, int flags)
 {
     return syscall(SYS_sendto, socket, bytes, length, flags, NULL, 0);
+}
+
+ssize_t __wrap_sendmsg(int socket, const struct msghdr *message, int flags)
+{
+    return syscall(SYS_sendmsg, socket, message, flags);
 }
 
 ssize_t __wrap_sendto(int socket, const void *bytes, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)

@@ -27,6 +27,7 @@ int __real_eventfd(unsigned int value, int flags);
 int __real_fcntl(int descriptor, int command, ...);
 int __real_fcntl64(int descriptor, int command, ...);
 int __real_socket(int domain, int type, int protocol);
+int __real_socketpair(int domain, int type, int protocol, int pair[2]);
 int __real_timerfd_create(int clock, int flags);
 
 static int keep(int descriptor, unsigned char kind)
@@ -46,6 +47,40 @@ int __wrap_epoll_create1(int flags) { return keep(__real_epoll_create1(flags), W
 int __wrap_eventfd(unsigned int value, int flags) { return keep(__real_eventfd(value, flags), WAITS); }
 
 int __wrap_socket(int domain, int type, int protocol) { return keep(__real_socket(domain, type, protocol), HOLDS); }
+
+int __wrap_socketpair(int domain, int type, int protocol, int pair[2])
+{
+    int result = __real_socketpair(domain, type, protocol, pair);
+    if (result == 0) {
+        keep(pair[0], WAITS);
+        keep(pair[1], WAITS);
+    }
+    return result;
+}
+
+int __wrap_memfd_create(const char *name, unsigned int flags)
+{
+    return keep(__real_syscall(SYS_memfd_create, name, flags), HOLDS);
+}
+
+// A message may bring descriptors.
+ssize_t __wrap_recvmsg(int socket, struct msghdr *message, int flags)
+{
+    ssize_t result = __real_syscall(SYS_recvmsg, socket, message, flags);
+    if (result < 0)
+        return result;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t bytes = part->cmsg_len - CMSG_LEN(0);
+        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
+            int descriptor;
+            __builtin_memcpy(&descriptor, CMSG_DATA(part) + at, sizeof(int));
+            keep(descriptor, HOLDS);
+        }
+    }
+    return result;
+}
 
 int __wrap_timerfd_create(int clock, int flags) { return keep(__real_timerfd_create(clock, flags), WAITS); }
 
@@ -124,7 +159,7 @@ long __wrap_syscall(long number, ...)
         a[i] = va_arg(more, long);
     va_end(more);
     long result = __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-    if (number == SYS_bpf && is_making(a[0]))
+    if (number == SYS_memfd_create || (number == SYS_bpf && is_making(a[0])))
         return keep(result, HOLDS);
     return result;
 }

@@ -74,7 +74,7 @@ pub fn left_nothing(host: &Host, program: &str) {
 }
 
 /// Fails if a program has left an object, or the library a descriptor.
-pub(crate) fn left_no_object(finished: &Finished, program: &str) {
+pub fn left_no_object(finished: &Finished, program: &str) {
     if SILENT.iter().any(|name| program.starts_with(name)) {
         return;
     }

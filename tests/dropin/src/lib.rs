@@ -8,7 +8,7 @@
 
 mod left;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, TIMEOUT, eventually, output_of};
 use xwarp_test_kit::WorkDir;
 
-pub use left::left_nothing;
+pub use left::{left_no_object, left_nothing};
 
 /// Where the server listens.
 pub const SERVER: &str = "10.77.0.2";
@@ -45,6 +45,13 @@ pub fn compile(compiler: &str, name: &str, libraries: &[&str], into: &WorkDir) -
     command.args([&program, &source]).args(libraries);
     output_of(command);
     program.into_os_string().into_string().expect("a path")
+}
+
+/// The folder of the library, as it was built beside the test program.
+pub fn library() -> PathBuf {
+    let folder = Hosts::command_file().with_file_name("dropin");
+    assert!(folder.exists(), "run tools/dropin first");
+    folder
 }
 
 /// Starts a program on a host.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use xwarp::config::Attach;
 
 use super::{Devices, Interface, LinkWatch, Local, holder};
 use crate::entry::Result;
@@ -53,6 +54,10 @@ impl Fixed {
 }
 
 impl Devices for Fixed {
+    fn attach(&self) -> Attach {
+        Attach::Direct
+    }
+
     fn list(&self) -> Result<Vec<Interface>> {
         Ok(vec![self.interface.clone()])
     }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use nix::errno::Errno;
+use xwarp::config::Attach;
 
 use super::interfaces::{Found, interfaces, with_name};
 use super::names::named;
@@ -23,6 +24,10 @@ const ANY_PORT: u16 = 9;
 pub(super) struct Kernel;
 
 impl Devices for Kernel {
+    fn attach(&self) -> Attach {
+        Attach::Direct
+    }
+
     /// The named interfaces, or all that are up and have an address.
     fn list(&self) -> Result<Vec<Interface>> {
         let all = interfaces()?;

@@ -6,6 +6,7 @@
 //! | interfaces of the program's network namespace | `interfaces` |
 //! | names of the interfaces that the user means | `names` |
 //! | notifications of the kernel about a link | `notifications` |
+//! | the device of a software switch | `switched` |
 //!
 //! No other module asks the kernel for interfaces or routes.
 
@@ -15,7 +16,9 @@ mod interfaces;
 mod kernel;
 mod names;
 mod notifications;
+mod switched;
 
+use std::ffi::CStr;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
@@ -23,10 +26,19 @@ use std::sync::{Arc, OnceLock};
 use nix::errno::Errno;
 
 use crate::entry::Result;
+use crate::environment;
 use kernel::Kernel;
+use switched::Switched;
+use xwarp::config::Attach;
+
+/// Names the socket of a software switch.
+const SERVICE: &CStr = c"XWARP_SERVICE";
 
 /// A source of devices. Asking it opens no RNIC.
 pub(crate) trait Devices: Send + Sync {
+    /// By what an RNIC on a device is connected to the network.
+    fn attach(&self) -> Attach;
+
     /// All devices, with their present attributes.
     fn list(&self) -> Result<Vec<Interface>>;
 
@@ -103,7 +115,11 @@ pub(crate) struct Local {
 /// The source of this process's devices, which stays the same.
 pub(crate) fn present() -> Arc<dyn Devices> {
     static PRESENT: OnceLock<Arc<dyn Devices>> = OnceLock::new();
-    Arc::clone(PRESENT.get_or_init(|| Arc::new(Kernel)))
+    let chosen = || match environment::value(SERVICE).filter(|path| !path.is_empty()) {
+        Some(socket) => Arc::new(Switched::at(socket.into())) as Arc<dyn Devices>,
+        None => Arc::new(Kernel),
+    };
+    Arc::clone(PRESENT.get_or_init(chosen))
 }
 
 /// The first of these interfaces that has an address. EADDRNOTAVAIL if none has it, or none in its

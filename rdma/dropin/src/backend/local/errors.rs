@@ -124,6 +124,7 @@ impl Numbered for OpenError {
         match self {
             Self::System(error) => system(error),
             Self::Nic(error) => error.errno(),
+            Self::Switch(_) => Errno::ENODEV,
             _ => Errno::EIO,
         }
     }

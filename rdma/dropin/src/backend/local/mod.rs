@@ -110,6 +110,7 @@ pub(crate) fn open(
 ) -> Result<Arc<Backend>> {
     let nic = NicConfig::default().timestamps(times_are_wanted());
     let config = RnicConfig::default()
+        .attach(devices.attach())
         .nic(nic)
         .progress(Progress::Assisted)
         .keepalive(Some(KEEPALIVE));

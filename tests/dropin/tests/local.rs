@@ -1,0 +1,251 @@
+//! Debian's RDMA programs on one host by a software switch: without root, interface, or kernel
+//! module. The programs are of a user without any capability, in a namespace of the test's own.
+
+use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use xwarp_dropin_tests::{SERVER, SERVER_V6, compile};
+use xwarp_system_tests::{Finished, Hosts, Running, eventually, output_of};
+use xwarp_test_kit::needs_root;
+
+/// A user without privileges, who cannot get any either.
+const USER: &str =
+    "--reuid 65534 --regid 65534 --clear-groups --inh-caps -all --bounding-set -all --no-new-privs";
+/// How long a program may take.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// A switch on a host, its user's programs, and the host.
+struct Local {
+    hosts: Hosts,
+    xwarp: PathBuf,
+    library: PathBuf,
+    socket: PathBuf,
+    switch: Option<Running>,
+}
+
+impl Local {
+    /// Programs find the kernel's TCP at the same addresses, which some use to begin with.
+    fn new() -> Self {
+        let hosts = Hosts::new();
+        hosts.b.compute_checksums();
+        let [xwarp, library, socket] = ["xwarp", "lib", "run"].map(|name| hosts.work.file(name));
+        fs::copy(Hosts::command_file(), &xwarp).expect("the command");
+        fs::create_dir(&library).expect("our own folder");
+        copy_library(&library);
+        fs::create_dir(&socket).expect("our own folder");
+        fs::set_permissions(&socket, Permissions::from_mode(0o777)).expect("our own folder");
+        let mut local = Self {
+            socket: socket.join("xw0.sock"),
+            hosts,
+            xwarp,
+            library,
+            switch: None,
+        };
+        local.begin_switch();
+        local
+    }
+
+    fn begin_switch(&mut self) {
+        let mut command = self.as_user();
+        command.args(["serve", "--local", "xw0", "--address", SERVER]);
+        command.args(["--address", SERVER_V6, "--address", "127.0.0.1"]);
+        command.arg("--socket").arg(&self.socket);
+        let mut switch = Running::start(command);
+        switch.line("programs find it by XWARP_SERVICE=");
+        self.switch = Some(switch);
+    }
+
+    /// The command, as the user.
+    fn as_user(&self) -> Command {
+        let mut command = self.hosts.b.command("setpriv");
+        command.args(USER.split_whitespace()).arg(&self.xwarp);
+        command.env("XWARP_LIB", &self.library);
+        command.env("HOME", self.hosts.work.as_ref());
+        command
+    }
+
+    fn start(&self, program: &str) -> Running {
+        let mut command = self.as_user();
+        command
+            .args(["run", "--stats", "--service"])
+            .arg(&self.socket);
+        command.arg("--").args(program.split_whitespace());
+        command.env("XWARP_LOG", "info");
+        Running::start(command)
+    }
+
+    fn serve(&self, program: &str) -> Running {
+        let server = self.start(program);
+        eventually("the server listens", || {
+            server.complained().contains("listening on")
+        });
+        server
+    }
+
+    /// Runs both ends, which have to succeed and leave no object.
+    fn run(&self, server: &str, client: &str) -> [Finished; 2] {
+        let running = self.serve(server);
+        let client = Self::finish(client, self.start(client));
+        [client, Self::finish(server, running)]
+    }
+
+    fn finish(program: &str, running: Running) -> Finished {
+        let finished = running.finish_within(LIMIT).succeeded();
+        xwarp_dropin_tests::left_no_object(&finished, program);
+        finished
+    }
+
+    fn run_both(&self, program: &str) {
+        self.run(program, &format!("{program} {SERVER}"));
+    }
+}
+
+/// Copies the library, which another user may not reach where it was built, with all its names.
+fn copy_library(into: &Path) {
+    const FILE: &str = "libxwarp-rdma.so.1";
+    let built = xwarp_dropin_tests::library();
+    fs::copy(built.join(FILE), into.join(FILE)).expect("the library");
+    for entry in fs::read_dir(built).expect("the library").flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            symlink(FILE, into.join(entry.file_name())).expect("our own folder");
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let Some(mut switch) = self.switch.take() else {
+            return;
+        };
+        switch.signal(Signal::SIGTERM);
+        let ended = switch.finish();
+        if !std::thread::panicking() {
+            ended.exited(143);
+            assert!(!self.socket.exists(), "the switch has left its socket");
+        }
+    }
+}
+
+#[test]
+fn devices_and_their_attributes_are_the_switchs() {
+    needs_root!();
+    let local = Local::new();
+    let listed = Local::finish("ibv_devices", local.start("ibv_devices"));
+    assert!(listed.stdout.contains("xw0"), "{listed}");
+    let shown = Local::finish("ibv_devinfo", local.start("ibv_devinfo -v"));
+    assert!(shown.stdout.contains("state:\t\t\tPORT_ACTIVE"), "{shown}");
+}
+
+#[test]
+fn rping_validates_by_each_family_and_on_loopback() {
+    needs_root!();
+    let local = Local::new();
+    for address in [SERVER, SERVER_V6, "127.0.0.1"] {
+        let [client, _] = local.run(
+            &format!("rping -s -C 20 -V -a {address}"),
+            &format!("rping -c -a {address} -C 20 -V"),
+        );
+        assert!(client.stderr.contains("placed_bytes"), "{client}");
+    }
+}
+
+#[test]
+fn perftest_measures_every_operation() {
+    needs_root!();
+    let local = Local::new();
+    for program in [
+        "ib_write_bw -R -s 65536 -n 500",
+        "ib_read_bw -R -s 65536 -n 500",
+        "ib_send_bw -R -s 4096 -n 500",
+        "ib_write_lat -R -n 500",
+        "ib_send_lat -R -n 500",
+        "ib_write_bw -R -q 4 -n 500 -b",
+    ] {
+        local.run_both(program);
+    }
+}
+
+#[test]
+fn ucmatose_and_qperf_and_fio_end_well() {
+    needs_root!();
+    let local = Local::new();
+    local.run(
+        "ucmatose -c 4 -C 20",
+        &format!("ucmatose -s {SERVER} -c 4 -C 20"),
+    );
+    local.run(
+        "fio --name=r --ioengine=rdma --port=8899 --bs=64k --size=4m --rw=read --iodepth=64",
+        &format!("fio --name=s --ioengine=rdma --hostname={SERVER} --port=8899 --verb=write --bs=64k --size=4m --rw=write"),
+    );
+}
+
+/// Has messages and windows go by libfabric's verbs provider, and nothing by TCP or by memory of the
+/// ranks.
+const BY_VERBS: &str = "--oversubscribe --mca pml cm --mca mtl ofi \
+    --mca mtl_ofi_provider_include verbs;ofi_rxm --mca osc pt2pt --mca btl ^openib";
+
+fn run_ranks(ranks: usize) {
+    let local = Local::new();
+    let program = compile("mpicc.openmpi", "ranks", &[], &local.hosts.work);
+    let mpirun = format!("mpirun.openmpi {BY_VERBS} -np {ranks} {program}");
+    let told = local.start(&mpirun).finish_within(LIMIT).succeeded();
+    for rank in 0..ranks {
+        let said = format!("rank {rank} of {ranks} has compared all");
+        assert!(told.stdout.contains(&said), "{told}");
+    }
+    // Each rank's RNIC has carried something.
+    assert_eq!(told.stderr.matches("placed_bytes").count(), ranks, "{told}");
+}
+
+#[test]
+fn open_mpi_compares_messages_collectives_and_windows_of_four_ranks() {
+    needs_root!();
+    run_ranks(4);
+}
+
+#[test]
+fn open_mpi_compares_messages_collectives_and_windows_of_eight_ranks() {
+    needs_root!();
+    run_ranks(8);
+}
+
+#[test]
+fn fi_pingpong_compares_messages_of_both_kinds_of_endpoints() {
+    needs_root!();
+    let local = Local::new();
+    for endpoint in ["-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"] {
+        let program = format!("fi_pingpong {endpoint} -c -I 100 -S 65536");
+        let server = local.start(&program);
+        eventually("the server listens by the kernel's TCP", || {
+            let mut command = local.hosts.b.command("ss");
+            command.args(["-ltnH", "sport = :47592"]);
+            !output_of(command).trim().is_empty()
+        });
+        let client = format!("{program} {SERVER}");
+        Local::finish(&client, local.start(&client));
+        Local::finish(&program, server);
+    }
+}
+
+#[test]
+fn several_programs_at_once_disturb_none() {
+    needs_root!();
+    let local = Local::new();
+    let servers: Vec<_> = (7001..7005)
+        .map(|port| (port, local.serve(&format!("rping -s -C 200 -V -p {port}"))))
+        .collect();
+    let clients: Vec<_> = (servers.iter())
+        .map(|(port, _)| local.start(&format!("rping -c -a {SERVER} -C 200 -V -p {port}")))
+        .collect();
+    for running in clients
+        .into_iter()
+        .chain(servers.into_iter().map(|it| it.1))
+    {
+        Local::finish("rping", running);
+    }
+}
