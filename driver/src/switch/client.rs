@@ -212,7 +212,7 @@ impl Thread {
                     self.mailbox.put(News::Switch(NewSwitch { down, epoch }));
                     return true;
                 }
-                Ok(_) | Err(SwitchError::Refused(_) | SwitchError::Malformed(_)) => {
+                Ok(_) | Err(SwitchError::Refused(_) | SwitchError::NoSwitch(_)) => {
                     return self.end();
                 }
                 Err(_) if began.elapsed() > PATIENCE => return self.end(),
@@ -239,7 +239,7 @@ fn peer(
     descriptors: Vec<OwnedFd>,
 ) -> Result<NewPeer, SwitchError> {
     let descriptors = <[OwnedFd; 4]>::try_from(descriptors);
-    let [pair, up, flags, bell] = descriptors.map_err(|_| SwitchError::Unasked)?;
+    let [pair, up, flags, bell] = descriptors.map_err(|_| SwitchError::unasked())?;
     Ok(NewPeer {
         mac,
         is_first,

@@ -40,15 +40,9 @@ pub enum SwitchError {
     /// The switch has refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// What has answered is no switch, or one of another version.
-    #[error("what listens at the socket does not answer as a switch does")]
-    Malformed(#[from] Malformed),
-    /// The reply was none to the request.
-    #[error("what listens at the socket does not answer as a switch does: its reply was unasked")]
-    Unasked,
-    /// A file of the switch cannot be used.
-    #[error("the memory of the switch cannot be used")]
-    File(#[from] FileError),
+    /// What has answered is no switch, for a reason.
+    #[error("what listens at the socket does not answer as a switch does: {0}")]
+    NoSwitch(String),
     /// The switch has another name.
     #[error("the switch at {} has the device {has}, and not {wanted}; name that one", .path.display())]
     OtherDevice {
@@ -70,6 +64,28 @@ pub enum SwitchError {
     /// The program has no descriptor, memory or thread left.
     #[error(transparent)]
     System(#[from] io::Error),
+}
+
+impl SwitchError {
+    /// The answer was none to the question.
+    pub fn unasked() -> Self {
+        Self::NoSwitch("its reply was unasked".to_owned())
+    }
+}
+
+impl From<Malformed> for SwitchError {
+    fn from(error: Malformed) -> Self {
+        Self::NoSwitch(error.to_string())
+    }
+}
+
+impl From<FileError> for SwitchError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::System(error) => Self::System(error),
+            other => Self::NoSwitch(other.to_string()),
+        }
+    }
 }
 
 /// The control socket of a program, for its engine and its threads.
@@ -297,10 +313,10 @@ impl Control {
         let welcome = match ToClient::decode(&answer.bytes)? {
             ToClient::Welcome { welcome, .. } => welcome,
             ToClient::Refused { refusal, .. } => return Err(refusal.into()),
-            _ => return Err(SwitchError::Unasked),
+            _ => return Err(SwitchError::unasked()),
         };
         let down = answer.descriptors.into_iter().next();
-        let down = down.ok_or(SwitchError::Unasked)?;
+        let down = down.ok_or_else(SwitchError::unasked)?;
         let down = Mapping::of(down.as_fd(), FILE, Writers::Maker)?;
         let mut link = self.link();
         link.known = Some((welcome.generation, welcome.mac));

@@ -5,15 +5,16 @@ use std::path::Path;
 
 use super::client::{Attached, SwitchClient};
 use super::control::SwitchError;
-use xwarp_switchd::{MacAddress, Reply, Request, SWITCH};
+use xwarp_switchd::{Reply, Request, SWITCH};
 
 /// What is known of a switch's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SwitchDevice {
     /// Its name.
     pub name: String,
     /// Its Ethernet address. Each RNIC on it has another.
-    pub mac: MacAddress,
+    pub mac: [u8; 6],
     /// The largest IP packet, in bytes.
     pub mtu: usize,
     /// Addresses that all programs on it share.
@@ -32,7 +33,7 @@ impl SwitchDevice {
             client, name, mtu, ..
         } = attached;
         let Reply::Addresses(addresses) = client.ask(Request::Addresses)? else {
-            return Err(SwitchError::Unasked);
+            return Err(SwitchError::unasked());
         };
         Ok(Self {
             name,

@@ -27,7 +27,7 @@ const FIXED: SealFlag = SealFlag::F_SEAL_SHRINK
 
 /// Why a file of another process is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub(super) enum FileError {
     /// It could be shortened while it is mapped, or it is not in memory alone.
     #[error("the file is not sealed memory")]
     NotSealed,

@@ -159,8 +159,8 @@ pub mod sim {
         InterfaceState, Network, Setting,
     };
     pub use xwarp_driver::{
-        BoardError, Doorbell, Icmp, IoError, MemoryIo, PacketIo, QueueLevels, RegionPool, RxFrame,
-        SentFrame, StateBoard, TxFrame, Wire,
+        BoardError, Doorbell, Icmp, IoError, LocalHop, MemoryIo, PacketIo, QueueLevels, RegionPool,
+        RxFrame, SentFrame, StateBoard, TxFrame, Wire,
     };
     pub use xwarp_rnic::model::{Host, LocalPort, NextHop, NextHopSearch, PresentWay, Way};
     pub use xwarp_tcp::{Instant, RouteMetrics, StackConfig};

@@ -18,7 +18,13 @@ use crate::logging::say_once;
 /// same.
 pub(super) struct Switched {
     socket: PathBuf,
-    device: OnceLock<SwitchDevice>,
+    device: OnceLock<Known>,
+}
+
+/// What is known of the device.
+struct Known {
+    interface: Interface,
+    mtu: usize,
 }
 
 impl Switched {
@@ -30,7 +36,7 @@ impl Switched {
     }
 
     /// ENODEV if no switch answers.
-    fn device(&self) -> Result<&SwitchDevice> {
+    fn device(&self) -> Result<&Known> {
         if let Some(device) = self.device.get() {
             return Ok(device);
         }
@@ -38,19 +44,22 @@ impl Switched {
             say_once(format_args!("there is no RDMA device: {error}"));
             Errno::ENODEV
         })?;
-        Ok(self.device.get_or_init(|| asked))
+        let known = || Known {
+            interface: Interface {
+                name: asked.name,
+                // No interface of the kernel's.
+                index: 0,
+                mac: asked.mac,
+                is_active: true,
+                addresses: asked.addresses,
+            },
+            mtu: asked.mtu,
+        };
+        Ok(self.device.get_or_init(known))
     }
 
     fn present(&self) -> Result<Interface> {
-        let device = self.device()?;
-        Ok(Interface {
-            name: device.name.clone(),
-            // No interface of the kernel's.
-            index: 0,
-            mac: device.mac,
-            is_active: true,
-            addresses: device.addresses.clone(),
-        })
+        Ok(self.device()?.interface.clone())
     }
 }
 
@@ -150,13 +159,16 @@ mod tests {
     /// A switch that was asked before.
     fn switched(addresses: &[&str]) -> Switched {
         let switched = Switched::at(PathBuf::from("/nowhere"));
-        let device = SwitchDevice {
-            name: "xw0".to_owned(),
-            mac: [2, 0, 0, 0, 0, 1],
+        let device = Known {
+            interface: Interface {
+                name: "xw0".to_owned(),
+                is_active: true,
+                addresses: addresses.iter().map(|it| address(it)).collect(),
+                ..Interface::default()
+            },
             mtu: 65_535,
-            addresses: addresses.iter().map(|it| address(it)).collect(),
         };
-        switched.device.set(device).expect("it is the first");
+        assert!(switched.device.set(device).is_ok());
         switched
     }
 

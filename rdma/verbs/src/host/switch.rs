@@ -26,7 +26,7 @@ impl SwitchHost {
     fn hop(&self, remote: SocketAddr) -> Result<[u8; 6], HostError> {
         match self.client.ask(Request::Hop(remote))? {
             Reply::Hop(mac) => Ok(mac),
-            _ => Err(SwitchError::Unasked.into()),
+            _ => Err(SwitchError::unasked().into()),
         }
     }
 }
@@ -39,14 +39,14 @@ impl Host for SwitchHost {
     fn addresses(&self) -> Result<Vec<IpAddr>, HostError> {
         match self.client.ask(Request::Addresses)? {
             Reply::Addresses(addresses) => Ok(addresses),
-            _ => Err(SwitchError::Unasked.into()),
+            _ => Err(SwitchError::unasked().into()),
         }
     }
 
     fn source_to(&self, remote: SocketAddr) -> Result<IpAddr, HostError> {
         match self.client.ask(Request::Source(remote.ip()))? {
             Reply::Source(address) => Ok(address),
-            _ => Err(SwitchError::Unasked.into()),
+            _ => Err(SwitchError::unasked().into()),
         }
     }
 
@@ -78,7 +78,7 @@ impl Host for SwitchHost {
         let wanted = SocketAddr::new(address, port);
         let local = match self.client.ask(Request::OpenPort(wanted)) {
             Ok(Reply::Port(local)) => local,
-            Ok(_) => return Err(SwitchError::Unasked.into()),
+            Ok(_) => return Err(SwitchError::unasked().into()),
             Err(error) => return Err(port_error(error)),
         };
         let hold = OpenPort {
