@@ -152,6 +152,17 @@ fn ping_and_perf_verify_data_between_processes() {
     }
 }
 
+/// Neither end asks for a CRC, as the bytes stay in memory of one kernel.
+#[test]
+fn trusted_peers_have_no_crc() {
+    let local = Local::new("crc");
+    let (server, port) = local.serve("perf write-bw");
+    let client = format!("perf write-bw --json --iterations 10 127.0.0.1:{port}");
+    let said = succeeded(&local.client(&client));
+    assert!(said.contains("\"crc\": false"), "{said}");
+    assert!(server.wait().success());
+}
+
 #[test]
 fn orderly_end_of_the_switch_leaves_no_socket_and_a_killed_one_is_replaced() {
     let mut local = Local::new("end");

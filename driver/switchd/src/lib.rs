@@ -1,4 +1,5 @@
-//! Software switch: it carries Ethernet frames between the RNICs of several processes on one host.
+//! Software switch: it carries Ethernet frames between the RNICs of several processes on one host
+//! (decision record driver/0037).
 //!
 //! Each process keeps its own engine, TCP and verbs. What the processes share is this switch, which
 //! knows clients, their TCP ports and their frames, and nothing of TCP's state. It has no I/O, no

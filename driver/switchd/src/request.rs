@@ -36,6 +36,7 @@ pub enum Reply {
 
 /// Why the switch refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The address is none of the switch's.
     #[error("{0} is not an address of this switch")]

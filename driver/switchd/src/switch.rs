@@ -39,7 +39,7 @@ impl Default for Config {
             addresses: Vec::new(),
             clients: 1024,
             clients_per_uid: 64,
-            ports_per_uid: 1024,
+            ports_per_uid: 8192,
             pairs: true,
         }
     }

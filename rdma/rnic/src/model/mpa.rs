@@ -12,6 +12,7 @@ use xwarp_iwarp::mpa::{
 /// Configuration of MPA, in either role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "options of the protocol")]
 pub struct MpaConfig {
     /// The highest revision. With [`Revision::Two`], the default, an initiator sends its IRD and
     /// ORD. If the peer then closes the connection, the initiator falls back to revision 1 on a new
@@ -21,6 +22,9 @@ pub struct MpaConfig {
     /// either (RFC 5044 §7.1.1); then only TCP's checksum protects the data.
     /// [`ConnectionInfo::crc`] has the negotiated result.
     pub crc: bool,
+    /// Whether CRCs are requested of peers, too, whose segments stay in memory of this kernel and
+    /// have no TCP checksum: other programs of this user, by a software switch. False by default.
+    pub crc_on_host: bool,
     /// Whether the peer is asked to insert markers (RFC 5044 §4.3). This side inserts markers if
     /// the peer asks for them, whatever this value is.
     pub markers: bool,
@@ -39,6 +43,8 @@ xwarp_driver::setters!(MpaConfig {
     max_revision: Revision,
     /// Sets whether CRCs are requested.
     crc: bool,
+    /// Sets whether CRCs are requested of peers, too, whose segments stay in memory of this kernel.
+    crc_on_host: bool,
     /// Sets whether the peer is asked to insert markers.
     markers: bool,
     /// Sets whether peers of MPA revision 0 are accepted.
@@ -54,6 +60,7 @@ impl Default for MpaConfig {
         Self {
             max_revision: Revision::Two,
             crc: true,
+            crc_on_host: false,
             markers: false,
             allow_revision_0: false,
             first_fpdu_retry: Some(Duration::from_millis(5)),
@@ -71,6 +78,15 @@ impl MpaConfig {
             max_revision: self.max_revision,
             enhanced,
             allow_revision_0: self.allow_revision_0,
+        }
+    }
+
+    /// The same on a connection. `is_summed`: whether its segments have TCP checksums.
+    #[doc(hidden)]
+    pub fn params_on(self, is_summed: bool, enhanced: Option<Enhanced>) -> StartupParams {
+        StartupParams {
+            crc: self.crc && (is_summed || self.crc_on_host),
+            ..self.params(enhanced)
         }
     }
 

@@ -41,6 +41,8 @@ pub struct StartConnect {
     pub metrics: RouteMetrics,
     /// MPA start-up parameters.
     pub params: StartupParams,
+    /// Whether a CRC is requested on a connection without TCP checksums, too.
+    pub crc_on_host: bool,
     /// Private data of the Request.
     pub private_data: Vec<u8>,
     /// Time limit of the whole attempt, including the search for the next hop.
@@ -165,6 +167,8 @@ impl Starting {
             port.keep();
         }
         port.begun(conn, device);
+        let mut params = order.params;
+        params.crc &= order.crc_on_host || device.is_summed(conn);
         Self {
             conn,
             port,
@@ -172,7 +176,7 @@ impl Starting {
             remote: order.remote,
             next_hop,
             metrics: order.metrics,
-            params: order.params,
+            params,
             private_data: order.private_data,
             began,
             until: began + order.timeout,

@@ -116,6 +116,7 @@ impl Connecting {
             remote: wanted.remote,
             metrics: way.metrics,
             params: wanted.params,
+            crc_on_host: control.mpa().crc_on_host,
             private_data: wanted.private_data,
             timeout: wanted.timeout,
             outcome: Arc::clone(&outcome),

@@ -254,7 +254,10 @@ impl Connections {
         device: &mut RdmaDevice,
     ) -> Result<(ConnId, Arc<LocalPort>, Negotiated), AcceptError> {
         let request = self.asked(id)?;
-        let responder = Responder::new(self.mpa.params(Some(start_up.answer(request))));
+        let conn = self.incoming.get(id.key).map(|incoming| incoming.conn);
+        let is_summed = conn.is_none_or(|conn| device.is_summed(conn));
+        let answer = Some(start_up.answer(request));
+        let responder = Responder::new(self.mpa.params_on(is_summed, answer));
         let (reply, negotiated) = responder.accept(request, private_data)?;
         let incoming = self.take_incoming(id, format_args!("queue pair {qp}"));
         if !(device.stack).send_all(incoming.conn, &reply, device.now) {
