@@ -113,6 +113,12 @@ impl SwitchClient {
         self.control.ask(request)
     }
 
+    /// Process of the switch. `None` if it is in a namespace that this process does not see.
+    pub(super) fn process(&self) -> Option<u32> {
+        let peer = self.control.socket()?.peer().ok()?;
+        u32::try_from(peer.pid()).ok().filter(|pid| *pid != 0)
+    }
+
     /// Whether this program has a port.
     pub fn has_port(&self, at: SocketAddr) -> bool {
         self.control.has_port(at)

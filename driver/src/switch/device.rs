@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::client::{Attached, SwitchClient};
 use super::control::SwitchError;
-use xwarp_switchd::{Reply, Request, SWITCH};
+use super::observer::SwitchObserver;
 
 /// What is known of a switch's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,18 +27,6 @@ impl SwitchDevice {
     ///
     /// [`SwitchError`]: there is none, or it does not answer.
     pub fn at(path: &Path) -> Result<Self, SwitchError> {
-        let attached = SwitchClient::attach(path, None)?;
-        let Attached {
-            client, name, mtu, ..
-        } = attached;
-        let Reply::Addresses(addresses) = client.ask(Request::Addresses)? else {
-            return Err(SwitchError::unasked());
-        };
-        Ok(Self {
-            name,
-            mac: SWITCH,
-            mtu,
-            addresses,
-        })
+        Ok(SwitchObserver::attach(path)?.device().clone())
     }
 }

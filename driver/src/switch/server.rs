@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -300,7 +301,7 @@ impl Server {
         };
         self.switch.detach(client.id, self.began.elapsed());
         let event = ToClient::Event(Event::Gone { mac: client.mac }).encode();
-        let same = |it: &&Connection| it.identity == gone.identity && it.client.is_some();
+        let same = |it: &&Connection| it.identity.trusts(gone.identity) && it.client.is_some();
         for other in self.connections.values().filter(same) {
             send_event(other, &event, &[]);
         }
@@ -436,11 +437,12 @@ impl Drop for Server {
     }
 }
 
-/// User and namespace of processes of who has connected.
+/// Process, user and namespace of processes of who has connected.
 fn identity_of(peer: &UnixCredentials) -> Identity {
     let domain = fs::metadata(format!("/proc/{}/ns/pid", peer.pid()));
     Identity {
         uid: peer.uid(),
+        process: u32::try_from(peer.pid()).ok().and_then(NonZero::new),
         domain: domain.ok().map(|it| it.ino()),
     }
 }

@@ -1,6 +1,7 @@
 //! A switch with its clients, in one process: their files, rings and sockets are real.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -15,6 +16,7 @@ use super::client::{Attached, SwitchClient};
 use super::control::SwitchError;
 use super::file::{self, Writers};
 use super::layout::{FILE, FRAMES, flags};
+use super::observer::SwitchObserver;
 use super::server::{ServeError, Server, ServerConfig};
 use super::socket::ControlSocket;
 use crate::net::{InterfaceEnd, InterfaceNews};
@@ -475,4 +477,32 @@ fn file_of_the_switch_cannot_be_written_by_a_client() {
     assert!(file::Mapping::of(down.as_fd(), FILE, Writers::All).is_err());
     assert!(nix::sys::uio::pwrite(down, &[1], 0).is_err());
     assert!(nix::unistd::ftruncate(down, 0).is_err());
+}
+
+#[test]
+fn observer_sees_clients_with_their_processes_and_what_became_of_frames() {
+    let folder = WorkDir::new("xwarp-switch-observer");
+    let path = folder.file("xw0.sock");
+    let _switch = Running::at(&path);
+    let [mut a, mut b] = [(); 2].map(|()| Peer::attach(&path));
+    let observer = SwitchObserver::attach(&path).expect("a switch");
+    let own = std::process::id();
+    assert_eq!(observer.process(), Some(own));
+    assert_eq!(observer.device().addresses, [ADDRESS]);
+    a.send(b.at, b"by the switch");
+    assert_eq!(b.content(), b"by the switch");
+    a.join(&b);
+    let state = observer.state().expect("a switch");
+    assert_eq!(state.counters.delivered, 1);
+    assert_eq!(state.count, 2);
+    for client in &state.clients {
+        let process = client.process.map(NonZero::get);
+        assert_eq!(process, Some(own));
+        assert_eq!((client.ports, client.peers), (1, 1));
+        assert!(
+            state.may_pair && client.may_pair,
+            "one process trusts itself"
+        );
+    }
+    assert_eq!(state.clients.len(), 2);
 }

@@ -15,15 +15,18 @@
 //! notices.
 #![forbid(unsafe_code)]
 
+mod counters;
 mod memory;
 mod message;
 mod ports;
 mod request;
 mod resets;
 mod segment;
+mod state;
 mod station;
 mod switch;
 
+pub use counters::Counters;
 pub use memory::{ClientMemory, Delivery, HEAD, Head, Hostile};
 pub use message::{
     Before, Event, Hello, LIST_MAX, MESSAGE_MAX, Malformed, NAME_MAX, ToClient, ToSwitch, VERSION,
@@ -31,5 +34,6 @@ pub use message::{
 };
 pub use ports::LINGER;
 pub use request::{Refusal, Reply, Request};
+pub use state::{ClientState, SwitchState};
 pub use station::{MacAddress, SWITCH};
-pub use switch::{ClientId, Config, Counters, Identity, Switch};
+pub use switch::{ClientId, Config, Identity, Switch};

@@ -57,6 +57,15 @@ impl Ports {
         self.open.get(&key(at)).map(|owner| owner.client)
     }
 
+    /// How many ports each client has, by its place.
+    pub(crate) fn counts(&self) -> HashMap<usize, u32> {
+        let mut counts = HashMap::new();
+        for owner in self.open.values() {
+            *counts.entry(owner.client).or_default() += 1;
+        }
+        counts
+    }
+
     /// Gives a client a port: the one of `wanted`, or any for port 0.
     pub(crate) fn open(
         &mut self,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::state::SwitchState;
 use crate::station::MacAddress;
 
 /// A request.
@@ -17,6 +18,8 @@ pub enum Request {
     OpenPort(SocketAddr),
     /// The client has closed a port.
     ClosePort(SocketAddr),
+    /// Which clients are there, and what became of all frames?
+    Clients,
 }
 
 /// A reply.
@@ -32,6 +35,8 @@ pub enum Reply {
     Port(SocketAddr),
     /// The port is no longer the client's.
     Closed,
+    /// The switch and its clients.
+    Clients(SwitchState),
 }
 
 /// Why the switch refuses a request.

@@ -1,14 +1,17 @@
 //! The switch: clients, and what becomes of each frame.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::time::Duration;
 
+use crate::counters::Counters;
 use crate::memory::{ClientMemory, Delivery, Head, Hostile};
 use crate::ports::Ports;
 use crate::request::{Refusal, Reply, Request};
 use crate::resets::resets_of;
 use crate::segment::{Reset, Segment, readdress};
+use crate::state::{ClientState, SwitchState};
 use crate::station::{MacAddress, SWITCH, is_a_clients, of_client};
 
 /// Frames of one client that are carried in a turn, before the next client has its turn.
@@ -53,10 +56,12 @@ pub struct ClientId {
 }
 
 /// Who a client is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The user.
     pub uid: u32,
+    /// The process that has connected, if the switch can see it.
+    pub process: Option<NonZero<u32>>,
     /// Processes of one user and one domain may trace each other, such as those of one namespace of
     /// processes. `None`: nothing is known of it.
     pub domain: Option<u64>,
@@ -64,32 +69,9 @@ pub struct Identity {
 
 impl Identity {
     /// Whether two clients may read each other's memory.
-    fn trusts(self, other: Self) -> bool {
-        self == other && self.domain.is_some()
+    pub fn trusts(self, other: Self) -> bool {
+        self.uid == other.uid && self.domain == other.domain && self.domain.is_some()
     }
-}
-
-/// Frames, by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Delivered to another client.
-    pub delivered: u64,
-    /// The receiver had lent no memory.
-    pub drop_no_room: u64,
-    /// No client has the destination.
-    pub drop_no_port: u64,
-    /// From an address and port that the sender has not reserved.
-    pub drop_spoofed: u64,
-    /// No whole TCP segment.
-    pub drop_not_tcp: u64,
-    /// To the sender itself.
-    pub drop_to_itself: u64,
-    /// Entries of a ring that named no frame.
-    pub drop_no_frame: u64,
-    /// RSTs that the switch has sent.
-    pub resets: u64,
-    /// RSTs that the limit of a second withheld.
-    pub resets_withheld: u64,
 }
 
 struct Client<M> {
@@ -240,6 +222,7 @@ impl<M: ClientMemory> Switch<M> {
                 self.ports.close(id.place, at, now)?;
                 Ok(Reply::Closed)
             }
+            Request::Clients => Ok(Reply::Clients(self.state_for(id)?)),
         }
     }
 
@@ -263,6 +246,38 @@ impl<M: ClientMemory> Switch<M> {
     fn client(&self, id: ClientId) -> Option<&Client<M>> {
         let client = self.places.get(id.place)?.as_ref()?;
         (client.id == id).then_some(client)
+    }
+
+    /// The switch and all clients but the one that asks, which sees processes of its own user only.
+    fn state_for(&self, id: ClientId) -> Result<SwitchState, Refusal> {
+        let asks = self.client(id).ok_or(Refusal::Detached)?.identity;
+        let has_pairs = self.config.pairs;
+        let ports = self.ports.counts();
+        let mut peers = HashMap::<ClientId, u32>::new();
+        for id in self.pairs.iter().flatten() {
+            *peers.entry(*id).or_default() += 1;
+        }
+        let others = self.places.iter().flatten().filter(|it| it.id != id);
+        let state = |client: &Client<M>| {
+            let Identity { uid, process, .. } = client.identity;
+            ClientState {
+                uid,
+                process: process.filter(|_| uid == asks.uid),
+                ports: ports.get(&client.id.place).copied().unwrap_or(0),
+                peers: peers.get(&client.id).copied().unwrap_or(0),
+                may_pair: has_pairs && asks.trusts(client.identity),
+            }
+        };
+        let mut clients: Vec<_> = others.map(state).collect();
+        // The message has room for the clients of one user at least.
+        clients.sort_by_key(|it| it.uid != asks.uid);
+        Ok(SwitchState {
+            generation: self.generation,
+            counters: self.counters,
+            may_pair: has_pairs && asks.domain.is_some(),
+            count: u32::try_from(clients.len()).unwrap_or(u32::MAX),
+            clients,
+        })
     }
 
     fn here(&self, address: IpAddr) -> Result<IpAddr, Refusal> {

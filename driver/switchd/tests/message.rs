@@ -2,11 +2,12 @@
 
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::num::NonZero;
 
 use proptest::prelude::*;
 use xwarp_switchd::{
-    Before, Event, Hello, LIST_MAX, MESSAGE_MAX, Malformed, NAME_MAX, Refusal, Reply, Request,
-    ToClient, ToSwitch, VERSION, Welcome,
+    Before, ClientState, Counters, Event, Hello, LIST_MAX, MESSAGE_MAX, Malformed, NAME_MAX,
+    Refusal, Reply, Request, SwitchState, ToClient, ToSwitch, VERSION, Welcome,
 };
 
 const HEADER: usize = 16;
@@ -87,6 +88,31 @@ fn welcome() -> Welcome {
     }
 }
 
+fn state() -> SwitchState {
+    SwitchState {
+        generation: 9,
+        counters: Counters::from([1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        may_pair: true,
+        count: 2,
+        clients: vec![
+            ClientState {
+                uid: 1000,
+                process: NonZero::new(4242),
+                ports: 3,
+                peers: 1,
+                may_pair: true,
+            },
+            ClientState {
+                uid: 1001,
+                process: None,
+                ports: 0,
+                peers: 0,
+                may_pair: false,
+            },
+        ],
+    }
+}
+
 /// One message of each variant at least.
 fn to_switch() -> Vec<ToSwitch> {
     let hello = |before| ToSwitch::Hello {
@@ -106,6 +132,7 @@ fn to_switch() -> Vec<ToSwitch> {
         request(Request::Hop(SocketAddr::new(V6, 4420))),
         request(Request::OpenPort(scoped())),
         request(Request::ClosePort(SocketAddr::new(V4, 4420))),
+        request(Request::Clients),
         ToSwitch::Ring,
     ]
 }
@@ -124,6 +151,7 @@ fn to_client() -> Vec<ToClient> {
         reply(Reply::Hop([2, 0x78, 0x77, 0x72, 0xff, 0xff])),
         reply(Reply::Port(scoped())),
         reply(Reply::Closed),
+        reply(Reply::Clients(state())),
         refused(Refusal::NotHere(V4)),
         refused(Refusal::InUse(scoped())),
         refused(Refusal::NoneFree(V6)),
@@ -200,8 +228,22 @@ fn bytes_of_messages_are_those_of_the_record() {
     };
     let expected = concat!("0000000007000000faffffff08000000", "0004000000000000");
     assert_eq!(hex(&refused.encode()), expected);
-    let peer = to_client()[17].encode();
+    let peer = to_client()[18].encode();
     assert_eq!(hex(&peer), "0900000000000000000000000700000002778899000501");
+    let clients = to_client()[6].encode();
+    let expected = concat!(
+        "0e000000070000000000000079000000",
+        "0900000000000000",
+        "010000000000000002000000000000000300000000000000",
+        "040000000000000005000000000000000600000000000000",
+        "070000000000000008000000000000000900000000000000",
+        "01",
+        "02000000",
+        "0200",
+        "e803000092100000030000000100000001",
+        "e903000000000000000000000000000000",
+    );
+    assert_eq!(hex(&clients), expected);
     let ring = "0f000000000000000000000000000000";
     assert_eq!(hex(&ToSwitch::Ring.encode()), ring);
 }
@@ -214,10 +256,10 @@ fn each_message_has_the_kind_and_status_of_the_record() {
         (bytes[0], i32::from_le_bytes(status))
     };
     let to_switch: Vec<_> = to_switch().iter().map(|it| numbers(it.encode())).collect();
-    let kinds = [1, 1, 2, 4, 5, 7, 8, 15].map(|kind| (kind, 0));
+    let kinds = [1, 1, 2, 4, 5, 7, 8, 14, 15].map(|kind| (kind, 0));
     assert_eq!(to_switch, kinds);
     let to_client: Vec<_> = to_client().iter().map(|it| numbers(it.encode())).collect();
-    let mut expected: Vec<_> = [1, 2, 4, 5, 7, 8].map(|kind| (kind, 0)).into();
+    let mut expected: Vec<_> = [1, 2, 4, 5, 7, 8, 14].map(|kind| (kind, 0)).into();
     expected.extend((1..=11).map(|refusal| (0, -refusal)));
     expected.extend([(9, 0), (10, 0)]);
     assert_eq!(to_client, expected);
@@ -305,8 +347,8 @@ fn assert_malformed<M: Message>(message: &M, change: impl FnOnce(&mut Vec<u8>), 
 #[test]
 fn malformed_messages_are_named() {
     let to_switch = to_switch();
-    let [alone, hello, addresses, source, _, open, _, ring] = &to_switch[..] else {
-        panic!("eight messages")
+    let [alone, hello, addresses, source, _, open, _, _, ring] = &to_switch[..] else {
+        panic!("nine messages")
     };
     assert_malformed(addresses, |it| it[2] = 1, Malformed::Flags(1));
     assert_malformed(addresses, |it| it[0] = 3, Malformed::Kind(3));
@@ -349,7 +391,7 @@ fn malformed_messages_are_named() {
     assert_malformed(ring, long, Malformed::Message(HEADER + MESSAGE_MAX));
 
     let to_client = to_client();
-    let (welcome, detached) = (&to_client[0], &to_client[14]);
+    let (welcome, detached) = (&to_client[0], &to_client[15]);
     let [.., peer, gone] = &to_client[..] else {
         panic!("two events")
     };
@@ -406,6 +448,15 @@ fn longest_messages_fit() {
         };
         let bytes = addresses(given).encode();
         assert_eq!(ToClient::decode(&bytes), Ok(addresses(kept)));
+        let clients = |count: u16| {
+            let clients = (0..count).map(|_| state().clients[0]).collect();
+            let state = SwitchState { clients, ..state() };
+            let reply = Reply::Clients(state);
+            ToClient::Reply { id: 1, reply }
+        };
+        let bytes = clients(given).encode();
+        assert!(bytes.len() <= MESSAGE_MAX);
+        assert_eq!(ToClient::decode(&bytes), Ok(clients(kept)));
     }
     let mut name = welcome();
     name.name = "x".repeat(NAME_MAX);
@@ -471,12 +522,35 @@ fn any_to_switch() -> impl Strategy<Value = ToSwitch> {
         at().prop_map(Request::Hop),
         at().prop_map(Request::OpenPort),
         at().prop_map(Request::ClosePort),
+        Just(Request::Clients),
     ];
     prop_oneof![
         (1_u32.., hello).prop_map(|(id, hello)| ToSwitch::Hello { id, hello }),
         (1_u32.., request).prop_map(|(id, request)| ToSwitch::Request { id, request }),
         Just(ToSwitch::Ring),
     ]
+}
+
+fn any_state() -> impl Strategy<Value = SwitchState> {
+    let client = any::<([u32; 4], bool)>();
+    let client = client.prop_map(|([uid, process, ports, peers], may_pair)| ClientState {
+        uid,
+        process: NonZero::new(process),
+        ports,
+        peers,
+        may_pair,
+    });
+    let clients = prop::collection::vec(client, 0..=LIST_MAX);
+    let numbers = any::<(u64, [u64; Counters::NAMES.len()], bool, u32)>();
+    (numbers, clients).prop_map(
+        |((generation, counters, may_pair, count), clients)| SwitchState {
+            generation,
+            counters: counters.into(),
+            may_pair,
+            count,
+            clients,
+        },
+    )
 }
 
 fn any_to_client() -> impl Strategy<Value = ToClient> {
@@ -500,6 +574,7 @@ fn any_to_client() -> impl Strategy<Value = ToClient> {
         any::<[u8; 6]>().prop_map(Reply::Hop),
         at().prop_map(Reply::Port),
         Just(Reply::Closed),
+        any_state().prop_map(Reply::Clients),
     ];
     let refusal = prop_oneof![
         ip().prop_map(Refusal::NotHere),

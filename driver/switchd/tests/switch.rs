@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZero;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use smoltcp::wire::{
     IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber,
 };
 use xwarp_switchd::{
-    ClientId, ClientMemory, Config, Delivery, HEAD, Head, Hostile, Identity, LINGER, MacAddress,
-    Refusal, Reply, Request, SWITCH, Switch,
+    ClientId, ClientMemory, ClientState, Config, Delivery, HEAD, Head, Hostile, Identity, LINGER,
+    MacAddress, Refusal, Reply, Request, SWITCH, Switch,
 };
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -146,7 +147,11 @@ fn switch() -> Switch<Memory> {
 
 /// A client without a domain: it has no way of its own to others.
 fn user(uid: u32) -> Identity {
-    Identity { uid, domain: None }
+    Identity {
+        uid,
+        process: NonZero::new(1000 + uid),
+        domain: None,
+    }
 }
 
 /// A client of `USER` with a port of an address.
@@ -610,7 +615,10 @@ proptest! {
 #[test]
 fn clients_that_may_trace_each_other_are_paired_once_and_no_others() {
     let mut switch = switch();
-    let of = |uid, domain| Identity { uid, domain };
+    let of = |uid, domain| Identity {
+        domain,
+        ..user(uid)
+    };
     let mut ids = Vec::new();
     for (port, identity) in (2000..).zip([
         of(USER, Some(1)),
@@ -654,6 +662,53 @@ fn clients_that_may_trace_each_other_are_paired_once_and_no_others() {
     let asked = switch.handle(ids[0].0, Request::Hop(ids[1].2), START);
     assert_eq!(asked, Ok(Reply::Hop(mac)));
     assert_eq!(switch.take_pairs(), [[ids[0].0, id]]);
+}
+
+#[test]
+fn client_is_shown_the_others_and_processes_of_its_user_only() {
+    let mut switch = switch();
+    let attach = |switch: &mut Switch<Memory>, uid, domain| {
+        let identity = Identity {
+            domain,
+            ..user(uid)
+        };
+        let attached = switch.attach(identity, Memory::default(), None);
+        attached.expect("room").0
+    };
+    let other = attach(&mut switch, USER + 1, Some(1));
+    let [asks, trusted] = [(); 2].map(|()| attach(&mut switch, USER, Some(1)));
+    attach(&mut switch, USER, Some(2));
+    let at = open(&mut switch, trusted, SocketAddr::new(V4, 7000)).expect("a port");
+    open(&mut switch, trusted, SocketAddr::new(V6, 7000)).expect("a port");
+    open(&mut switch, other, SocketAddr::new(V4, 7001)).expect("a port");
+    assert!(switch.handle(asks, Request::Hop(at), START).is_ok());
+    let shown = |switch: &mut Switch<Memory>, id| match switch.handle(id, Request::Clients, START) {
+        Ok(Reply::Clients(state)) => state,
+        other => panic!("{other:?}"),
+    };
+    let client = |uid, ports, peers, may_pair| ClientState {
+        uid,
+        process: NonZero::new(1000 + USER).filter(|_| uid == USER),
+        ports,
+        peers,
+        may_pair,
+    };
+    let state = shown(&mut switch, asks);
+    assert_eq!((state.generation, state.count), (GENERATION, 3));
+    assert_eq!(state.counters, switch.counters());
+    assert!(state.may_pair);
+    let expected = [
+        client(USER, 2, 1, true),
+        client(USER, 0, 0, false),
+        client(USER + 1, 1, 0, false),
+    ];
+    assert_eq!(state.clients, expected, "its user's first");
+    let of_other = shown(&mut switch, other);
+    assert!(of_other.clients.iter().all(|it| it.process.is_none()));
+    let alone = attach(&mut switch, USER + 2, None);
+    assert!(!shown(&mut switch, alone).may_pair);
+    switch.detach(trusted, START);
+    assert_eq!(shown(&mut switch, asks).count, 3);
 }
 
 #[test]

@@ -39,6 +39,7 @@ mod kind {
     pub(super) const CLOSE: u16 = 8;
     pub(super) const PEER: u16 = 9;
     pub(super) const GONE: u16 = 10;
+    pub(super) const CLIENTS: u16 = 14;
     pub(super) const RING: u16 = 15;
 }
 

@@ -1,10 +1,13 @@
 //! Messages of the switch to a client.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 
-use super::fields::{Body, Field};
+use super::fields::{Body, Entry, Field};
 use super::{Header, Malformed, VERSION, kind};
+use crate::counters::Counters;
 use crate::request::{Refusal, Reply};
+use crate::state::{ClientState, SwitchState};
 use crate::station::MacAddress;
 
 /// A message of the switch.
@@ -150,6 +153,7 @@ fn kind_of(reply: &Reply) -> u16 {
         Reply::Hop(_) => kind::HOP,
         Reply::Port(_) => kind::PORT,
         Reply::Closed => kind::CLOSE,
+        Reply::Clients(_) => kind::CLIENTS,
     }
 }
 
@@ -160,6 +164,7 @@ fn write_reply(reply: &Reply, body: &mut Vec<u8>) {
         Reply::Hop(mac) => mac.write(body),
         Reply::Port(at) => at.write(body),
         Reply::Closed => {}
+        Reply::Clients(state) => state.write(body),
     }
 }
 
@@ -170,6 +175,7 @@ fn read_reply(kind: u16, body: &mut Body<'_>) -> Result<Reply, Malformed> {
         kind::HOP => Reply::Hop(body.read()?),
         kind::PORT => Reply::Port(body.read()?),
         kind::CLOSE => Reply::Closed,
+        kind::CLIENTS => Reply::Clients(body.read()?),
         kind => return Err(Malformed::Kind(kind)),
     })
 }
@@ -275,4 +281,66 @@ impl Field for Welcome {
             kept: body.read()?,
         })
     }
+}
+
+/// Each in the order of [`Counters::NAMES`].
+impl Field for Counters {
+    fn write(&self, body: &mut Vec<u8>) {
+        for value in self.values() {
+            value.write(body);
+        }
+    }
+
+    fn read(body: &mut Body<'_>) -> Result<Self, Malformed> {
+        let mut values = [0; Self::NAMES.len()];
+        for value in &mut values {
+            *value = body.read()?;
+        }
+        Ok(values.into())
+    }
+}
+
+impl Field for SwitchState {
+    fn write(&self, body: &mut Vec<u8>) {
+        self.generation.write(body);
+        self.counters.write(body);
+        self.may_pair.write(body);
+        self.count.write(body);
+        self.clients.write(body);
+    }
+
+    fn read(body: &mut Body<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            generation: body.read()?,
+            counters: body.read()?,
+            may_pair: body.read()?,
+            count: body.read()?,
+            clients: body.read()?,
+        })
+    }
+}
+
+/// Process 0 stands for one that is not shown.
+impl Field for ClientState {
+    fn write(&self, body: &mut Vec<u8>) {
+        self.uid.write(body);
+        self.process.map_or(0, NonZero::get).write(body);
+        self.ports.write(body);
+        self.peers.write(body);
+        self.may_pair.write(body);
+    }
+
+    fn read(body: &mut Body<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            uid: body.read()?,
+            process: NonZero::new(body.read()?),
+            ports: body.read()?,
+            peers: body.read()?,
+            may_pair: body.read()?,
+        })
+    }
+}
+
+impl Entry for ClientState {
+    const SIZE: usize = 4 * 4 + 1;
 }

@@ -126,12 +126,13 @@ fn kind_of(request: &Request) -> u16 {
         Request::Hop(_) => kind::HOP,
         Request::OpenPort(_) => kind::PORT,
         Request::ClosePort(_) => kind::CLOSE,
+        Request::Clients => kind::CLIENTS,
     }
 }
 
 fn write_request(request: Request, body: &mut Vec<u8>) {
     match request {
-        Request::Addresses => {}
+        Request::Addresses | Request::Clients => {}
         Request::Source(remote) => remote.write(body),
         Request::Hop(at) | Request::OpenPort(at) | Request::ClosePort(at) => at.write(body),
     }
@@ -144,6 +145,7 @@ fn read_request(kind: u16, body: &mut Body<'_>) -> Result<Request, Malformed> {
         kind::HOP => Request::Hop(body.read()?),
         kind::PORT => Request::OpenPort(body.read()?),
         kind::CLOSE => Request::ClosePort(body.read()?),
+        kind::CLIENTS => Request::Clients,
         kind => return Err(Malformed::Kind(kind)),
     })
 }
