@@ -212,8 +212,9 @@ impl Server {
         self.began.elapsed()
     }
 
-    /// Carries a burst of each client. Returns how many frames it took.
-    fn turn(&mut self) -> usize {
+    /// Carries a burst of each client. Returns how many frames it took. [`run`](Self::run) does so
+    /// by itself.
+    pub fn turn(&mut self) -> usize {
         let (moved, broken) = self.switch.turn(self.now());
         for id in broken {
             let is_its = |it: &Connection| it.client.as_ref().is_some_and(|it| it.id == id);

@@ -21,15 +21,72 @@ fn key(at: SocketAddr) -> Key {
 }
 
 struct Owner {
+    address: IpAddr,
     /// Place of the client.
     client: usize,
     uid: u32,
 }
 
+/// Numbers of ports that share a table.
+const TABLE: usize = 256;
+
+/// Open ports. Each frame looks two of them up, so they are found by their number, without a hash.
+#[derive(Default)]
+struct Open(Vec<Option<Box<[Vec<Owner>; TABLE]>>>);
+
+impl Open {
+    #[inline]
+    fn at(&self, port: u16) -> &[Owner] {
+        let [high, low] = port.to_be_bytes().map(usize::from);
+        let table = self.0.get(high).and_then(Option::as_ref);
+        table.map_or(&[], |table| &table[low])
+    }
+
+    fn at_mut(&mut self, port: u16) -> &mut Vec<Owner> {
+        let [high, low] = port.to_be_bytes().map(usize::from);
+        if self.0.len() <= high {
+            self.0.resize_with(high + 1, || None);
+        }
+        let empty = || Box::new(std::array::from_fn(|_| Vec::new()));
+        &mut self.0[high].get_or_insert_with(empty)[low]
+    }
+
+    #[inline]
+    fn get(&self, (address, port): Key) -> Option<&Owner> {
+        self.at(port).iter().find(|it| it.address == address)
+    }
+
+    fn insert(&mut self, port: u16, owner: Owner) {
+        self.at_mut(port).push(owner);
+    }
+
+    fn remove(&mut self, (address, port): Key) -> Option<Owner> {
+        let at = self.at(port).iter().position(|it| it.address == address)?;
+        Some(self.at_mut(port).swap_remove(at))
+    }
+
+    /// All ports with their owners.
+    fn all(&self) -> impl Iterator<Item = (u16, &Owner)> {
+        let tables = (0_u16..).zip(&self.0);
+        let tables = tables.filter_map(|(high, table)| Some((high, table.as_ref()?)));
+        let ports = tables.flat_map(|(high, table)| {
+            let numbers = (0_u16..).map(move |low| high << 8 | low);
+            numbers.zip(table.iter())
+        });
+        ports.flat_map(|(port, owners)| owners.iter().map(move |it| (port, it)))
+    }
+
+    /// Ports of a client.
+    fn of(&self, client: usize) -> Vec<Key> {
+        let own = self.all().filter(|(_, owner)| owner.client == client);
+        own.map(|(port, owner)| (owner.address, port)).collect()
+    }
+}
+
 pub(crate) struct Ports {
     /// Ports that a user may have.
     per_uid: usize,
-    open: HashMap<Key, Owner>,
+    open: Open,
     of_uid: HashMap<u32, usize>,
     /// Ports that were closed, and until when they rest.
     resting: HashMap<Key, Duration>,
@@ -44,7 +101,7 @@ impl Ports {
     pub(crate) fn new(per_uid: usize) -> Self {
         Self {
             per_uid,
-            open: HashMap::new(),
+            open: Open::default(),
             of_uid: HashMap::new(),
             resting: HashMap::new(),
             closed: VecDeque::new(),
@@ -54,13 +111,13 @@ impl Ports {
 
     /// Place of the client that has a port.
     pub(crate) fn owner(&self, at: SocketAddr) -> Option<usize> {
-        self.open.get(&key(at)).map(|owner| owner.client)
+        self.open.get(key(at)).map(|owner| owner.client)
     }
 
     /// How many ports each client has, by its place.
     pub(crate) fn counts(&self) -> HashMap<usize, u32> {
         let mut counts = HashMap::new();
-        for owner in self.open.values() {
+        for (_, owner) in self.open.all() {
             *counts.entry(owner.client).or_default() += 1;
         }
         counts
@@ -87,11 +144,16 @@ impl Ports {
             port => port,
         };
         let at = SocketAddr::new(wanted.ip(), port);
-        if self.open.contains_key(&key(at)) {
+        if self.open.get(key(at)).is_some() {
             return Err(Refusal::InUse(at));
         }
         self.resting.remove(&key(at));
-        self.open.insert(key(at), Owner { client, uid });
+        let owner = Owner {
+            address: at.ip(),
+            client,
+            uid,
+        };
+        self.open.insert(port, owner);
         *self.of_uid.entry(uid).or_default() += 1;
         Ok(at)
     }
@@ -104,7 +166,7 @@ impl Ports {
             let port = self.next;
             self.next = port.checked_add(1).unwrap_or(FIRST_DYNAMIC);
             let at = (address, port);
-            if !self.open.contains_key(&at) && !self.resting.contains_key(&at) {
+            if self.open.get(at).is_none() && !self.resting.contains_key(&at) {
                 return Ok(port);
             }
             if self.next == first {
@@ -142,15 +204,13 @@ impl Ports {
 
     /// Takes all ports from a client.
     pub(crate) fn close_all(&mut self, client: usize, now: Duration) {
-        let open = self.open.iter().filter(|(_, owner)| owner.client == client);
-        let keys: Vec<Key> = open.map(|(key, _)| *key).collect();
-        for key in keys {
+        for key in self.open.of(client) {
             self.remove(key, now);
         }
     }
 
     fn remove(&mut self, key: Key, now: Duration) {
-        let Some(owner) = self.open.remove(&key) else {
+        let Some(owner) = self.open.remove(key) else {
             return;
         };
         self.wake(now);

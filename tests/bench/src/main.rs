@@ -18,6 +18,7 @@ mod payload;
 mod program;
 mod region;
 mod segments;
+mod switch;
 
 use std::hint::black_box;
 
@@ -56,6 +57,10 @@ fn count() {
     }
     segments::count();
     for name in segments::NAMES {
+        println!("{name}");
+    }
+    switch::count();
+    for name in switch::NAMES {
         println!("{name}");
     }
     messages::count();
