@@ -195,6 +195,8 @@ mod assembler {
 
     /// Lengths for which vectors are faster: a string instruction takes a while to begin.
     const VECTORS: std::ops::Range<usize> = 16..4096;
+    /// From this length on, four vectors at a time.
+    const FOURS: usize = 64;
 
     /// Copies `len` bytes.
     ///
@@ -207,6 +209,9 @@ mod assembler {
         if len >= VECTORS.end {
             // SAFETY: the caller vouches for both ranges.
             unsafe { copy_string(dst, src, len) }
+        } else if len >= FOURS {
+            // SAFETY: the caller vouches for both ranges, and there are 64 bytes or more.
+            unsafe { copy_fours(dst, src, len) }
         } else if len >= VECTORS.start {
             // SAFETY: the caller vouches for both ranges, and there are 16 bytes or more.
             unsafe { copy_vectors(dst, src, len) }
@@ -267,6 +272,59 @@ mod assembler {
                     "3:",
                 ],
                 block = out(xmm_reg) _,
+                src = inout(reg) src => _,
+                dst = inout(reg) dst => _,
+                len = in(reg) len,
+                blocks = inout(reg) blocks => _,
+                options(nostack),
+            );
+        }
+        Ok(())
+    }
+
+    /// Copies the last 64 bytes, and then blocks of 64 up to them: the last block and they may share
+    /// bytes, which are copied twice.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], and `len` is at least 64.
+    #[inline]
+    unsafe fn copy_fours(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Fault> {
+        let blocks = (len - 1) / FOURS;
+        // SAFETY: the last 64 bytes are in the ranges, which are no shorter; `blocks` are fewer
+        // than 1 + `len / 64`, and begin at the first.
+        unsafe {
+            fallible!(
+                [
+                    "movups {a}, [{src} + {len} - 64]",
+                    "movups {b}, [{src} + {len} - 48]",
+                    "movups {c}, [{src} + {len} - 32]",
+                    "movups {d}, [{src} + {len} - 16]",
+                    "movups [{dst} + {len} - 64], {a}",
+                    "movups [{dst} + {len} - 48], {b}",
+                    "movups [{dst} + {len} - 32], {c}",
+                    "movups [{dst} + {len} - 16], {d}",
+                    "test {blocks}, {blocks}",
+                    "jz 3f",
+                    "2:",
+                    "movups {a}, [{src}]",
+                    "movups {b}, [{src} + 16]",
+                    "movups {c}, [{src} + 32]",
+                    "movups {d}, [{src} + 48]",
+                    "movups [{dst}], {a}",
+                    "movups [{dst} + 16], {b}",
+                    "movups [{dst} + 32], {c}",
+                    "movups [{dst} + 48], {d}",
+                    "add {src}, 64",
+                    "add {dst}, 64",
+                    "dec {blocks}",
+                    "jnz 2b",
+                    "3:",
+                ],
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
                 src = inout(reg) src => _,
                 dst = inout(reg) dst => _,
                 len = in(reg) len,
