@@ -112,6 +112,7 @@ pub mod tokio;
 pub mod attr {
     pub use crate::cq::CqInfo;
     pub use crate::qp::change::QpChange;
+    pub use crate::rnic::network::SwitchInfo;
     pub use crate::srq::SrqInfo;
     pub use xwarp_driver::net::MacAddr;
     pub use xwarp_driver::switch::SwitchDevice;

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use xwarp_driver::net::InterfaceReporter;
+use xwarp_driver::net::{InterfaceReporter, MacAddr};
 use xwarp_driver::switch::SwitchClient;
-use xwarp_driver::{Capture, Doorbell, Nic, NicError, NicInfo, PacketIo, RegionPool, Sleeper, Tap};
+use xwarp_driver::{Capture, Doorbell, Nic, NicError, PacketIo, RegionPool, Sleeper, Tap};
 use xwarp_tcp::{Stack, StackConfig, StrayAnswers};
 
 use super::config::RnicConfig;
+use super::network::{Network, SwitchInfo};
 use crate::error::OpenError;
 use crate::host::KernelHost;
 use crate::host::ports::Ports;
@@ -70,8 +71,7 @@ pub(super) struct Opened {
     wakings: Vec<Waking>,
     host: Arc<dyn Host>,
     regions: RegionPool,
-    /// The network interface, if there is one.
-    pub(super) info: Option<NicInfo>,
+    pub(super) network: Network,
     pub(super) capture: Option<Capture>,
 }
 
@@ -89,7 +89,7 @@ impl Opened {
             wakings,
             host,
             regions,
-            info: None,
+            network: Network::Given,
             capture: None,
         })
     }
@@ -109,7 +109,7 @@ impl Opened {
             wakings,
             host: Arc::new(host),
             regions: nic.regions,
-            info: Some(nic.info),
+            network: Network::Interface(nic.info),
             capture: nic.capture,
         })
     }
@@ -130,12 +130,18 @@ impl Opened {
         }
         let wakings = vec![attached.waking];
         let stack = stack_config(attached.mac, attached.mtu, config);
+        let info = SwitchInfo {
+            name: attached.name.clone(),
+            socket: path.to_owned(),
+            mac: MacAddr(attached.mac),
+            mtu: attached.mtu,
+        };
         Ok(Self {
             stacks: stacks(vec![io], &stack, &wakings, &StrayAnswers::default())?,
             wakings,
             host: Arc::new(SwitchHost::new(attached.name, attached.client)),
             regions: RegionPool::anonymous(config.nic.region_bytes)?,
-            info: None,
+            network: Network::Switch(info),
             capture,
         })
     }

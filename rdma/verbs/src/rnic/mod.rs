@@ -8,6 +8,7 @@ pub(crate) mod config;
 mod diagnosis;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
+pub(crate) mod network;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ use xwarp_rnic::tables::Handler;
 use assembly::{Opened, assemble};
 use async_events::AsyncEvents;
 use config::RnicConfig;
+use network::{Network, SwitchInfo};
 
 /// The main name of the interface that is called `name`, which may be an alternative name (`ip link
 /// property add ... altname`). `None` if there is no such interface, or the kernel does not answer.
@@ -50,7 +52,7 @@ pub fn interface_name(name: &str) -> Option<String> {
 /// dropped.
 pub struct Rnic {
     control: Arc<Control>,
-    info: Option<NicInfo>,
+    network: Network,
     backlog: usize,
     pbl_mode: PblMode,
     capture: Option<Capture>,
@@ -122,10 +124,11 @@ impl Rnic {
     }
 
     fn assemble(mut opened: Opened, config: &RnicConfig) -> Result<Self, OpenError> {
-        let (info, capture) = (opened.info.take(), opened.capture.take());
+        let network = std::mem::take(&mut opened.network);
+        let capture = opened.capture.take();
         Ok(Self {
             control: assemble(opened, config)?,
-            info,
+            network,
             backlog: config.backlog,
             pbl_mode: config.pbl_mode,
             capture,
@@ -146,7 +149,18 @@ impl Rnic {
 
     /// The interface and the XDP mode in effect; `None` without a network interface.
     pub fn info(&self) -> Option<&NicInfo> {
-        self.info.as_ref()
+        match &self.network {
+            Network::Interface(info) => Some(info),
+            Network::Switch(_) | Network::Given => None,
+        }
+    }
+
+    /// The device of the software switch; `None` without a switch.
+    pub fn switch(&self) -> Option<&SwitchInfo> {
+        match &self.network {
+            Network::Switch(info) => Some(info),
+            Network::Interface(_) | Network::Given => None,
+        }
     }
 
     /// The capture file of [`NicConfig::capture`](crate::config::NicConfig::capture). To learn
@@ -551,9 +565,10 @@ impl AsFd for Rnic {
 
 impl fmt::Display for Rnic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.info {
-            Some(info) => write!(f, "{info}"),
-            None => f.write_str(self.control.host().name()),
+        match &self.network {
+            Network::Interface(info) => write!(f, "{info}"),
+            Network::Switch(info) => write!(f, "{info}"),
+            Network::Given => f.write_str(self.control.host().name()),
         }
     }
 }
