@@ -15,7 +15,7 @@ use xwarp::{
     SendRequest, WorkCompletion,
 };
 
-use crate::device::{addresses_on_loopback, any_addresses};
+use crate::device::Device;
 use crate::host::named;
 use crate::output::complain;
 use crate::signals::Interrupted;
@@ -410,21 +410,22 @@ pub(crate) struct Clients<'a> {
 }
 
 impl<'a> Clients<'a> {
-    /// Listens on all addresses of an interface. Port 0 selects a free one.
+    /// Listens on all addresses of a device. Port 0 selects a free one.
     pub(crate) fn listen(
         rnic: &'a Rnic,
-        device: &str,
+        device: &Device,
         port: u16,
         interrupted: &'a Interrupted,
     ) -> anyhow::Result<Self> {
         let mut listeners = Vec::new();
         let mut port = port;
-        for any in any_addresses(device)? {
+        for any in device.any_addresses()? {
             let listener = listen(rnic, any, port)?;
             port = listener.addresses().first().map_or(port, SocketAddr::port);
             listeners.push(listener);
         }
-        for address in addresses_on_loopback()? {
+        for address in device.addresses_on_loopback()? {
+            let device = device.name();
             complain(format_args!(
                 "{address} lies on loopback and is not served; add it to {device} with `ip addr add {address} dev {device}`"
             ));

@@ -1,49 +1,70 @@
-//! Device of a command: an interface, or the device of the software switch that `XWARP_SERVICE`
-//! names.
+//! Device of a command: an interface, or that of a software switch. This module alone decides which.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 use xwarp::config::Attach;
 use xwarp_driver::net;
 use xwarp_driver::switch::SwitchDevice;
 
-/// The device of the switch, if the environment names one. The switch is asked once.
-pub(crate) fn of_switch() -> anyhow::Result<Option<&'static SwitchDevice>> {
-    static ASKED: OnceLock<SwitchDevice> = OnceLock::new();
-    let Some(path) = Attach::Auto.service() else {
-        return Ok(None);
-    };
-    if ASKED.get().is_none() {
-        let _the_same = ASKED.set(SwitchDevice::at(&path)?);
-    }
-    Ok(ASKED.get())
+/// Socket of the switch that a command is to use: the one of `--service`, or that of
+/// `XWARP_SERVICE`. `None`: it is to use interfaces.
+pub(crate) fn service(option: Option<&Path>) -> Option<PathBuf> {
+    option.map_or_else(|| Attach::Auto.service(), |socket| Some(socket.to_owned()))
 }
 
-/// The name of the switch's device, which `dev` must be if it is given.
-pub(crate) fn named_of_switch(dev: Option<&str>) -> anyhow::Result<Option<String>> {
-    let Some(device) = of_switch()? else {
-        return Ok(None);
-    };
-    let name = &device.name;
-    if let Some(dev) = dev {
-        ensure!(
-            dev == name,
-            "the switch has the device {name}, and not {dev}: leave out --dev, or unset XWARP_SERVICE"
-        );
-    }
-    Ok(Some(name.clone()))
+/// A switch that has answered, and its only device.
+pub(crate) struct Switch {
+    pub(crate) socket: PathBuf,
+    pub(crate) device: SwitchDevice,
 }
 
-/// `dev`, or the only interface that could serve.
-pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
-    if let Some(name) = named_of_switch(dev)? {
-        return Ok(name);
+impl Switch {
+    /// Asks the switch at a socket.
+    pub(crate) fn at(socket: PathBuf) -> anyhow::Result<Self> {
+        let device = SwitchDevice::at(&socket)?;
+        Ok(Self { socket, device })
     }
-    if let Some(dev) = dev {
-        return Ok(dev.to_owned());
+}
+
+/// Fails unless `dev` is the name of a switch's device, or is not given.
+pub(crate) fn check_name(dev: Option<&str>, device: &str) -> anyhow::Result<()> {
+    match dev {
+        Some(dev) if dev != device => bail!(
+            "the switch has the device {device}, and not {dev}: leave {dev} out, or do without --service and XWARP_SERVICE"
+        ),
+        _ => Ok(()),
     }
+}
+
+/// Where a command's device is.
+pub(crate) enum Devices {
+    OfKernel,
+    OfSwitch(Switch),
+}
+
+impl Devices {
+    /// Asks the switch, if one is to be used. `option`: its socket, as given by `--service`.
+    pub(crate) fn asked(option: Option<&Path>) -> anyhow::Result<Self> {
+        match service(option) {
+            Some(socket) => Switch::at(socket).map(Self::OfSwitch),
+            None => Ok(Self::OfKernel),
+        }
+    }
+
+    /// `dev`, or the only device that could serve.
+    pub(crate) fn serving(self, dev: Option<&str>) -> anyhow::Result<Device> {
+        match (self, dev) {
+            (Self::OfSwitch(switch), _) => Device::of_switch(switch, dev),
+            (Self::OfKernel, Some(dev)) => Ok(Device::Interface(dev.to_owned())),
+            (Self::OfKernel, None) => only_interface().map(Device::Interface),
+        }
+    }
+}
+
+/// The only interface that could serve.
+fn only_interface() -> anyhow::Result<String> {
     let mut names: Vec<String> = net::interfaces()?
         .into_iter()
         .filter(|interface| {
@@ -66,48 +87,87 @@ pub(crate) fn serving(dev: Option<&str>) -> anyhow::Result<String> {
     }
 }
 
-/// Fails if the interface has no carrier: a client would wait for an answer in vain.
-pub(crate) fn check_carrier(device: &str) -> anyhow::Result<()> {
-    if of_switch()?.is_some() {
-        return Ok(());
-    }
-    let interface = net::interface_by_name(device)?;
-    ensure!(
-        interface.carrier || !interface.up,
-        "{device} has no carrier: connect its cable, or set its peer up"
-    );
-    Ok(())
+/// Device of a command.
+pub(crate) enum Device {
+    /// An interface, by its name.
+    Interface(String),
+    OfSwitch(Switch),
 }
 
-/// Addresses of the host on loopback that other hosts may use, such as those that BGP announces.
-/// Packets to them arrive on another interface, and no RNIC serves them.
-pub(crate) fn addresses_on_loopback() -> anyhow::Result<Vec<IpAddr>> {
-    if of_switch()?.is_some() {
-        return Ok(Vec::new());
+impl Device {
+    /// The device of a switch, which must have the name `dev` if that is given.
+    pub(crate) fn of_switch(switch: Switch, dev: Option<&str>) -> anyhow::Result<Self> {
+        check_name(dev, &switch.device.name)?;
+        Ok(Self::OfSwitch(switch))
     }
-    let loopback = (net::interfaces()?.into_iter()).filter(net::Interface::is_loopback);
-    let addresses = loopback.flat_map(|it| it.addresses);
-    Ok(addresses.filter(|address| !address.is_loopback()).collect())
-}
 
-/// The unspecified addresses of the IP versions that the interface has addresses of.
-pub(crate) fn any_addresses(device: &str) -> anyhow::Result<Vec<IpAddr>> {
-    let addresses = match of_switch()? {
-        Some(device) => device.addresses.clone(),
-        None => net::interface_by_name(device)?.addresses,
-    };
-    let v4 = addresses.iter().any(IpAddr::is_ipv4);
-    let v6 = addresses.iter().any(IpAddr::is_ipv6);
-    let any: Vec<IpAddr> = [
-        v4.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    ensure!(
-        !any.is_empty(),
-        "{device} has no IP address; give it one with `ip addr add`"
-    );
-    Ok(any)
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Interface(name) => name,
+            Self::OfSwitch(switch) => &switch.device.name,
+        }
+    }
+
+    /// What connects an RNIC to it.
+    pub(crate) fn attach(&self) -> Attach {
+        match self {
+            Self::Interface(_) => Attach::Direct,
+            Self::OfSwitch(switch) => Attach::Service(switch.socket.clone()),
+        }
+    }
+
+    /// Number of the interface, as the scope of a link-local address. A switch has no scopes.
+    pub(crate) fn scope(&self) -> anyhow::Result<u32> {
+        match self {
+            Self::Interface(name) => Ok(net::interface_by_name(name)?.index),
+            Self::OfSwitch(_) => Ok(0),
+        }
+    }
+
+    /// Fails if the interface has no carrier: a client would wait for an answer in vain.
+    pub(crate) fn check_carrier(&self) -> anyhow::Result<()> {
+        let Self::Interface(name) = self else {
+            return Ok(());
+        };
+        let interface = net::interface_by_name(name)?;
+        ensure!(
+            interface.carrier || !interface.up,
+            "{name} has no carrier: connect its cable, or set its peer up"
+        );
+        Ok(())
+    }
+
+    /// Addresses of the host on loopback that other hosts may use, such as those that BGP announces.
+    /// Packets to them arrive on another interface, and no RNIC serves them.
+    pub(crate) fn addresses_on_loopback(&self) -> anyhow::Result<Vec<IpAddr>> {
+        if let Self::OfSwitch(_) = self {
+            return Ok(Vec::new());
+        }
+        let loopback = (net::interfaces()?.into_iter()).filter(net::Interface::is_loopback);
+        let addresses = loopback.flat_map(|it| it.addresses);
+        Ok(addresses.filter(|address| !address.is_loopback()).collect())
+    }
+
+    /// The unspecified addresses of the IP versions that the device has addresses of.
+    pub(crate) fn any_addresses(&self) -> anyhow::Result<Vec<IpAddr>> {
+        let addresses = match self {
+            Self::Interface(name) => net::interface_by_name(name)?.addresses,
+            Self::OfSwitch(switch) => switch.device.addresses.clone(),
+        };
+        let v4 = addresses.iter().any(IpAddr::is_ipv4);
+        let v6 = addresses.iter().any(IpAddr::is_ipv6);
+        let any: Vec<IpAddr> = [
+            v4.then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            v6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        ensure!(
+            !any.is_empty(),
+            "{} has no IP address; give it one with `ip addr add`",
+            self.name()
+        );
+        Ok(any)
+    }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use xwarp_driver::net;
 
-use crate::device;
+use crate::device::{Device, Devices};
 use crate::size::parse_port;
 
 /// Another host's address.
@@ -91,11 +91,21 @@ impl Host {
         }
     }
 
-    /// Interface to open for a port of the host: `dev`, the one behind the %, or that of the route.
-    pub(crate) fn interface(&self, dev: Option<&str>, port: u16) -> anyhow::Result<String> {
-        if let Some(name) = device::named_of_switch(dev)? {
-            return Ok(name);
+    /// Device to open for a port of the host: that of the switch, `dev`, the one behind the %, or
+    /// that of the route.
+    pub(crate) fn device(
+        &self,
+        devices: Devices,
+        dev: Option<&str>,
+        port: u16,
+    ) -> anyhow::Result<Device> {
+        match devices {
+            Devices::OfSwitch(switch) => Device::of_switch(switch, dev),
+            Devices::OfKernel => self.interface(dev, port).map(Device::Interface),
         }
+    }
+
+    fn interface(&self, dev: Option<&str>, port: u16) -> anyhow::Result<String> {
         match (dev, self.zone()?) {
             (Some(dev), Some(zone)) if dev != zone => {
                 bail!("--dev {dev} and {self} name two interfaces; name one")
@@ -145,8 +155,8 @@ impl Host {
         Ok(interface.name)
     }
 
-    /// A port of the host, as seen from `interface`.
-    pub(crate) fn port(&self, port: u16, interface: &str) -> anyhow::Result<SocketAddr> {
+    /// A port of the host, as seen from a device.
+    pub(crate) fn port(&self, port: u16, device: &Device) -> anyhow::Result<SocketAddr> {
         ensure!(
             port != 0,
             "--port 0 is no server's port; give the port that the server has printed"
@@ -155,7 +165,7 @@ impl Host {
             return Ok(SocketAddr::new(self.address, port));
         };
         let zone = if is_link_local(self.address) {
-            net::interface_by_name(interface)?.index
+            device.scope()?
         } else {
             0
         };
@@ -244,7 +254,8 @@ mod tests {
     #[test]
     fn port_of_zero_is_no_servers() {
         let host: Host = "10.0.0.1".parse().unwrap();
-        assert!(host.port(0, "eth1").is_err());
-        assert_eq!(host.port(7, "eth1").unwrap().to_string(), "10.0.0.1:7");
+        let device = Device::Interface("eth1".to_owned());
+        assert!(host.port(0, &device).is_err());
+        assert_eq!(host.port(7, &device).unwrap().to_string(), "10.0.0.1:7");
     }
 }

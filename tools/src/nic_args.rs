@@ -1,16 +1,22 @@
-//! Options for opening an interface: XDP mode, copies, capture.
+//! Options for opening a device: the switch that has it; XDP mode, copies, capture.
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use xwarp::config::{NicConfig, Polling, Queues, TxChecksum, ZeroCopy};
 
+use crate::device::Devices;
 use crate::guard::{self, Change};
 use crate::interface::ModeArg;
 
-/// How a command opens its interface.
+/// How a command opens its device.
 #[derive(Args)]
 pub(crate) struct NicArgs {
+    /// Use the device of the software switch (`xwarp serve`) with this socket, and no interface; by
+    /// default that of `XWARP_SERVICE`, if it is set
+    #[arg(long, value_name = "SOCKET")]
+    service: Option<PathBuf>,
     /// Require this XDP mode; by default the attached one is used, or native before generic
     #[arg(long)]
     mode: Option<ModeArg>,
@@ -21,16 +27,16 @@ pub(crate) struct NicArgs {
     #[arg(long, conflicts_with_all = ["zero_copy", "busy_poll"])]
     copy: bool,
     /// Serve this many receive queues, or those from A to B; by default all of the interface
-    #[arg(long, value_name = "N|A-B", value_parser = parse_queues, default_value = "all", hide_default_value = true)]
-    queues: Queues,
+    #[arg(long, value_name = "N|A-B", value_parser = parse_queues)]
+    queues: Option<Queues>,
     /// Share the queues among at most this many engines with a thread each; by default as many as
     /// there are queues and processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     engines: Option<u16>,
     /// Leave checksums of sent segments to the NIC, on connections whose peer proves that the NIC
-    /// computes them
-    #[arg(long, value_enum, default_value = "auto")]
-    tx_checksum: TxChecksumArg,
+    /// computes them [default: auto]
+    #[arg(long, value_enum)]
+    tx_checksum: Option<TxChecksumArg>,
     #[command(flatten)]
     change: Change,
     /// Write every frame to this pcapng file
@@ -63,6 +69,34 @@ impl From<TxChecksumArg> for TxChecksum {
 }
 
 impl NicArgs {
+    /// Where the device is. Fails if a switch has it, and an option is given that only an interface
+    /// has.
+    pub(crate) fn devices(&self) -> anyhow::Result<Devices> {
+        let devices = Devices::asked(self.service.as_deref())?;
+        if let (Devices::OfSwitch(_), Some(option)) = (&devices, self.of_interface()) {
+            bail!(
+                "{option} is for interfaces, and a software switch has the device: leave it out, or do without --service and XWARP_SERVICE"
+            );
+        }
+        Ok(devices)
+    }
+
+    /// An option that only an interface has.
+    fn of_interface(&self) -> Option<&'static str> {
+        let each = [
+            (self.mode.is_some(), "--mode"),
+            (self.zero_copy, "--zero-copy"),
+            (self.copy, "--copy"),
+            (self.queues.is_some(), "--queues"),
+            (self.engines.is_some(), "--engines"),
+            (self.tx_checksum.is_some(), "--tx-checksum"),
+        ];
+        let given = each
+            .into_iter()
+            .find_map(|(is_given, it)| is_given.then_some(it));
+        given.or_else(|| self.change.options().next())
+    }
+
     /// Changes to the interface before it is opened.
     pub(crate) fn prepare(&self, dev: &str) -> anyhow::Result<()> {
         guard::begin(dev, self.change)
@@ -82,10 +116,10 @@ impl NicArgs {
         NicConfig::default()
             .mode(self.mode.map(Into::into))
             .zero_copy(zero_copy)
-            .queues(self.queues)
+            .queues(self.queues.unwrap_or(Queues::All))
             .engines(self.engines.map(usize::from))
             .polling(polling)
-            .tx_checksum(self.tx_checksum.into())
+            .tx_checksum(self.tx_checksum.map_or(TxChecksum::Auto, Into::into))
             .region_bytes(region_bytes)
             .capture(self.capture.clone())
     }

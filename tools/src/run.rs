@@ -2,20 +2,22 @@
 
 use xwarp::{Rnic, RnicConfig};
 
+use crate::device::Device;
 use crate::output;
 use crate::signals::Interrupted;
 
 /// Opens the RNIC, runs `work`, and closes the RNIC. If the work succeeds but the capture is
 /// incomplete, the run has failed.
 pub(crate) fn with_rnic(
-    device: &str,
+    device: &Device,
     config: &RnicConfig,
     interrupted: &Interrupted,
     work: impl FnOnce(&Rnic) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // Registering memory takes seconds per gigabyte. No frames are steered yet, and the program
     // ends with the process.
-    let rnic = interrupted.at_once_during(|| Rnic::open(device, config))??;
+    let config = config.clone().attach(device.attach());
+    let rnic = interrupted.at_once_during(|| Rnic::open(device.name(), &config))??;
     let outcome = work(&rnic);
     let captured = close(rnic);
     match (outcome, captured) {

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 use xwarp_test_kit::{WorkDir, eventually, timeout};
 
 const XWARP: &str = env!("CARGO_BIN_EXE_xwarp");
@@ -149,6 +150,119 @@ fn ping_and_perf_verify_data_between_processes() {
         let said = succeeded(&local.client(&client));
         assert!(said.contains("verified"), "{said}");
         assert!(server.wait().success());
+    }
+}
+
+/// What a process has printed to standard error: one sentence, and why it failed.
+#[track_caller]
+fn refused(output: &Output, code: i32) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(output.stdout.is_empty());
+    said
+}
+
+/// A command with the socket as an option, and without the environment.
+fn named(local: &Local, arguments: &str) -> Command {
+    let mut command = Command::new(XWARP);
+    command.env_remove("XWARP_SERVICE");
+    command.args(arguments.split_whitespace());
+    command.arg("--service").arg(&local.socket);
+    command
+}
+
+#[test]
+fn switch_is_named_by_an_option_and_shown_as_the_device() {
+    let local = Local::new("option");
+    let device = format!("t0  by the switch at {}  MTU 65535", local.socket.display());
+    let (server, port) = local.serve("ping --dev t0");
+    let client = format!("ping --dev t0 127.0.0.1:{port}");
+    let said = succeeded(&Running::start(&mut named(&local, &client)).output());
+    let first = format!("ping 127.0.0.1:{port}  64 B  {device}");
+    assert_eq!(said.lines().next(), Some(&first[..]));
+    assert!(server.wait().success());
+    let (server, port) = local.serve("perf write-lat");
+    let client = format!("perf write-lat --json --iterations 10 127.0.0.1:{port}");
+    let said = succeeded(&Running::start(&mut named(&local, &client)).output());
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let switch = json!({ "device": "t0", "mtu": 65_535, "socket": local.socket });
+    assert_eq!(said["setup"]["switch"], switch);
+    assert!(said["setup"]["nic"].is_null());
+    assert!(server.wait().success());
+}
+
+#[test]
+fn options_that_only_an_interface_has_are_refused_by_a_switch() {
+    let local = Local::new("refused");
+    for option in [
+        "--mode native",
+        "--zero-copy",
+        "--copy",
+        "--queues 2",
+        "--engines 2",
+        "--tx-checksum off",
+        "--fix-offloads",
+        "--busy-poll",
+    ] {
+        for command in [
+            "ping",
+            "ping 127.0.0.1",
+            "perf write-bw",
+            "perf send-lat 127.0.0.1",
+        ] {
+            let said = refused(&local.client(&format!("{command} {option}")), 1);
+            let name = option.split(' ').next().expect("a name");
+            assert!(
+                said.starts_with(&format!("xwarp: {name} is for interfaces")),
+                "{said}"
+            );
+        }
+    }
+    let said = refused(&local.client("ping --dev eth7 127.0.0.1"), 1);
+    assert!(said.contains("has the device t0, and not eth7"), "{said}");
+}
+
+/// Number of packets in a pcapng file, and its bytes.
+fn captured(file: &Path) -> (usize, Vec<u8>) {
+    let bytes = fs::read(file).expect("the capture");
+    let (mut packets, mut rest) = (0, &bytes[..]);
+    while let Some((kind, behind)) = rest.split_first_chunk::<4>() {
+        let len = behind.first_chunk::<4>().expect("a length");
+        let len = usize::try_from(u32::from_le_bytes(*len)).expect("a length");
+        packets += usize::from(u32::from_le_bytes(*kind) == 6);
+        rest = &rest[len..];
+    }
+    (packets, bytes)
+}
+
+fn count(bytes: &[u8], text: &str) -> usize {
+    let windows = bytes.windows(text.len());
+    windows.filter(|it| *it == text.as_bytes()).count()
+}
+
+/// Frames that go by the switch, such as a SYN, and those of the pair that the clients are.
+#[test]
+fn capture_has_the_frames_of_both_ways() {
+    let local = Local::new("capture");
+    let file = |name: &str| local.socket.with_file_name(name);
+    let capture = |name| format!("--capture {}", file(name).display());
+    let (server, port) = local.serve(&format!("ping {}", capture("server.pcapng")));
+    let client = format!(
+        "ping --count 3 --size 9000 127.0.0.1:{port} {}",
+        capture("client.pcapng")
+    );
+    succeeded(&local.client(&client));
+    assert!(server.wait().success());
+    for name in ["server.pcapng", "client.pcapng"] {
+        let (packets, bytes) = captured(&file(name));
+        // SYN, SYN-ACK, ACK, MPA's frames, and six FPDUs of each ping.
+        assert!(packets >= 3 + 2 + 3 * 6, "{name}: {packets}");
+        for ping in 0..3 {
+            // The server reads the message, and writes it back.
+            let times = count(&bytes, &format!("rdma-ping-{ping}: "));
+            assert!(times >= 2, "{name}: ping {ping} is there {times} times");
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Change {
 
 impl Change {
     /// The command-line options of these changes.
-    fn options(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn options(self) -> impl Iterator<Item = &'static str> {
         let each = [
             (self.fix_offloads, FIX_OFFLOADS),
             (self.busy_poll, BUSY_POLL),

@@ -18,10 +18,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use xwarp::config::Attach;
 use xwarp_driver::net;
-use xwarp_driver::switch::SwitchDevice;
 
+use crate::device::{self, Devices, Switch};
 use crate::guard;
 use crate::output::{FailedWith, complain};
 
@@ -98,9 +97,6 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command.args(arguments);
     command.env(LIBRARY_PATH, path_with(&library)?);
-    if let Some(service) = &args.service {
-        command.env(SERVICE, service);
-    }
     let named = args.dev.clone().or_else(|| env::var(DEVICES).ok());
     if let Some(named) = &named {
         command.env(DEVICES, named);
@@ -110,15 +106,19 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         command.env(variable, "1");
     }
     let mut switch = None;
-    let service = args.service.clone().or_else(|| Attach::Auto.service());
     let devices = if args.local {
         let begun = switch.insert(local::LocalSwitch::begin()?);
         command.env(SERVICE, begun.socket());
         begun.device().to_owned()
-    } else if let Some(service) = service {
-        device_of(&service)?
     } else {
-        devices(named.as_deref())?
+        match Devices::asked(args.service.as_deref())? {
+            Devices::OfSwitch(Switch { socket, device }) => {
+                device::check_name(args.dev.as_deref(), &device.name)?;
+                command.env(SERVICE, socket);
+                described(&device.name, &device.addresses)
+            }
+            Devices::OfKernel => devices(named.as_deref())?,
+        }
     };
     if !args.print.quiet {
         complain(format_args!("{devices}"));
@@ -134,14 +134,6 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         None => command.exec(),
     };
     Err(why_not_started(program, &error).into())
-}
-
-/// Describes the device of a software switch.
-fn device_of(service: &Path) -> anyhow::Result<String> {
-    let SwitchDevice {
-        name, addresses, ..
-    } = SwitchDevice::at(service)?;
-    Ok(described(&name, &addresses))
 }
 
 /// A device as the user is shown it.

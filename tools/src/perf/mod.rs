@@ -22,7 +22,6 @@ use xwarp::RnicConfig;
 use xwarp::cm::MpaConfig;
 use xwarp::config::{CongestionControl, Progress, WaitMode};
 
-use crate::device;
 use crate::host::Host;
 use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
@@ -198,11 +197,11 @@ pub(crate) fn run(test: &Test) -> anyhow::Result<()> {
 }
 
 fn run_server(kind: Kind, args: &PerfArgs, interrupted: &Interrupted) -> anyhow::Result<()> {
-    let device = device::serving(args.dev.as_deref())?;
+    let device = args.nic.devices()?.serving(args.dev.as_deref())?;
     // A client with --verify needs the most.
     let largest = args.hello(kind, true)?;
     let config = args.config(largest.region_bytes());
-    args.nic.prepare(&device)?;
+    args.nic.prepare(device.name())?;
     with_rnic(&device, &config, interrupted, |rnic| {
         server::run(rnic, &device, &largest, args, interrupted)
     })
@@ -216,11 +215,11 @@ fn run_client(
 ) -> anyhow::Result<()> {
     let hello = args.hello(kind, args.verify)?;
     let port = host.port_or(args.port, DEFAULT_PORT)?;
-    let device = host.interface(args.dev.as_deref(), port)?;
-    device::check_carrier(&device)?;
+    let device = host.device(args.nic.devices()?, args.dev.as_deref(), port)?;
+    device.check_carrier()?;
     let server = host.port(port, &device)?;
     let config = args.config(hello.region_bytes());
-    args.nic.prepare(&device)?;
+    args.nic.prepare(device.name())?;
     with_rnic(&device, &config, interrupted, |rnic| {
         client::run(rnic, server, &hello, args, interrupted)
     })

@@ -97,6 +97,9 @@ pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_
             "engines": info.engines,
         })
     });
+    let switch = rnic
+        .switch()
+        .map(|switch| json!({ "device": switch.name, "socket": switch.socket, "mtu": switch.mtu }));
     let mpa = qp.connection().map(|it| {
         json!({
             "revision": it.revision,
@@ -106,7 +109,10 @@ pub(crate) fn setup_json(rnic: &Rnic, qp: &QueuePair, args: &PerfArgs) -> serde_
             "ord": it.ord,
         })
     });
-    json!({ "nic": nic, "mpa": mpa, "crc": qp.crc(), "engine": args.engine_text() })
+    json!({
+        "nic": nic, "switch": switch, "mpa": mpa,
+        "crc": qp.crc(), "engine": args.engine_text(),
+    })
 }
 
 /// The client's result.

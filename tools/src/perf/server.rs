@@ -19,6 +19,7 @@ use super::hello::{Hello, Kind, Places, Style, Verb};
 use super::peer::{Peer, Record};
 use super::{COMPARE_TIMEOUT, PerfArgs, bandwidth, data, latency, report};
 use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN, fpdus_received};
+use crate::device::Device;
 use crate::host::named;
 use crate::output::OutputError;
 use crate::signals::Interrupted;
@@ -27,7 +28,7 @@ use crate::signals::Interrupted;
 /// never comes does not count: the server waits for the next.
 pub(crate) fn run(
     rnic: &Rnic,
-    device: &str,
+    device: &Device,
     largest: &Hello,
     args: &PerfArgs,
     interrupted: &Interrupted,

@@ -18,7 +18,6 @@ use clap::Args;
 use xwarp::RnicConfig;
 use xwarp::config::{Progress, WaitMode};
 
-use crate::device;
 use crate::host::Host;
 use crate::nic_args::NicArgs;
 use crate::run::with_rnic;
@@ -73,18 +72,18 @@ pub(crate) fn run(args: &PingArgs) -> anyhow::Result<()> {
     let config = args.config();
     let Some(host) = &args.host else {
         args.check_server()?;
-        let device = device::serving(args.dev.as_deref())?;
-        args.nic.prepare(&device)?;
+        let device = args.nic.devices()?.serving(args.dev.as_deref())?;
+        args.nic.prepare(device.name())?;
         return with_rnic(&device, &config, &interrupted, |rnic| {
             server::run(rnic, &device, args, &interrupted)
         });
     };
     args.check()?;
     let port = host.port_or(args.port, DEFAULT_PORT)?;
-    let device = host.interface(args.dev.as_deref(), port)?;
-    device::check_carrier(&device)?;
+    let device = host.device(args.nic.devices()?, args.dev.as_deref(), port)?;
+    device.check_carrier()?;
     let server = host.port(port, &device)?;
-    args.nic.prepare(&device)?;
+    args.nic.prepare(device.name())?;
     with_rnic(&device, &config, &interrupted, |rnic| {
         client::run(rnic, server, args, &interrupted)
     })

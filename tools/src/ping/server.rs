@@ -13,6 +13,7 @@ use super::ends::End;
 use super::place::Place;
 use super::{LARGEST, PingArgs};
 use crate::connection::{CLOSE_TIMEOUT, Clients, ONLY, TURN};
+use crate::device::Device;
 use crate::host::named;
 use crate::output::{OutputError, print_line};
 use crate::peer_text;
@@ -25,7 +26,7 @@ const SHOWN: usize = 60;
 
 pub(crate) fn run(
     rnic: &Rnic,
-    device: &str,
+    device: &Device,
     args: &PingArgs,
     interrupted: &Interrupted,
 ) -> anyhow::Result<()> {
