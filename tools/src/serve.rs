@@ -30,6 +30,15 @@ pub(crate) struct ServeArgs {
     /// Where programs attach; NAME.sock in the folder xwarp of `XDG_RUNTIME_DIR`, unless named
     #[arg(long)]
     socket: Option<PathBuf>,
+    /// Permissions of the socket, in octal digits: all who may write to it may attach
+    #[arg(long, default_value = "600", value_parser = parse_mode)]
+    mode: u32,
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    let mode = mode.filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("{text:?} are no permissions; write for example 660"))
 }
 
 fn device_name(text: &str) -> Result<String, String> {
@@ -54,7 +63,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     } else {
         args.address.clone()
     };
-    let mut server = begin(&socket, &args.local, addresses.clone())?;
+    let mut server = begin(
+        &socket,
+        ServerConfig::new(&args.local, addresses.clone()).mode(args.mode),
+    )?;
     let listed: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
     print_line!("RDMA device {} ({})", args.local, listed.join(", "))?;
     print_line!(
@@ -67,8 +79,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 /// A switch that listens.
-pub(crate) fn begin(socket: &Path, name: &str, addresses: Vec<IpAddr>) -> anyhow::Result<Server> {
-    let config = ServerConfig::new(name, addresses);
+pub(crate) fn begin(socket: &Path, config: ServerConfig) -> anyhow::Result<Server> {
     Ok(Server::bind(socket, config)?)
 }
 

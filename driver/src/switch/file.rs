@@ -147,7 +147,7 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(word.as_ptr()) }
     }
 
-    /// The number at an offset of the layout, likewise of 8 bytes.
+    /// The number of 8 bytes at an offset of the layout.
     pub(super) fn number(&self, at: usize) -> &AtomicU64 {
         let number = self.aligned(at, size_of::<u64>()).cast();
         // SAFETY: as for `word`.

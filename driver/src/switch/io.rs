@@ -319,7 +319,7 @@ impl PacketIo for SwitchIo {
         if self.mailbox.has_any() {
             self.take_news();
         }
-        // None that always sends starves the others.
+        // A client that always sends does not starve another one.
         let share = budget.div_ceil(self.peers.len() + 1);
         let end = out.len() + budget;
         for peer in &mut self.peers {

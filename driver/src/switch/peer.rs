@@ -2,8 +2,8 @@
 //! stay where their sender wrote them. No process and no copy is in between.
 //!
 //! Each maps the other's file `up`, and reads frames there. A peer could change a frame while it is
-//! read, so the two trust each other as processes do that may trace each other (ptrace(2)); the
-//! switch introduces no others to each other.
+//! read, so the two trust each other as processes do that may trace each other (ptrace(2)). The
+//! switch introduces only such processes to each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};

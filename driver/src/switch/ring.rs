@@ -64,7 +64,7 @@ impl<C: Cells> Producer<C> {
         Ok(())
     }
 
-    /// Puts an entry behind the others. False if the ring is full.
+    /// Puts an entry behind those that are there. False if the ring is full.
     #[inline]
     pub(crate) fn push(&mut self, entry: u64) -> Result<bool, Broken> {
         if self.own.wrapping_sub(self.consumed) >= C::ENTRIES {

@@ -56,6 +56,13 @@ impl ServerConfig {
             mode: 0o600,
         }
     }
+
+    /// Sets the permissions of the socket.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
 }
 
 /// Why there is no switch.
@@ -473,7 +480,7 @@ fn send_event(to: &Connection, event: &[u8], descriptors: &[BorrowedFd<'_>]) {
 
 /// Why a client is not attached.
 enum Unwelcome {
-    /// It is told.
+    /// It gets the reason.
     Refused(Refusal),
     /// It is ended.
     File(FileError),

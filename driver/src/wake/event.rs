@@ -27,9 +27,9 @@ impl Event {
 
     /// An event, and the descriptor by which another process [raises](raise) it.
     pub(super) fn shared() -> io::Result<(Self, OwnedFd)> {
-        let (own, others) = UnixStream::pair()?;
-        let given = others.try_clone()?.into();
-        Ok((Self::Shared(own, others), given))
+        let (own, bell) = UnixStream::pair()?;
+        let given = bell.try_clone()?.into();
+        Ok((Self::Shared(own, bell), given))
     }
 
     pub(super) fn raise(&self) -> io::Result<()> {
@@ -39,7 +39,7 @@ impl Event {
                 Ok(_) | Err(Errno::EAGAIN) => Ok(()),
                 Err(errno) => Err(errno.into()),
             },
-            Self::Shared(_, others) => raise(others.as_fd()),
+            Self::Shared(_, bell) => raise(bell.as_fd()),
         }
     }
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use xwarp_dropin_tests::{SERVER, SERVER_V6, compile};
-use xwarp_system_tests::{Finished, Hosts, Running, eventually, output_of};
+use xwarp_system_tests::{Finished, Host, Hosts, Running, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
-/// A user without privileges, who cannot get any either.
-const USER: &str =
-    "--reuid 65534 --regid 65534 --clear-groups --inh-caps -all --bounding-set -all --no-new-privs";
+/// A user without privileges.
+const USER: u32 = 65_534;
+/// Another user without privileges.
+const OTHER: u32 = 65_533;
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -51,26 +52,37 @@ impl Local {
     }
 
     fn begin_switch(&mut self) {
-        let mut command = self.as_user();
+        let mut command = self.as_user(&self.hosts.b, USER);
         command.args(["serve", "--local", "xw0", "--address", SERVER]);
         command.args(["--address", SERVER_V6, "--address", "127.0.0.1"]);
-        command.arg("--socket").arg(&self.socket);
+        command
+            .arg("--socket")
+            .arg(&self.socket)
+            .args(["--mode", "666"]);
         let mut switch = Running::start(command);
         switch.line("programs find it by XWARP_SERVICE=");
         self.switch = Some(switch);
     }
 
-    /// The command, as the user.
-    fn as_user(&self) -> Command {
-        let mut command = self.hosts.b.command("setpriv");
-        command.args(USER.split_whitespace()).arg(&self.xwarp);
+    /// The command, as a user of a host who has no privileges and cannot get any.
+    fn as_user(&self, host: &Host, uid: u32) -> Command {
+        let mut command = host.command("setpriv");
+        command.arg(format!("--reuid={uid}"));
+        command.args("--regid 65534 --clear-groups --inh-caps -all".split(' '));
+        command.args("--bounding-set -all --no-new-privs".split(' '));
+        command.arg(&self.xwarp);
         command.env("XWARP_LIB", &self.library);
         command.env("HOME", self.hosts.work.as_ref());
         command
     }
 
     fn start(&self, program: &str) -> Running {
-        let mut command = self.as_user();
+        self.start_as(&self.hosts.b, USER, program)
+    }
+
+    /// Starts a program that may be in another network namespace than the switch.
+    fn start_as(&self, host: &Host, uid: u32, program: &str) -> Running {
+        let mut command = self.as_user(host, uid);
         command
             .args(["run", "--stats", "--service"])
             .arg(&self.socket);
@@ -193,13 +205,17 @@ fn run_ranks(ranks: usize) {
     let local = Local::new();
     let program = compile("mpicc.openmpi", "ranks", &[], &local.hosts.work);
     let mpirun = format!("mpirun.openmpi {BY_VERBS} -np {ranks} {program}");
-    let told = local.start(&mpirun).finish_within(LIMIT).succeeded();
+    let ended = local.start(&mpirun).finish_within(LIMIT).succeeded();
     for rank in 0..ranks {
         let said = format!("rank {rank} of {ranks} has compared all");
-        assert!(told.stdout.contains(&said), "{told}");
+        assert!(ended.stdout.contains(&said), "{ended}");
     }
     // Each rank's RNIC has carried something.
-    assert_eq!(told.stderr.matches("placed_bytes").count(), ranks, "{told}");
+    assert_eq!(
+        ended.stderr.matches("placed_bytes").count(),
+        ranks,
+        "{ended}"
+    );
 }
 
 #[test]
@@ -248,4 +264,38 @@ fn several_programs_at_once_disturb_none() {
     {
         Local::finish("rping", running);
     }
+}
+
+#[test]
+fn sixteen_processes_of_two_users_exchange_messages() {
+    needs_root!();
+    let local = Local::new();
+    // Half of the pairs are of one user, whose frames go without the switch.
+    let uids = [[USER, USER], [OTHER, OTHER], [USER, OTHER], [OTHER, USER]];
+    let mut running = Vec::new();
+    for (port, [server, client]) in (7001..).zip(uids.into_iter().cycle().take(8)) {
+        let program = format!("rping -s -C 100 -V -p {port}");
+        let serving = local.start_as(&local.hosts.b, server, &program);
+        eventually("the server listens", || {
+            serving.complained().contains("listening on")
+        });
+        running.push(serving);
+        let program = format!("rping -c -a {SERVER} -C 100 -V -p {port}");
+        running.push(local.start_as(&local.hosts.b, client, &program));
+    }
+    for running in running {
+        Local::finish("rping", running);
+    }
+}
+
+/// As in a container that has nothing but the socket: no interface, no address and no route.
+#[test]
+fn socket_is_all_that_a_program_in_another_namespace_needs() {
+    needs_root!();
+    let local = Local::new();
+    let server = local.serve("rping -s -C 20 -V");
+    let client = format!("rping -c -a {SERVER} -C 20 -V");
+    let running = local.start_as(&local.hosts.a, USER, &client);
+    Local::finish(&client, running);
+    Local::finish("rping -s", server);
 }

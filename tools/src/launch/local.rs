@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use xwarp_driver::sleep_on;
-use xwarp_driver::switch::Server;
+use xwarp_driver::switch::{Server, ServerConfig};
 
 use super::described;
 use crate::interruption::Interruption;
@@ -42,7 +42,7 @@ impl LocalSwitch {
         let socket = folder.join(format!("{PREFIX}{}.sock", std::process::id()));
         let addresses = serve::own_addresses()?;
         let device = described(NAME, &addresses);
-        let server = serve::begin(&socket, NAME, addresses)?;
+        let server = serve::begin(&socket, ServerConfig::new(NAME, addresses))?;
         Ok(Self {
             server,
             socket,
