@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 use xwarp_driver::net;
 use xwarp_driver::switch::{Server, ServerConfig};
@@ -33,6 +34,9 @@ pub(crate) struct ServeArgs {
     /// Permissions of the socket, in octal digits: all who may write to it may attach
     #[arg(long, default_value = "600", value_parser = parse_mode)]
     mode: u32,
+    /// All frames go by the switch, also between programs that may trace each other
+    #[arg(long)]
+    no_pairs: bool,
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -63,10 +67,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     } else {
         args.address.clone()
     };
-    let mut server = begin(
-        &socket,
-        ServerConfig::new(&args.local, addresses.clone()).mode(args.mode),
-    )?;
+    raise_limit()?;
+    let config = ServerConfig::new(&args.local, addresses.clone());
+    let config = config.mode(args.mode).pairs(!args.no_pairs);
+    let mut server = begin(&socket, config)?;
     let listed: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
     print_line!("RDMA device {} ({})", args.local, listed.join(", "))?;
     print_line!(
@@ -81,6 +85,13 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 /// A switch that listens.
 pub(crate) fn begin(socket: &Path, config: ServerConfig) -> anyhow::Result<Server> {
     Ok(Server::bind(socket, config)?)
+}
+
+/// Each program that attaches takes descriptors of this process, which may have as many as it can.
+fn raise_limit() -> anyhow::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    Ok(())
 }
 
 /// The addresses by which programs of this host know it.

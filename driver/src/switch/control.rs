@@ -251,6 +251,8 @@ impl Control {
             let replied = reply.recv_timeout(if sent.is_ok() { left } else { RETRY.min(left) });
             self.link().pending.remove(&id);
             match replied {
+                // The program has to slow down.
+                Ok(Err(Refusal::TooFast(_))) if left > RETRY => std::thread::sleep(RETRY),
                 Ok(reply) => return Ok(reply?),
                 Err(RecvTimeoutError::Timeout) if left.is_zero() || sent.is_ok() => {
                     return Err(SwitchError::Silent);

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::UnixCredentials;
 use xwarp_switchd::{
     ClientId, Config, Counters, Event, Hello, Identity, MacAddress, Refusal, Switch, ToClient,
@@ -34,6 +35,10 @@ const TURNS: u32 = 32;
 const MESSAGES: usize = 16;
 /// Clients that have connected and not introduced themselves, at most.
 const UNKNOWN_MAX: usize = 64;
+/// Descriptors of a client: its socket, its files `up` and `flags`, its bell twice, its `down`.
+const DESCRIPTORS_OF_CLIENT: usize = 6;
+/// Descriptors of the program and of the switch itself, at most.
+const DESCRIPTORS_BESIDES: usize = 64;
 
 /// How a switch is run.
 #[derive(Clone, Debug)]
@@ -45,6 +50,9 @@ pub struct ServerConfig {
     pub addresses: Vec<IpAddr>,
     /// Permissions of its socket: who may write to it may attach. 0600 by default.
     pub mode: u32,
+    /// Whether programs that may trace each other have a way of their own, by which frames do not
+    /// go by the switch. They do by default.
+    pub pairs: bool,
 }
 
 impl ServerConfig {
@@ -54,6 +62,7 @@ impl ServerConfig {
             name: name.to_owned(),
             addresses,
             mode: 0o600,
+            pairs: true,
         }
     }
 
@@ -61,6 +70,13 @@ impl ServerConfig {
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Sets whether programs that may trace each other have a way of their own.
+    #[must_use]
+    pub fn pairs(mut self, pairs: bool) -> Self {
+        self.pairs = pairs;
         self
     }
 }
@@ -134,10 +150,12 @@ impl Server {
         fs::set_permissions(path, mode).map_err(refused)?;
         let readable = DescriptorSet::new()?;
         readable.watch_as(listener.as_fd(), LISTENER)?;
-        let rules = Config {
+        let mut rules = Config {
             addresses: config.addresses.clone(),
+            pairs: config.pairs,
             ..Config::default()
         };
+        rules.clients = rules.clients.min(clients_within_limit()?);
         Ok(Self {
             path: path.to_owned(),
             listener,
@@ -224,12 +242,8 @@ impl Server {
     pub fn turn(&mut self) -> usize {
         let (moved, broken) = self.switch.turn(self.now());
         for id in broken {
-            let is_its = |it: &Connection| it.client.as_ref().is_some_and(|it| it.id == id);
-            let name = self.connections.iter().find(|(_, it)| is_its(it));
-            if let Some(name) = name.map(|(name, _)| *name) {
-                self.forget(name);
-            }
             log::warn!("a client has broken the rules of its rings, and was ended");
+            self.forget_client(id);
         }
         moved
     }
@@ -274,17 +288,13 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        let unknown = self.connections.len() - self.clients();
-        let accepted = self.listener.accept();
-        let Ok(socket) = accepted else {
+        let Ok(socket) = self.listener.accept() else {
             return;
         };
-        if unknown >= UNKNOWN_MAX {
-            return log::warn!("too many programs have connected without a word: one was refused");
-        }
         let Ok(peer) = socket.peer() else {
             return;
         };
+        self.bound_unknown();
         let name = self.next;
         if let Err(error) = self.readable.watch_as(socket.as_fd(), name) {
             return log::warn!("a client cannot be waited for: {error}");
@@ -298,21 +308,50 @@ impl Server {
         self.connections.insert(name, connection);
     }
 
-    /// The client is gone, or is not to go on. Clients of its domain learn of it: only they know
-    /// whether they have frames of it, as they may be peers since a former switch.
+    /// Of programs that have connected without a word, the first one gives way to the next.
+    fn bound_unknown(&mut self) {
+        let unknown = self
+            .connections
+            .iter()
+            .filter(|(_, it)| it.client.is_none());
+        let (count, oldest) = unknown.fold((0, None), |(count, oldest), (name, _)| {
+            (count + 1, Some(oldest.unwrap_or(*name).min(*name)))
+        });
+        if let Some(oldest) = oldest.filter(|_| count >= UNKNOWN_MAX) {
+            log::warn!("many programs have connected without a word: the first one was ended");
+            self.forget(oldest);
+        }
+    }
+
+    fn forget_client(&mut self, id: ClientId) {
+        let is_its = |it: &Connection| it.client.as_ref().is_some_and(|it| it.id == id);
+        let name = self.connections.iter().find(|(_, it)| is_its(it));
+        if let Some(name) = name.map(|(name, _)| *name) {
+            self.forget(name);
+        }
+    }
+
+    /// The client is gone, or is not to go on; and so are those that do not learn of it.
     fn forget(&mut self, name: u64) {
-        let Some(gone) = self.connections.remove(&name) else {
-            return;
-        };
-        let Some(client) = gone.client else {
-            return;
+        let mut names = vec![name];
+        while let Some(name) = names.pop() {
+            names.extend(self.forget_one(name));
+        }
+    }
+
+    /// Clients of its domain learn of the end: only they know whether they have frames of it, as
+    /// they may be peers since a former switch. Returns those that do not take the event.
+    fn forget_one(&mut self, name: u64) -> Vec<u64> {
+        let gone = self.connections.remove(&name);
+        let Some((identity, client)) = gone.and_then(|it| Some((it.identity, it.client?))) else {
+            return Vec::new();
         };
         self.switch.detach(client.id, self.began.elapsed());
         let event = ToClient::Event(Event::Gone { mac: client.mac }).encode();
-        let same = |it: &&Connection| it.identity.trusts(gone.identity) && it.client.is_some();
-        for other in self.connections.values().filter(same) {
-            send_event(other, &event, &[]);
-        }
+        let same = |it: &Connection| it.identity.trusts(identity) && it.client.is_some();
+        let others = self.connections.iter().filter(|(_, it)| same(it));
+        let deaf = others.filter(|(_, other)| !takes_event(other, &event, &[]));
+        deaf.map(|(name, _)| *name).collect()
     }
 
     /// Introduces clients to each other that are to have a way of their own. If that fails, the
@@ -322,12 +361,19 @@ impl Server {
             let (Some(first), Some(second)) = (self.client(first), self.client(second)) else {
                 continue;
             };
+            let mut deaf = Vec::new();
             match file::create(c"xwarp-pair", pair::BYTES, Writers::All) {
                 Ok((pair, _mapping)) => {
-                    introduce(first, second, &pair, false);
-                    introduce(second, first, &pair, true);
+                    for (of, to, first) in [(first, second, false), (second, first, true)] {
+                        if !introduce(of, to, &pair, first) {
+                            deaf.push(to.1.id);
+                        }
+                    }
                 }
                 Err(error) => log::warn!("two clients have no way of their own: {error}"),
+            }
+            for id in deaf {
+                self.forget_client(id);
             }
         }
     }
@@ -363,19 +409,19 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&name) else {
             return false;
         };
-        let (answer, down) = match (message, &connection.client) {
+        let answer = match (message, &connection.client) {
             (ToSwitch::Ring, _) => return true,
             (ToSwitch::Request { id, request }, Some(client)) => {
                 let handled = self.switch.handle(client.id, request, now);
                 self.join_pairs();
                 match handled {
-                    Ok(reply) => (ToClient::Reply { id, reply }, None),
-                    Err(refusal) => (ToClient::Refused { id, refusal }, None),
+                    Ok(reply) => ToClient::Reply { id, reply },
+                    Err(refusal) => ToClient::Refused { id, refusal },
                 }
             }
             (ToSwitch::Hello { id, hello }, None) => match self.welcome(name, &hello, received) {
-                Ok(welcome) => (ToClient::Welcome { id, welcome }, Some(())),
-                Err(Unwelcome::Refused(refusal)) => (ToClient::Refused { id, refusal }, None),
+                Ok(welcome) => ToClient::Welcome { id, welcome },
+                Err(Unwelcome::Refused(refusal)) => ToClient::Refused { id, refusal },
                 Err(Unwelcome::File(error)) => {
                     log::warn!("a client was refused: {error}");
                     return false;
@@ -387,13 +433,13 @@ impl Server {
         let Some(connection) = self.connections.get(&name) else {
             return false;
         };
-        let client = connection.client.as_ref().filter(|_| down.is_some());
-        let descriptors: Vec<_> = client.map(|it| it.part.down.as_fd()).into_iter().collect();
-        // A client that does not read its replies is ended.
-        connection
-            .socket
-            .send(&answer.encode(), &descriptors)
-            .is_ok()
+        let client = connection.client.as_ref();
+        let welcomed = client.filter(|_| matches!(answer, ToClient::Welcome { .. }));
+        let descriptors = welcomed.map(|client| client.part.down.as_fd());
+        let descriptors: Vec<_> = descriptors.into_iter().collect();
+        // A client that does not read its replies is ended, and so is one that is refused.
+        let sent = connection.socket.send(&answer.encode(), &descriptors);
+        sent.is_ok() && client.is_some()
     }
 
     /// Attaches a client that introduces itself.
@@ -455,27 +501,36 @@ fn identity_of(peer: &UnixCredentials) -> Identity {
     }
 }
 
-/// Gives `to` the way to `of`.
+/// Gives `to` the way to `of`. False if it does not take it.
 fn introduce(
     (_, client): (&Connection, &Client),
     (to, _): (&Connection, &Client),
     pair: &OwnedFd,
     first: bool,
-) {
+) -> bool {
     let event = ToClient::Event(Event::Peer {
         mac: client.mac,
         first,
     });
     let Given { up, flags, bell } = &client.given;
     let descriptors = [pair.as_fd(), up.as_fd(), flags.as_fd(), bell.as_fd()];
-    send_event(to, &event.encode(), &descriptors);
+    takes_event(to, &event.encode(), &descriptors)
 }
 
-/// A client that does not take its events has the frames of the way lost, as on a wire.
-fn send_event(to: &Connection, event: &[u8], descriptors: &[BorrowedFd<'_>]) {
-    if let Err(error) = to.socket.send(event, descriptors) {
-        log::debug!("a client does not take its events: {error}");
+/// False if the client has no room for an event: it would lose the frames of a peer for ever.
+fn takes_event(to: &Connection, event: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
+    let sent = to.socket.send(event, descriptors);
+    if let Err(error) = &sent {
+        log::warn!("a client does not take its events, and is ended: {error}");
     }
+    sent.is_ok()
+}
+
+/// Clients whose descriptors this process can have.
+fn clients_within_limit() -> io::Result<usize> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    Ok(limit.saturating_sub(UNKNOWN_MAX + DESCRIPTORS_BESIDES) / DESCRIPTORS_OF_CLIENT)
 }
 
 /// Why a client is not attached.

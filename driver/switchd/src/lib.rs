@@ -15,6 +15,7 @@
 //! notices.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod counters;
 mod memory;
 mod message;

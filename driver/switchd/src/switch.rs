@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
 
+use crate::budget::Budget;
 use crate::counters::Counters;
 use crate::memory::{ClientMemory, Delivery, Head, Hostile};
 use crate::ports::Ports;
@@ -20,6 +21,8 @@ const BURST: usize = 64;
 const BURSTS: usize = 8;
 /// RSTs that answer segments of one client in a second, and as many at once at most.
 const RESETS_PER_SECOND: u32 = 1000;
+/// Requests of one client in a second, and as many at once at most.
+const REQUESTS_PER_SECOND: u32 = 1000;
 
 /// Addresses and limits of a switch.
 #[derive(Clone, Debug)]
@@ -81,7 +84,9 @@ struct Client<M> {
     mac: MacAddress,
     memory: M,
     /// RSTs that may answer its segments.
-    budget: ResetBudget,
+    resets: Budget,
+    /// Requests that it may make.
+    requests: Budget,
     /// Frames were delivered to it that it was not shown.
     unpublished: bool,
 }
@@ -163,7 +168,8 @@ impl<M: ClientMemory> Switch<M> {
             identity,
             mac,
             memory,
-            budget: ResetBudget::new(),
+            resets: Budget::new(RESETS_PER_SECOND),
+            requests: Budget::new(REQUESTS_PER_SECOND),
             unpublished: false,
         });
         Ok((id, mac))
@@ -191,7 +197,8 @@ impl<M: ClientMemory> Switch<M> {
         self.publish();
     }
 
-    /// Answers a client.
+    /// Answers a client, which may make 1000 requests a second. To close a port is not counted: to
+    /// open it was.
     ///
     /// # Errors
     ///
@@ -202,6 +209,16 @@ impl<M: ClientMemory> Switch<M> {
         request: Request,
         now: Duration,
     ) -> Result<Reply, Refusal> {
+        let owner = |at| self.ports.owner(at);
+        let closes = matches!(request, Request::ClosePort(at) if owner(at) == Some(id.place));
+        let client = self.client_mut(id).ok_or(Refusal::Detached)?;
+        if !closes && !client.requests.take(now) {
+            return Err(Refusal::TooFast(REQUESTS_PER_SECOND));
+        }
+        self.answer(id, request, now)
+    }
+
+    fn answer(&mut self, id: ClientId, request: Request, now: Duration) -> Result<Reply, Refusal> {
         let uid = self.client(id).ok_or(Refusal::Detached)?.identity.uid;
         match request {
             Request::Addresses => Ok(Reply::Addresses(self.config.addresses.clone())),
@@ -245,6 +262,11 @@ impl<M: ClientMemory> Switch<M> {
 
     fn client(&self, id: ClientId) -> Option<&Client<M>> {
         let client = self.places.get(id.place)?.as_ref()?;
+        (client.id == id).then_some(client)
+    }
+
+    fn client_mut(&mut self, id: ClientId) -> Option<&mut Client<M>> {
+        let client = self.places.get_mut(id.place)?.as_mut()?;
         (client.id == id).then_some(client)
     }
 
@@ -312,7 +334,7 @@ impl<M: ClientMemory> Switch<M> {
 
     /// Gives a client a port that it had at a former switch. False if it cannot have it.
     pub fn open_again(&mut self, id: ClientId, at: SocketAddr, now: Duration) -> bool {
-        at.port() != 0 && self.handle(id, Request::OpenPort(at), now).is_ok()
+        at.port() != 0 && self.answer(id, Request::OpenPort(at), now).is_ok()
     }
 
     /// Carries what a client has sent, as far as it has memory for that at a time.
@@ -345,11 +367,14 @@ impl<M: ClientMemory> Switch<M> {
                 Err(Hostile) => broken = true,
             }
         }
-        self.counters.drop_no_frame += sender.memory.refused();
-        if count > 0 {
+        let refused = sender.memory.refused();
+        self.counters.drop_no_frame += refused;
+        if count > 0 || refused > 0 {
             sender.memory.complete();
         }
-        unanswered.retain(|_| sender.budget.take(now, &mut self.counters));
+        let due = unanswered.len();
+        unanswered.retain(|_| sender.resets.take(now));
+        self.counters.resets_withheld += (due - unanswered.len()) as u64;
         let id = sender.id;
         self.places[place] = Some(sender);
         for segment in &unanswered {
@@ -413,35 +438,5 @@ impl<M: ClientMemory> Switch<M> {
                 client.memory.publish();
             }
         }
-    }
-}
-
-/// RSTs that may be sent: a bucket that a second fills.
-struct ResetBudget {
-    left: u32,
-    filled: Duration,
-}
-
-impl ResetBudget {
-    fn new() -> Self {
-        Self {
-            left: RESETS_PER_SECOND,
-            filled: Duration::ZERO,
-        }
-    }
-
-    /// Takes one, or counts that it is withheld.
-    fn take(&mut self, now: Duration, counters: &mut Counters) -> bool {
-        let passed = now.saturating_sub(self.filled).min(Duration::from_secs(1));
-        let due = RESETS_PER_SECOND * passed.subsec_millis() / 1000
-            + RESETS_PER_SECOND * u32::from(passed.as_secs() > 0);
-        if due > 0 {
-            self.left = (self.left + due).min(RESETS_PER_SECOND);
-            self.filled = now;
-        }
-        let taken = self.left.checked_sub(1);
-        self.left = taken.unwrap_or(0);
-        counters.resets_withheld += u64::from(taken.is_none());
-        taken.is_some()
     }
 }

@@ -421,14 +421,22 @@ fn closed_port_rests_unless_it_is_named() {
     );
     // All dynamic ports once: the one that rests is not among them.
     let mut chosen = Vec::new();
-    for _ in 2..=u16::MAX - 49_152 {
-        let at = match switch.handle(id, Request::OpenPort(any), START + LINGER / 2) {
-            Ok(Reply::Port(at)) => at,
-            other => panic!("{other:?}"),
-        };
-        chosen.push(at);
-        let closed = switch.handle(id, Request::ClosePort(at), START + LINGER / 2);
-        assert_eq!(closed, Ok(Reply::Closed));
+    let mut rest = 2..=u16::MAX - 49_152;
+    while !rest.is_empty() {
+        let (other, _) = switch
+            .attach(user(USER), Memory::default(), None)
+            .expect("room");
+        // As many requests as a client may make at once.
+        for _ in rest.by_ref().take(1000) {
+            let at = match switch.handle(other, Request::OpenPort(any), START + LINGER / 2) {
+                Ok(Reply::Port(at)) => at,
+                other => panic!("{other:?}"),
+            };
+            chosen.push(at);
+            let closed = switch.handle(other, Request::ClosePort(at), START + LINGER / 2);
+            assert_eq!(closed, Ok(Reply::Closed));
+        }
+        switch.detach(other, START + LINGER / 2);
     }
     assert!(!chosen.contains(&first) && !chosen.contains(&second));
     let none = switch.handle(id, Request::OpenPort(any), START + LINGER / 2);
@@ -561,6 +569,27 @@ fn resets_that_answer_a_client_have_a_limit_of_its_own() {
     let later = START + Duration::from_millis(300);
     assert_eq!(flood(&mut switch, later), 300);
     assert_eq!(flood(&mut switch, START + Duration::from_hours(1)), 1000);
+}
+
+#[test]
+fn requests_of_a_client_have_a_limit_of_its_own() {
+    let mut switch = switch();
+    let [a, b] = [7000, 7001].map(|port| peer(&mut switch, V4, port));
+    let ask =
+        |switch: &mut Switch<Memory>, of: &Peer, now| switch.handle(of.id, Request::Hop(a.at), now);
+    let flood = |switch: &mut Switch<Memory>, now| {
+        (0..3000).filter(|_| ask(switch, &a, now).is_ok()).count()
+    };
+    assert_eq!(flood(&mut switch, START), 999, "it has opened a port");
+    assert_eq!(ask(&mut switch, &a, START), Err(Refusal::TooFast(1000)));
+    assert!(ask(&mut switch, &b, START).is_ok());
+    assert_eq!(flood(&mut switch, START + Duration::from_millis(70)), 70);
+    assert_eq!(flood(&mut switch, START + Duration::from_hours(1)), 1000);
+    let not_its = switch.handle(a.id, Request::ClosePort(b.at), START);
+    assert_eq!(not_its, Err(Refusal::TooFast(1000)));
+    // A port that it cannot close would stay in use.
+    let closed = switch.handle(a.id, Request::ClosePort(a.at), START);
+    assert_eq!(closed, Ok(Reply::Closed));
 }
 
 #[test]

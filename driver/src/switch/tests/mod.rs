@@ -1,5 +1,7 @@
 //! A switch with its clients, in one process: their files, rings and sockets are real.
 
+mod hostile;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
