@@ -45,6 +45,6 @@ counters! {
     drop_no_frame,
     /// RSTs that the switch has sent.
     resets,
-    /// RSTs that the limit of a second withheld.
+    /// RSTs that were withheld: too many in a second, or too soon after the start.
     resets_withheld,
 }

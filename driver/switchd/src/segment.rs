@@ -69,6 +69,11 @@ impl Segment {
         self.flags & RST != 0
     }
 
+    /// Whether it is the first of a connection.
+    pub(crate) fn begins_a_connection(&self) -> bool {
+        self.flags & (SYN | ACK) == SYN
+    }
+
     /// The sequence number behind the segment. SYN and FIN take one each (RFC 9293 §3.4).
     pub(crate) fn end(&self) -> u32 {
         let controls = (self.flags & (SYN | FIN)).count_ones();

@@ -21,6 +21,9 @@ const BURST: usize = 64;
 const BURSTS: usize = 8;
 /// RSTs that answer segments of one client in a second, and as many at once at most.
 const RESETS_PER_SECOND: u32 = 1000;
+/// How long after its start a switch does not answer segments of connections to ports that no client
+/// has: a client of the former switch may be about to attach again with the port.
+const RETURN: Duration = Duration::from_secs(1);
 /// Requests of one client in a second, and as many at once at most.
 const REQUESTS_PER_SECOND: u32 = 1000;
 
@@ -108,7 +111,7 @@ pub struct Switch<M> {
 }
 
 impl<M: ClientMemory> Switch<M> {
-    /// A switch without clients. `generation`: a number that no former switch of these clients has
+    /// A switch without clients, whose time begins at zero. `generation`: a number that no former switch of these clients has
     /// had, such as a random one.
     pub fn new(config: Config, generation: u64) -> Self {
         let most = config.ports_per_uid;
@@ -373,7 +376,8 @@ impl<M: ClientMemory> Switch<M> {
             sender.memory.complete();
         }
         let due = unanswered.len();
-        unanswered.retain(|_| sender.resets.take(now));
+        let is_due = |segment: &Segment| now >= RETURN || segment.begins_a_connection();
+        unanswered.retain(|segment| is_due(segment) && sender.resets.take(now));
         self.counters.resets_withheld += (due - unanswered.len()) as u64;
         let id = sender.id;
         self.places[place] = Some(sender);

@@ -572,6 +572,28 @@ fn resets_that_answer_a_client_have_a_limit_of_its_own() {
 }
 
 #[test]
+fn connections_of_a_former_switch_are_not_reset_before_their_clients_return() {
+    let mut switch = switch();
+    let a = peer(&mut switch, V4, 7000);
+    let away = SocketAddr::new(V4, 7001);
+    let syn = Fields {
+        control: TcpControl::Syn,
+        ack: None,
+        len: 0,
+        ..DATA
+    };
+    for (now, fields, count) in [
+        (Duration::from_millis(999), DATA, 0),
+        (Duration::from_millis(999), syn, 1),
+        (Duration::from_secs(1), DATA, 1),
+    ] {
+        a.memory.send(segment(a.at, away, fields));
+        switch.turn(now);
+        assert_eq!(a.memory.received().len(), count, "{now:?}");
+    }
+}
+
+#[test]
 fn requests_of_a_client_have_a_limit_of_its_own() {
     let mut switch = switch();
     let [a, b] = [7000, 7001].map(|port| peer(&mut switch, V4, port));
