@@ -7,6 +7,7 @@
 //! | [`segments`] | one flag byte, then ULPDUs, each behind its length (one byte) |
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
 //! | [`control`] | a message of the switch's control socket |
+//! | [`switch`] | steps of hostile clients of the switch: frames, messages, numbers that cannot be, ends |
 //! | [`rnic`] | a program for the peer of a whole RNIC: TCP bytes, frames, time; what application and network do besides |
 //!
 //! `tests/corpus.rs` runs the committed corpus and mutates it. The program `replay` gives one input
@@ -26,6 +27,7 @@ mod memory;
 mod mutate;
 mod predicted;
 mod rnic;
+mod switch;
 
 pub use behaviour::Behaviour;
 pub use control::control;
@@ -33,6 +35,7 @@ pub use hex::{from_hex, to_hex};
 pub use mutate::Mutator;
 pub use predicted::Predicted;
 pub use rnic::rnic;
+pub use switch::switch;
 
 use memory::Memory;
 use xwarp_iwarp::mpa::{
@@ -50,12 +53,13 @@ pub type Target = fn(&[u8]) -> Behaviour;
 
 /// All targets by the name of their corpus folder. Of the pure state machines every input counts as
 /// one behaviour.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("startup", |input| unknown(startup, input)),
     ("framing", |input| unknown(framing, input)),
     ("segments", |input| unknown(segments, input)),
     ("connection", |input| unknown(connection, input)),
     ("control", control),
+    ("switch", switch),
     ("rnic", rnic),
 ];
 

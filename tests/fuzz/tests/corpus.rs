@@ -24,6 +24,7 @@ const INPUTS: [(&str, u64); TARGETS.len()] = [
     ("segments", 20_000),
     ("connection", 20_000),
     ("control", 20_000),
+    ("switch", 10_000),
     ("rnic", 200),
 ];
 
