@@ -1,15 +1,18 @@
 //! Control socket of a program: requests, and what another switch needs to know of the program.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use xwarp_switchd::{
     Before, Hello, MacAddress, Malformed, Refusal, Reply, Request, ToClient, ToSwitch, VERSION,
     Welcome,
@@ -30,13 +33,16 @@ pub(super) const RETRY: Duration = Duration::from_millis(20);
 #[non_exhaustive]
 pub enum SwitchError {
     /// No switch can be reached.
-    #[error("no switch answers at {}: {source}; start one by `xwarp serve --local`", .path.display())]
+    #[error("no switch answers at {}: {source}; {}", .path.display(), remedy(source))]
     Unreachable {
         /// The socket.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
     },
+    /// The path is of something else.
+    #[error("{} is no socket; name the one that `xwarp serve` has printed", .0.display())]
+    NotSocket(PathBuf),
     /// The switch has refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -70,6 +76,27 @@ impl SwitchError {
     /// The answer was none to the question.
     pub fn unasked() -> Self {
         Self::NoSwitch("its reply was unasked".to_owned())
+    }
+}
+
+/// Why no switch can be reached at a path.
+fn not_reached(path: &Path, source: io::Error) -> SwitchError {
+    let path = path.to_owned();
+    match fs::metadata(&path) {
+        Ok(found) if !found.file_type().is_socket() => SwitchError::NotSocket(path),
+        _ => SwitchError::Unreachable { path, source },
+    }
+}
+
+/// What helps if a socket cannot be connected to.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EACCES | Errno::EPERM) => "only users who may write to it may attach",
+        Some(Errno::EPROTOTYPE) => {
+            "another program listens there: name the socket that `xwarp serve` has printed"
+        }
+        Some(Errno::ENAMETOOLONG) => "a socket's path has at most 107 bytes: choose a shorter one",
+        _ => "start one by `xwarp serve --local`",
     }
 }
 
@@ -290,10 +317,7 @@ impl Control {
     /// Attaches to the switch that listens now, with the same file and ports as to the last one.
     pub(super) fn connect(&self) -> Result<(Welcome, Mapping), SwitchError> {
         let socket = ControlSocket::connect(&self.path);
-        let socket = socket.map_err(|source| SwitchError::Unreachable {
-            path: self.path.clone(),
-            source,
-        })?;
+        let socket = socket.map_err(|source| not_reached(&self.path, source))?;
         let before = {
             let link = self.link();
             link.known.map(|(generation, mac)| Before {

@@ -29,4 +29,4 @@ pub use device::SwitchDevice;
 pub use io::SwitchIo;
 pub use observer::SwitchObserver;
 pub use server::{ServeError, Server, ServerConfig};
-pub use xwarp_switchd::{ClientState, Counters, Refusal, Reply, Request, SwitchState};
+pub use xwarp_switchd::{ClientState, Counters, Refusal, Reply, Request, SwitchState, VERSION};

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::UnixCredentials;
 use xwarp_switchd::{
@@ -91,6 +92,12 @@ pub enum ServeError {
     /// Something else has the path.
     #[error("{} exists and is no socket; choose another path", .0.display())]
     NoSocket(PathBuf),
+    /// Another program listens at the socket.
+    #[error("another program listens at {}; choose another path", .0.display())]
+    Foreign(PathBuf),
+    /// The path is longer than that of a socket may be.
+    #[error("{} is too long: a socket's path has at most 107 bytes; choose a shorter one", .0.display())]
+    TooLong(PathBuf),
     /// The socket cannot be made.
     #[error("cannot listen at {}: {source}", .path.display())]
     Socket {
@@ -141,10 +148,7 @@ impl Server {
     pub fn bind(path: &Path, config: ServerConfig) -> Result<Self, ServeError> {
         let generation = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         remove_stale(path)?;
-        let refused = |source| ServeError::Socket {
-            path: path.to_owned(),
-            source,
-        };
+        let refused = |source| refused(path, source);
         let listener = Listener::bind(path).map_err(refused)?;
         let mode = fs::Permissions::from_mode(config.mode);
         fs::set_permissions(path, mode).map_err(refused)?;
@@ -563,12 +567,21 @@ fn remove_stale(path: &Path) -> Result<(), ServeError> {
     if !found.file_type().is_socket() {
         return Err(ServeError::NoSocket(path.to_owned()));
     }
-    match ControlSocket::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
-            .map_err(|source| ServeError::Socket {
-                path: path.to_owned(),
-                source,
-            }),
-        Ok(_) | Err(_) => Err(ServeError::InUse(path.to_owned())),
+    let Err(error) = ControlSocket::connect(path) else {
+        return Err(ServeError::InUse(path.to_owned()));
+    };
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED) => fs::remove_file(path).map_err(|source| refused(path, source)),
+        // It is a stream socket, or one of datagrams.
+        Some(Errno::EPROTOTYPE) => Err(ServeError::Foreign(path.to_owned())),
+        _ => Err(refused(path, error)),
+    }
+}
+
+fn refused(path: &Path, source: io::Error) -> ServeError {
+    let path = path.to_owned();
+    match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENAMETOOLONG) => ServeError::TooLong(path),
+        _ => ServeError::Socket { path, source },
     }
 }
