@@ -4,13 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
+use clap::Args;
 use xwarp::config::Attach;
 use xwarp_driver::net;
-use xwarp_driver::switch::SwitchDevice;
+use xwarp_driver::switch::{SwitchDevice, SwitchError, SwitchObserver};
+
+use crate::output::FailedWith;
 
 /// Socket of the switch that a command is to use: the one of `--service`, or that of
 /// `XWARP_SERVICE`. `None`: it is to use interfaces.
-pub(crate) fn service(option: Option<&Path>) -> Option<PathBuf> {
+fn service(option: Option<&Path>) -> Option<PathBuf> {
     option.map_or_else(|| Attach::Auto.service(), |socket| Some(socket.to_owned()))
 }
 
@@ -35,6 +38,66 @@ pub(crate) fn check_name(dev: Option<&str>, device: &str) -> anyhow::Result<()> 
             "the switch has the device {device}, and not {dev}: leave {dev} out, or do without --service and XWARP_SERVICE"
         ),
         _ => Ok(()),
+    }
+}
+
+/// The device that a command shows, on the command line.
+#[derive(Args)]
+pub(crate) struct ShownArgs {
+    /// The network interface; or nothing, if a switch is named
+    dev: Option<String>,
+    /// Show the software switch (`xwarp serve`) with this socket; by default that of
+    /// `XWARP_SERVICE`, if it is set
+    #[arg(long, value_name = "SOCKET")]
+    service: Option<PathBuf>,
+}
+
+/// What a command shows.
+pub(crate) enum Shown<'a> {
+    /// An interface, by its name.
+    Interface(&'a str),
+    Switch(ShownSwitch<'a>),
+}
+
+/// A switch that was not asked yet.
+pub(crate) struct ShownSwitch<'a> {
+    pub(crate) socket: PathBuf,
+    /// The name that its device must have, if any.
+    dev: Option<&'a str>,
+}
+
+impl ShownArgs {
+    /// The interface or switch that is named. Fails if none is.
+    pub(crate) fn shown(&self) -> anyhow::Result<Shown<'_>> {
+        let dev = self.dev.as_deref();
+        match (service(self.service.as_deref()), dev) {
+            (Some(socket), dev) => Ok(Shown::Switch(ShownSwitch { socket, dev })),
+            (None, Some(dev)) => Ok(Shown::Interface(dev)),
+            (None, None) => Err(FailedWith {
+                code: 2,
+                text: "name a network interface, or a software switch with --service".to_owned(),
+            }
+            .into()),
+        }
+    }
+}
+
+impl ShownSwitch<'_> {
+    /// Attaches to the switch, to ask for its state.
+    pub(crate) fn observe(&self) -> anyhow::Result<SwitchObserver> {
+        let observer = self.attach()?;
+        check_name(self.dev, &observer.device().name)?;
+        Ok(observer)
+    }
+
+    /// Attaches to the switch, whatever the name of its device.
+    pub(crate) fn attach(&self) -> Result<SwitchObserver, SwitchError> {
+        SwitchObserver::attach(&self.socket)
+    }
+
+    /// Fails unless the device has the name that was given, if any.
+    pub(crate) fn check_name(&self, device: &str) -> anyhow::Result<()> {
+        check_name(self.dev, device)
     }
 }
 

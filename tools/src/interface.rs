@@ -1,16 +1,19 @@
-//! `attach`, `detach`, `status` and `object`: the XDP program on an interface.
+//! `attach`, `detach`, `status` and `object`: the XDP program on an interface. `status` shows a
+//! software switch, too.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use xwarp::config::XdpMode;
 use xwarp_driver::attach::{self, Status};
 use xwarp_driver::net;
 
+use crate::device::{Shown, ShownArgs};
 use crate::output::{OutputError, print_line};
+use crate::switch_status;
 
 /// An XDP mode on the command line.
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,11 +57,11 @@ const NOT_OURS: u8 = 3;
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit code: 0 if xwarp's program is attached or none is, 3 if another one is, 1 if that cannot be known. With --attached, 3 if none is, too"
+    after_help = "Exit code: 0 if xwarp's program is attached or none is, 3 if another one is, 1 if that cannot be known. With --attached, 3 if none is, too. Of a switch: 0 if it answers, and 1 if not"
 )]
 pub(crate) struct StatusArgs {
-    /// The network interface
-    dev: String,
+    #[command(flatten)]
+    device: ShownArgs,
     /// Exit with 3 unless xwarp's program is attached
     #[arg(long)]
     attached: bool,
@@ -100,7 +103,18 @@ pub(crate) fn object(args: &ObjectArgs) -> anyhow::Result<()> {
 
 /// The exit code says whether another program is attached, or xwarp's is missing.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let interface = net::interface_by_name(&args.dev)?;
+    let dev = match args.device.shown()? {
+        Shown::Interface(dev) => dev,
+        Shown::Switch(switch) => {
+            ensure!(
+                !args.attached,
+                "--attached is for interfaces, and a software switch is named: leave it out"
+            );
+            switch_status::print(&switch, args.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let interface = net::interface_by_name(dev)?;
     let status = attach::status(interface.index)?;
     // A driver without this setting strips no tags.
     let stripped = net::strips_vlan_tags(interface.index).unwrap_or(false);

@@ -22,6 +22,7 @@ mod serve;
 mod signals;
 mod size;
 mod stat;
+mod switch_status;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -58,12 +59,13 @@ enum Command {
     Attach(interface::AttachArgs),
     /// Detach our XDP program from an interface
     Detach(interface::DetachArgs),
-    /// Show what is attached to an interface, and its counters
+    /// Show what is attached to an interface or a switch, and its counters
     Status(interface::StatusArgs),
-    /// Show the activity of the RNIC on an interface once a second: rings, frames, drops
+    /// Show the activity of the RNIC on an interface, or of a switch, once a second: rings, frames,
+    /// drops
     Stat(stat::StatArgs),
-    /// Check whether an interface can carry an RNIC, and print how to fix or improve it; changes
-    /// nothing
+    /// Check whether an interface or a switch can carry an RNIC, and print how to fix or improve
+    /// it; changes nothing
     Doctor(doctor::DoctorArgs),
     /// Restore settings of an interface when a process has ended
     #[command(name = guard::GUARD, hide = true)]

@@ -26,7 +26,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", value_parser = device_name, required = true)]
     local: String,
     /// An address of the device; those of loopback and all of this host's, unless named
-    #[arg(long)]
+    #[arg(long, value_parser = device_address)]
     address: Vec<IpAddr>,
     /// Where programs attach; NAME.sock in the folder xwarp of `XDG_RUNTIME_DIR`, unless named
     #[arg(long)]
@@ -54,6 +54,19 @@ fn device_name(text: &str) -> Result<String, String> {
     Err(format!(
         "a device's name has 1 to {NAME_MAX} letters, digits, hyphens, dots and underscores"
     ))
+}
+
+/// An address that programs can bind and connect to.
+fn device_address(text: &str) -> Result<IpAddr, String> {
+    let wrong = || format!("{text:?} is no IP address; write for example 127.0.0.1 or fd00::1");
+    let address: IpAddr = text.parse().map_err(|_| wrong())?;
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if address.is_unspecified() || address.is_multicast() || is_broadcast {
+        return Err(format!(
+            "{address} is the address of no single host; name a unicast one"
+        ));
+    }
+    Ok(address)
 }
 
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {

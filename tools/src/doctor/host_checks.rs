@@ -14,6 +14,9 @@ const ENOUGH_FILES: u64 = 1024;
 /// Capabilities that a container needs for an RNIC, as options of `docker run`.
 const CONTAINER: [&str; 5] = ["NET_ADMIN", "NET_RAW", "BPF", "SYS_ADMIN", "IPC_LOCK"];
 
+/// What works without privileges.
+const LOCAL: &str = "`xwarp run --local -- PROGRAM` needs none, and gives programs of this host RDMA among themselves";
+
 pub(super) fn kernel(facts: &Facts) -> Finding {
     let says = format!("Linux {}", facts.host.release);
     if facts.host.kernel < OLDEST {
@@ -31,7 +34,7 @@ pub(super) fn privileges(facts: &Facts) -> Finding {
     if !facts.host.in_initial_user_namespace {
         let says = "an RNIC needs privileges in the initial user namespace, and this process is in another one, as in a rootless container: \
                     run it as the host's root, or in a container that root has started";
-        return Finding::fail(about, says);
+        return Finding::fail(about, format!("{says}; {LOCAL}"));
     }
     let missing = facts.host.missing_capabilities();
     if missing.is_empty() {
@@ -39,7 +42,7 @@ pub(super) fn privileges(facts: &Facts) -> Finding {
     }
     let says = format!("this process lacks {}", missing.join(", "));
     if !facts.host.is_root {
-        return Finding::fail(about, says)
+        return Finding::fail(about, format!("{says}; {LOCAL}"))
             .with_remedy(format!("sudo xwarp doctor {}", facts.interface.name));
     }
     let says = format!("{says}, though it is root's: start its container or service with them");

@@ -1,10 +1,11 @@
-//! `doctor`: whether an interface can carry an RNIC, and what would improve it.
+//! `doctor`: whether an interface or a software switch can carry an RNIC, and what would improve it.
 
 mod checks;
 mod finding;
 mod group;
 mod host;
 mod host_checks;
+mod switch;
 
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use xwarp_driver::net::{self, Hardware, Interface};
 
 use self::finding::{Finding, Verdict};
 use self::host::Host;
+use crate::device::{Shown, ShownArgs};
 use crate::output::{OutputError, print_line};
 
 /// Exit code if a check failed. Wrong arguments give 2.
@@ -33,8 +35,8 @@ Exit code:
 #[derive(Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct DoctorArgs {
-    /// The network interface
-    dev: String,
+    #[command(flatten)]
+    device: ShownArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -78,16 +80,26 @@ impl Facts {
 /// Collects facts, changes nothing, and prints the findings. The exit code is that of the worst
 /// one.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
-    let findings = checks::all(&Facts::of(&args.dev)?);
+    let (about, findings) = match args.device.shown()? {
+        Shown::Interface(dev) => (json!({ "dev": dev }), checks::all(&Facts::of(dev)?)),
+        Shown::Switch(switch) => (json!({ "service": switch.socket }), switch::all(&switch)?),
+    };
+    report(about, &findings, args.json)
+}
+
+fn report(
+    mut about: serde_json::Value,
+    findings: &[Finding],
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
     let worst = (findings.iter().map(|finding| finding.verdict))
         .max()
         .unwrap_or(Verdict::Pass);
-    if args.json {
+    if as_json {
         let list: Vec<_> = findings.iter().map(Finding::as_json).collect();
-        print_line!(
-            "{}",
-            json!({ "dev": args.dev, "verdict": worst.name(), "findings": list })
-        )?;
+        about["verdict"] = worst.name().into();
+        about["findings"] = list.into();
+        print_line!("{about}")?;
     } else {
         findings.iter().try_for_each(print)?;
     }

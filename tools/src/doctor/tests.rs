@@ -186,6 +186,11 @@ fn remedy_of_missing_capabilities_is_one_that_works() {
     found.host = Host::of_nobody("7.3.4");
     let remedy = |found: &Facts| about(found, "privileges").remedy.expect("a command");
     assert_eq!(remedy(&found), "sudo xwarp doctor eth0");
+    let says = about(&found, "privileges").says;
+    assert!(
+        says.contains("`xwarp run --local -- PROGRAM` needs none"),
+        "{says}"
+    );
     // Root gains nothing from sudo.
     found.host.is_root = true;
     assert_eq!(

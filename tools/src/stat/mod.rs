@@ -1,6 +1,7 @@
-//! `stat`: live counters of the RNIC on an interface, in any process.
+//! `stat`: live counters of the RNIC on an interface, in any process, or of a software switch.
 
 mod reading;
+mod switch;
 mod table;
 
 use std::thread;
@@ -11,6 +12,7 @@ use clap::Args;
 use xwarp_driver::net;
 
 use self::reading::Reading;
+use crate::device::{Shown, ShownArgs};
 use crate::output::print_line;
 
 /// Interval between tables.
@@ -18,8 +20,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct StatArgs {
-    /// The network interface
-    dev: String,
+    #[command(flatten)]
+    device: ShownArgs,
     /// Show the value of every counter once, and end
     #[arg(long)]
     once: bool,
@@ -28,9 +30,17 @@ pub(crate) struct StatArgs {
     json: bool,
 }
 
-/// Prints tables until the RNIC ends. Its end is an error, and so is its absence at the start.
+/// Prints tables until the RNIC or the switch ends. Its end is an error, and so is its absence at
+/// the start.
 pub(crate) fn run(args: &StatArgs) -> anyhow::Result<()> {
-    let interface = net::interface_by_name(&args.dev)?;
+    match args.device.shown()? {
+        Shown::Interface(dev) => of_interface(dev, args),
+        Shown::Switch(switch) => switch::run(&switch.observe()?, args),
+    }
+}
+
+fn of_interface(dev: &str, args: &StatArgs) -> anyhow::Result<()> {
+    let interface = net::interface_by_name(dev)?;
     let mut earlier: Option<(Instant, Vec<Reading>)> = None;
     let mut tables = 0;
     loop {

@@ -8,7 +8,7 @@ use super::reading::{Named, Reading};
 use crate::output::{OutputError, print_line};
 
 /// Tables between two headings.
-const HEADING_EVERY: usize = 20;
+pub(super) const HEADING_EVERY: usize = 20;
 
 /// Contents of a column, from two readings.
 enum Column {
@@ -53,7 +53,7 @@ impl Column {
 }
 
 /// Rate per second of `count` events in `time`.
-fn per_second(count: u64, time: Duration) -> u64 {
+pub(super) fn per_second(count: u64, time: Duration) -> u64 {
     let nanos = time.as_nanos().max(1);
     u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
 }
@@ -102,12 +102,12 @@ fn line(earlier: &Reading, now: &Reading, time: Duration) -> String {
 /// Characters per cell.
 const WIDTH: usize = 7;
 
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     format!(" {text:>WIDTH$}")
 }
 
 /// A number that fits into a cell: above 9,999,999 with its first digits and a decimal unit.
-fn short(number: u64) -> String {
+pub(super) fn short(number: u64) -> String {
     let units = [("M", 6_u32), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
     let fits = |power: u32| number / 10_u64.pow(power) < 10_000;
     match units.into_iter().find(|(_, power)| fits(*power)) {

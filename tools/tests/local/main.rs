@@ -5,11 +5,15 @@ mod chaos;
 mod processes;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
+use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use xwarp_test_kit::{WorkDir, timeout};
 
@@ -101,6 +105,197 @@ fn options_that_only_an_interface_has_are_refused_by_a_switch() {
     assert!(said.contains("has the device t0, and not eth7"), "{said}");
 }
 
+#[test]
+fn status_shows_the_device_and_the_programs_on_it() {
+    let mut local = Local::new("status");
+    let switch = local.switch().id();
+    let socket = local.socket.display();
+    let alone = succeeded(&local.client("status"));
+    let first = format!("t0: switch at {socket}, process {switch}\naddresses 127.0.0.1, ::1\n");
+    assert_eq!(alone, format!("{first}no program is attached\n"));
+    let (mut server, port) = local.serve("ping");
+    let (process, uid) = (server.id(), geteuid());
+    let said = succeeded(&Running::start(&mut named(&local, "status t0")).output());
+    let of_server = format!("{process:>10} {uid:>10}      2      0  xwarp\n");
+    assert!(
+        said.starts_with(&first) && said.ends_with(&of_server),
+        "{said}"
+    );
+    let said = succeeded(&local.client("status --json"));
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let client = json!({
+        "process": process, "uid": uid.as_raw(), "ports": 2, "peers": 0, "may_pair": true,
+        "command": "xwarp",
+    });
+    assert_eq!(said["clients"], json!([client]));
+    assert_eq!(said["addresses"], json!(["127.0.0.1", "::1"]));
+    assert_eq!(said["counters"]["drop_spoofed"], 0);
+    // Frames of the two go without the switch, but no client has another port.
+    succeeded(&local.client(&format!("ping --quiet 127.0.0.1:{port}")));
+    refused(&local.client("ping --quiet 127.0.0.1:7999"), 1);
+    let said = succeeded(&local.client("status"));
+    assert!(said.contains("drop_no_port "), "{said}");
+    let said = refused(&local.client("status --attached"), 1);
+    assert!(said.contains("--attached is for interfaces"), "{said}");
+    let said = refused(&local.client("status eth7"), 1);
+    assert!(said.contains("has the device t0, and not eth7"), "{said}");
+}
+
+#[test]
+fn stat_shows_frames_of_the_switch_until_it_ends() {
+    let mut local = Local::new("stat");
+    let (_server, _) = local.serve("ping");
+    let once = succeeded(&local.client("stat --once"));
+    assert!(
+        once.starts_with(&format!("{:>24} {:>12}\n", "clients", 1)),
+        "{once}"
+    );
+    assert!(
+        once.contains(&format!("{:>24} {:>12}\n", "drop_no_port", 0)),
+        "{once}"
+    );
+    let said = succeeded(&local.client("stat --once --json"));
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(said["levels"], json!({ "clients": 1, "pairs": 0 }));
+    assert_eq!(said["counters"]["resets"], 0);
+    let mut stat = Running::start(&mut local.xwarp("stat"));
+    stat.line("       1       0       0       0       0");
+    local.switch().signal(Signal::SIGTERM);
+    let ended = refused(&stat.output(), 1);
+    assert!(ended.contains("the switch has ended"), "{ended}");
+}
+
+#[test]
+fn doctor_checks_the_switch_or_says_why_there_is_none() {
+    let mut local = Local::new("doctor");
+    let said = succeeded(&local.client("doctor"));
+    let of = |about: &str| {
+        let line = said.lines().find(|it| it.contains(about));
+        line.unwrap_or_else(|| panic!("{about}: {said}"))
+    };
+    assert!(said.lines().all(|it| it.starts_with("pass  ")), "{said}");
+    assert!(of("socket").ends_with(&local.socket.display().to_string()));
+    assert!(of("device").contains("t0 (127.0.0.1, ::1), of process "));
+    assert!(of("protocol").contains("version 1"));
+    assert!(of("pairs").contains("exchange frames without the switch"));
+    assert!(of("clients").contains("no program is attached"));
+    for of_interface in ["XDP", "memory", "privileges", "RSS"] {
+        assert!(!said.contains(of_interface), "{said}");
+    }
+    local.switch().signal(Signal::SIGKILL);
+    drop(local.switch.take());
+    let dead = local.client("doctor --json");
+    assert_eq!(dead.status.code(), Some(1));
+    let dead: Value = serde_json::from_slice(&dead.stdout).expect("JSON");
+    assert_eq!(dead["verdict"], "fail");
+    assert_eq!(dead["service"], json!(local.socket));
+    let says = dead["findings"][0]["says"].as_str().expect("a sentence");
+    assert!(
+        says.ends_with("start one by `xwarp serve --local`"),
+        "{says}"
+    );
+}
+
+#[test]
+fn what_is_no_switch_is_refused_by_what_it_is() {
+    let folder = WorkDir::new("xwarp-local-no-switch");
+    let at = |socket: &Path, arguments: &str| {
+        let mut command = Command::new(XWARP);
+        command
+            .args(arguments.split(' '))
+            .env("XWARP_SERVICE", socket);
+        command
+    };
+    let file = folder.file("file");
+    fs::write(&file, "").expect("our own folder");
+    let stream = folder.file("stream");
+    let _other_program = UnixListener::bind(&stream).expect("our own folder");
+    let long = folder.file(&"x".repeat(108));
+    let nowhere = folder.file("nowhere");
+    for (socket, words) in [
+        (&file, "is no socket; name the one"),
+        (&stream, "another program listens there"),
+        (&long, "at most 107 bytes: choose a shorter one"),
+        (&nowhere, "start one by `xwarp serve --local`"),
+    ] {
+        for command in ["ping 127.0.0.1", "perf read-bw", "status", "stat"] {
+            let said = refused(&Running::start(&mut at(socket, command)).output(), 1);
+            assert!(said.contains(words), "{command}: {said}");
+        }
+        let doctor = Running::start(&mut at(socket, "doctor")).output();
+        assert_eq!(doctor.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&doctor.stdout);
+        assert!(
+            said.starts_with("fail  socket ") && said.contains(words),
+            "{said}"
+        );
+    }
+    for (socket, words) in [
+        (&file, "exists and is no socket"),
+        (&stream, "another program listens at"),
+        (&long, "at most 107 bytes; choose a shorter one"),
+        (&folder.file("no/folder"), "No such file or directory"),
+    ] {
+        let mut serve = at(socket, "serve --local t0 --socket");
+        let said = refused(&Running::start(serve.arg(socket)).output(), 1);
+        assert!(said.contains(words), "{said}");
+    }
+    let mut nothing = at(Path::new(""), "status");
+    let said = refused(&Running::start(&mut nothing).output(), 2);
+    assert!(
+        said.contains("name a network interface, or a software switch"),
+        "{said}"
+    );
+}
+
+#[test]
+fn user_without_the_right_to_write_to_the_socket_is_refused() {
+    let local = Local::new("rights");
+    let mut ping = local.xwarp("ping 127.0.0.1");
+    if geteuid().is_root() {
+        // Root may write to any socket.
+        ping.uid(65_534).gid(65_534);
+    } else {
+        let none = fs::Permissions::from_mode(0o0);
+        fs::set_permissions(&local.socket, none).expect("our own socket");
+    }
+    let said = refused(&Running::start(&mut ping).output(), 1);
+    assert!(
+        said.contains("only users who may write to it may attach"),
+        "{said}"
+    );
+}
+
+#[test]
+fn names_and_addresses_that_no_device_can_have_are_wrong_arguments() {
+    let long = "x".repeat(16);
+    for (arguments, words) in [
+        (format!("--local {long}"), "1 to 15 letters"),
+        ("--local a/b".to_owned(), "1 to 15 letters"),
+        ("--local .a".to_owned(), "1 to 15 letters"),
+        (
+            "--local t0 --address 224.0.0.1".to_owned(),
+            "no single host",
+        ),
+        ("--local t0 --address 0.0.0.0".to_owned(), "no single host"),
+        ("--local t0 --address ::".to_owned(), "no single host"),
+        ("--local t0 --address ff02::1".to_owned(), "no single host"),
+        (
+            "--local t0 --address 255.255.255.255".to_owned(),
+            "no single host",
+        ),
+        ("--local t0 --address host".to_owned(), "is no IP address"),
+        ("--local t0 --socket=".to_owned(), "a value is required"),
+    ] {
+        let mut serve = Command::new(XWARP);
+        serve.arg("serve").args(arguments.split(' '));
+        let serve = Running::start(&mut serve).output();
+        let said = String::from_utf8_lossy(&serve.stderr).into_owned();
+        assert_eq!(serve.status.code(), Some(2), "{arguments}: {said}");
+        assert!(said.contains(words), "{arguments}: {said}");
+    }
+}
+
 /// Number of packets in a pcapng file, and its bytes.
 fn captured(file: &Path) -> (usize, Vec<u8>) {
     let bytes = fs::read(file).expect("the capture");
@@ -119,9 +314,9 @@ fn count(bytes: &[u8], text: &str) -> usize {
     windows.filter(|it| *it == text.as_bytes()).count()
 }
 
-/// Frames that go by the switch, such as a SYN, and those of the pair that the clients are.
+/// The clients trust each other, so their frames go without the switch.
 #[test]
-fn capture_has_the_frames_of_both_ways() {
+fn capture_has_the_frames_of_a_pair() {
     let local = Local::new("capture");
     let file = |name: &str| local.socket.with_file_name(name);
     let capture = |name| format!("--capture {}", file(name).display());

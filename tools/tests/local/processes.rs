@@ -39,6 +39,10 @@ impl Running {
         line.unwrap_or_else(|| panic!("no line {beginning:?}"))
     }
 
+    pub(super) fn id(&mut self) -> u32 {
+        self.child().id()
+    }
+
     pub(super) fn signal(&mut self, signal: Signal) {
         let pid = Pid::from_raw(self.child().id().cast_signed());
         kill(pid, signal).expect("it runs");
