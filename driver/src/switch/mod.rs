@@ -13,7 +13,6 @@ mod file;
 mod io;
 mod layout;
 mod mailbox;
-mod observer;
 mod peer;
 mod ring;
 mod rings;
@@ -25,8 +24,7 @@ mod tests;
 
 pub use client::{Attached, SwitchClient};
 pub use control::SwitchError;
-pub use device::SwitchDevice;
+pub use device::{SwitchDevice, SwitchObserver};
 pub use io::SwitchIo;
-pub use observer::SwitchObserver;
 pub use server::{ServeError, Server, ServerConfig};
 pub use xwarp_switchd::{ClientState, Counters, Refusal, Reply, Request, SwitchState, VERSION};

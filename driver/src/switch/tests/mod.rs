@@ -16,9 +16,9 @@ use xwarp_test_kit::{WorkDir, eventually, timeout};
 
 use super::client::{Attached, SwitchClient};
 use super::control::SwitchError;
+use super::device::SwitchObserver;
 use super::file::{self, Writers};
 use super::layout::{FILE, FRAMES, flags};
-use super::observer::SwitchObserver;
 use super::server::{ServeError, Server, ServerConfig};
 use super::socket::ControlSocket;
 use crate::net::{InterfaceEnd, InterfaceNews};
