@@ -319,21 +319,27 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    /// Resets all connections, so that no peer waits for a host that has gone.
-    fn drop(&mut self) {
-        self.end();
-        for qp in self.qps.iter_mut() {
-            qp.show_engine_gone();
-        }
-        if self.is_over() {
-            return;
-        }
+impl Engine {
+    fn reset_all(&mut self) {
         for conn in self.connections.conns() {
             self.device.stack.abort(conn, self.device.now);
         }
         if let Err(error) = self.device.stack.transmit(self.device.now) {
             log::warn!("no RST was sent to peers as the RNIC closes: {error}");
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// Resets all connections, so that no peer waits for a host that has gone.
+    fn drop(&mut self) {
+        self.end();
+        if !self.is_over() {
+            self.reset_all();
+        }
+        // This frees the ports: a switch carries no RST from a port that is free.
+        for qp in self.qps.iter_mut() {
+            qp.show_engine_gone();
         }
     }
 }

@@ -44,12 +44,12 @@ impl Engine {
                 ConnChange::Made(conn) => connections.own(conn, key),
                 ConnChange::Released(conn, port) => {
                     connections.disown(conn);
-                    connections.linger(port, &self.interface, self.device.now);
+                    connections.linger(conn, port, &self.interface, self.device.now);
                 }
                 ConnChange::Abandoned(conn, port) => {
                     connections.disown(conn);
                     connections.abandon(conn, Last::Frame, &mut self.device);
-                    connections.linger(port, &self.interface, self.device.now);
+                    connections.linger(conn, port, &self.interface, self.device.now);
                 }
             }
         }

@@ -84,7 +84,8 @@ impl Connections {
     /// Handles the deadlines that have passed. Returns the number of connections that ended.
     pub(in crate::engine) fn expire(&mut self, device: &mut RdmaDevice) -> usize {
         let now = device.now;
-        self.lingering.expire(now);
+        self.lingering
+            .expire(now, |conn| device.stack.is_open(conn));
         let mut done = 0;
         while let Some(id) = self.deadlines.pop_request(now) {
             if self.awaits_request(id) {

@@ -1,11 +1,12 @@
-//! Ports of connections that have ended, kept as long as TCP may still have to answer on them.
+//! Ports of connections that have no owner any more, kept as long as TCP may still have to send
+//! from them.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xwarp_tcp::Instant;
+use xwarp_tcp::{ConnId, Instant};
 
 use crate::model::LocalPort;
 
@@ -18,8 +19,16 @@ const LINGER: Duration = Duration::from_secs(10);
 /// FIN.
 const MAX_PORTS: usize = 256;
 
-/// Ports with the times when they are freed, the oldest first.
-type Queue = VecDeque<(Instant, Arc<LocalPort>)>;
+/// A port, the connection that has had it, and when it is freed, if the connection has ended by
+/// then.
+struct Kept {
+    until: Instant,
+    conn: ConnId,
+    port: Arc<LocalPort>,
+}
+
+/// The oldest first.
+type Queue = VecDeque<Kept>;
 
 /// Ports of connections that have ended.
 pub(in crate::engine) struct Lingering {
@@ -47,13 +56,15 @@ impl Lingering {
         self.shared.clear();
     }
 
-    pub(in crate::engine) fn keep(&mut self, port: Arc<LocalPort>, now: Instant) {
+    pub(in crate::engine) fn keep(&mut self, conn: ConnId, port: Arc<LocalPort>, now: Instant) {
         let until = now + LINGER;
-        if Arc::strong_count(&port) > 1 {
-            self.shared.push_back((until, port));
+        let is_shared = Arc::strong_count(&port) > 1;
+        let kept = Kept { until, conn, port };
+        if is_shared {
+            self.shared.push_back(kept);
             return;
         }
-        self.own.push_back((until, port));
+        self.own.push_back(kept);
         if self.own.len() > self.most {
             self.own.pop_front();
         }
@@ -63,10 +74,18 @@ impl Lingering {
         self.own.is_empty() && self.shared.is_empty()
     }
 
-    pub(in crate::engine) fn expire(&mut self, now: Instant) {
+    /// Frees the ports whose time has passed. A connection that is still open keeps its port: it
+    /// may repeat its last bytes, or be reset. A switch carries no frame from a port that is free,
+    /// and the kernel answers the peer's ACK to such a port by a RST.
+    pub(in crate::engine) fn expire(&mut self, now: Instant, is_open: impl Fn(ConnId) -> bool) {
         for queue in [&mut self.own, &mut self.shared] {
-            while queue.front().is_some_and(|(until, _)| *until <= now) {
-                queue.pop_front();
+            while queue.front().is_some_and(|kept| kept.until <= now)
+                && let Some(mut kept) = queue.pop_front()
+            {
+                if is_open(kept.conn) {
+                    kept.until = now + LINGER;
+                    queue.push_back(kept);
+                }
             }
         }
     }
@@ -74,13 +93,13 @@ impl Lingering {
     /// When the next port is freed.
     pub(in crate::engine) fn next(&self) -> Option<Instant> {
         let fronts = [self.own.front(), self.shared.front()];
-        fronts.into_iter().flatten().map(|(until, _)| *until).min()
+        fronts.into_iter().flatten().map(|kept| kept.until).min()
     }
 
     /// Frees the ports of an address that the host has lost.
     pub(in crate::engine) fn withdraw(&mut self, address: IpAddr) {
         for queue in [&mut self.own, &mut self.shared] {
-            queue.retain(|(_, port)| port.local().ip() != address);
+            queue.retain(|kept| kept.port.local().ip() != address);
         }
     }
 }

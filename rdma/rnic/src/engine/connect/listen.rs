@@ -287,7 +287,7 @@ impl Connections {
         let incoming = self.take_incoming(id, "rejected");
         let sent = (device.stack).send_all(incoming.conn, &reply, device.now);
         self.abandon(incoming.conn, Last::Frame, device);
-        self.linger(incoming.port, interface, device.now);
+        self.linger(incoming.conn, incoming.port, interface, device.now);
         if sent {
             Ok(())
         } else {

@@ -120,10 +120,16 @@ impl Connections {
         self.deadlines.expect_end(device.now, conn, last);
     }
 
-    /// Keeps a port as long as TCP may still have to answer on it.
-    pub(super) fn linger(&mut self, port: Arc<LocalPort>, interface: &Interface, now: Instant) {
+    /// Keeps the port of a connection as long as TCP may still have to send from it.
+    pub(super) fn linger(
+        &mut self,
+        conn: ConnId,
+        port: Arc<LocalPort>,
+        interface: &Interface,
+        now: Instant,
+    ) {
         if !interface.has_lost(port.local().ip()) {
-            self.lingering.keep(port, now);
+            self.lingering.keep(conn, port, now);
         }
     }
 

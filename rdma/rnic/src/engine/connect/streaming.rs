@@ -218,7 +218,7 @@ impl Connections {
         if let Some(port) = self.streams.remove(conn, "dropped") {
             self.owners.remove(&conn);
             self.abandon(conn, Last::Bytes, device);
-            self.linger(port, interface, device.now);
+            self.linger(conn, port, interface, device.now);
         }
     }
 
@@ -236,7 +236,7 @@ impl Connections {
             Event::Closed { conn, .. } => {
                 self.owners.remove(&conn);
                 if let Some(port) = self.streams.remove(conn, "Gone") {
-                    self.linger(port, interface, now);
+                    self.linger(conn, port, interface, now);
                 }
             }
             Event::Readable(conn) | Event::Writable(conn) => self.streams.wake(conn),
