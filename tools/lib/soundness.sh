@@ -108,7 +108,8 @@ regions() {
 # other accesses than those of the short run. Left out at all times is code without unsafe beneath
 # it: congestion control, which is arithmetic, and the messages of rdma/iwarp/tests/wire, whose
 # codecs and checksums the unit tests reach; floods, hoards and silent peers of tcp/tests/stack have
-# no meaning with few frames. The corpus is in files, so it is run without isolation from the host.
+# no meaning with few frames. So it is with the messages of the switch, of which two tests try all
+# cuts. The corpus is in files, so it is run without isolation from the host.
 long() {
     in_miri "$1" "$seeds" --package xwarp-driver --lib -- xdp::tests:: xdp::depth:: || return
     in_miri "$1" "$seeds" --package xwarp-iwarp --lib -- layout_agrees_with_a_walk || return
@@ -117,6 +118,7 @@ long() {
     in_miri "$1" "$seeds" --package xwarp-tcp --lib -- --skip congestion:: || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test stack -- data::less data::room interface::segment || return
     in_miri "$1" "$seeds" --package xwarp-tcp --test scripts || return
+    in_miri "$1" "$seeds" --package xwarp-switchd --test switch -- --skip closed_port_rests || return
     in_miri "$1" "$seeds" --package xwarp-sim-tests --test behaviour -- transfer::read_fence transfer::send_with transfer::slow_link atomics:: buffers:: || return
     in_miri "$1" -Zmiri-disable-isolation --package xwarp-fuzz --test corpus
 }
