@@ -7,7 +7,7 @@ use xwarp::config::Progress;
 use xwarp::error::OpenError;
 use xwarp::sim::{FixedHost, Host, RegionPool};
 use xwarp::{Rnic, RnicConfig};
-use xwarp_driver::{MemoryIo, PacketIo, Wire, WithRxMetadata};
+use xwarp_driver::{LocalHop, MemoryIo, PacketIo, Wire, WithRxMetadata};
 use xwarp_tcp::StackConfig;
 
 use crate::{Queues, Side};
@@ -38,6 +38,7 @@ pub struct MemoryRnic {
     config: RnicConfig,
     frames: usize,
     announced: bool,
+    local_hop: Option<LocalHop>,
     /// [`REGION_AREA`] of the RNIC's own if `None`.
     regions: Option<RegionPool>,
 }
@@ -63,6 +64,7 @@ impl MemoryRnic {
             config: RnicConfig::default().progress(Progress::Manual),
             frames: FRAMES,
             announced: false,
+            local_hop: None,
             regions: None,
         }
     }
@@ -105,6 +107,12 @@ impl MemoryRnic {
     /// Has the interface tell by a descriptor that frames have come.
     pub fn announced(mut self) -> Self {
         self.announced = true;
+        self
+    }
+
+    /// Gives the interface a next hop to processes of this host, if it has one queue.
+    pub fn local_hop(mut self, hop: LocalHop) -> Self {
+        self.local_hop = Some(hop);
         self
     }
 
@@ -153,6 +161,10 @@ impl MemoryRnic {
     /// The same, where the process may lack what an engine needs.
     pub fn try_open(self) -> Result<(Rnic, Wire), OpenError> {
         let (io, wire) = MemoryIo::new(self.frames).expect("memory");
+        let io = match self.local_hop {
+            Some(hop) => io.with_local_hop(hop),
+            None => io,
+        };
         let io = Box::new(announce_if(self.announced, io));
         let io: Box<dyn PacketIo> = if self.config.nic.timestamps {
             Box::new(WithRxMetadata::new(io))

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use xwarp::attr::QpId;
 use xwarp::cm::MpaConfig;
 use xwarp::config::Progress;
 use xwarp::event::{AsyncEvent, AsyncEventKind};
 use xwarp::memory::SharedBytes;
-use xwarp::sim::{FixedHost, Neighbours};
+use xwarp::sim::{self, FixedHost, Neighbours};
 use xwarp::{Access, MemoryRegion, ProtectionDomain, QueuePair, RemoteAddress, Rnic, RnicConfig};
 use xwarp_driver::Wire;
 use xwarp_driver::net::{
@@ -20,6 +21,7 @@ use xwarp_test_kit::netsim::{Rng, Seed};
 use xwarp_test_kit::{Answers, Drops, MemoryRnic, Queues, Side, drops_of};
 
 use crate::MIB;
+use crate::switch::{self, SimSwitch, SwitchedHost};
 
 /// Bytes of an IP packet at most, if nothing else is said.
 pub(crate) const MTU: usize = 1500;
@@ -90,12 +92,20 @@ pub(crate) struct Kind {
     pub(crate) answers: Answers,
     /// The frames after which the NIC chooses other queues, if it does.
     pub(crate) resteers_after: Option<usize>,
+    /// Addresses of the software switch that joins both hosts, if one does: one for each family.
+    /// Both have the same address, one engine each, and the switch's MTU.
+    pub(crate) switched: Option<[IpAddr; 2]>,
 }
 
 /// A number that the environment says, so that the same tests run with several engines.
 fn wanted(name: &str) -> Option<usize> {
     let wanted = std::env::var(name).ok();
     wanted.map(|wanted| wanted.parse().expect("a number"))
+}
+
+/// True if a switch is to join the hosts wherever the test does not say otherwise.
+pub fn wants_switch() -> bool {
+    std::env::var_os("XWARP_SIM_SWITCH").is_some()
 }
 
 impl Default for Kind {
@@ -109,49 +119,82 @@ impl Default for Kind {
             engines: wanted("XWARP_SIM_ENGINES").unwrap_or(1),
             answers: Answers::Own,
             resteers_after: wanted("XWARP_SIM_RESTEER"),
+            switched: wants_switch().then_some(switch::LOOPBACK),
+        }
+    }
+}
+
+impl Kind {
+    /// On a link that carries IP packets of up to `mtu` bytes.
+    pub(crate) fn on_a_link(mtu: usize) -> Self {
+        Self {
+            mtu,
+            switched: None,
+            ..Self::default()
         }
     }
 }
 
 impl Host {
-    pub(crate) fn new(side: Side, seed: Seed, kind: Kind) -> (Self, Wire) {
+    /// A host at one end of a link, or of a switch.
+    pub(crate) fn new(
+        side: Side,
+        seed: Seed,
+        kind: Kind,
+        switch: Option<&SimSwitch>,
+    ) -> (Self, Wire) {
         let Kind {
             address_of,
             mpa,
-            mtu,
             max_events,
             backlog,
-            engines,
             answers,
             resteers_after,
+            ..
         } = kind;
+        let (mtu, engines) = match switch {
+            Some(_) => (switch::MTU, 1),
+            None => (kind.mtu, kind.engines),
+        };
         let peer = side.other();
+        let address = address_of(side);
+        let address = switch.map_or(address, |switch| switch.address_like(address));
         let (reporter, monitor) = InterfaceReporter::new(None);
         let interface = InterfaceState {
             up: true,
             mac: MacAddr(side.mac()),
             mtu,
-            networks: vec![network(address_of(side))],
+            networks: vec![network(address)],
             channels: None,
             rings: None,
             paths: 0,
         };
-        reporter.report(InterfaceNews::State(interface.clone()));
-        let neighbours = [address_of(peer), later_address(peer)].map(|at| (at, peer.mac()));
-        let host = FixedHost::new(address_of(side), neighbours).watched(monitor);
-        let neighbours = host.neighbours();
+        let known = [address_of(peer), later_address(peer)].map(|at| (at, peer.mac()));
+        let mut neighbours = Neighbours::default();
+        let host: Arc<dyn sim::Host> = if let Some(switch) = switch {
+            Arc::new(SwitchedHost::new(side, switch.clone(), monitor))
+        } else {
+            reporter.report(InterfaceNews::State(interface.clone()));
+            let host = FixedHost::new(address, known).watched(monitor);
+            neighbours = host.neighbours();
+            Arc::new(host)
+        };
         let config = RnicConfig::default()
             .progress(Progress::Manual)
             .mpa(mpa)
             .max_events(max_events)
             .backlog(backlog);
         let rnic = MemoryRnic::at(side)
-            .host(host)
+            .shared_host(host)
             .frames(FRAMES)
             .region_area(REGION_AREA)
             .config(config)
             .stack(|tcp| *tcp = stack_config(side, seed, mtu));
-        let (rnic, queues, wire) = if engines == 1 {
+        let (rnic, queues, wire) = if let Some(switch) = switch {
+            let (rnic, wire) = rnic.local_hop(switch::local_hop()).open();
+            switch.attach(side, wire.clone());
+            (rnic, None, wire)
+        } else if engines == 1 {
             let (rnic, wire) = rnic.open();
             (rnic, None, wire)
         } else {
@@ -163,7 +206,7 @@ impl Host {
             (rnic, Some(queues), wire)
         };
         let inner = Inner {
-            address: address_of(side),
+            address,
             pd: rnic.allocate_pd().unwrap(),
             memory: RefCell::default(),
             events: RefCell::default(),

@@ -24,11 +24,24 @@
 //! |---|---|
 //! | `XWARP_SEEDS` | seeds per scenario of [`for_each_seed`], 20 unless set, at least 1 |
 //! | `XWARP_SEED` | runs this seed alone |
+//! | `XWARP_SIM_ENGINES` | engines of each RNIC, 1 unless set |
+//! | `XWARP_SIM_SWITCH` | if set, a software switch joins the RNICs, unless a test names an MTU |
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,
     reason = "test code: every step of it panics when it fails"
 )]
+
+/// Ends a test that has no meaning over a switch, and says why, if the environment wants a switch.
+#[macro_export]
+macro_rules! needs_link {
+    ($why:literal) => {
+        if $crate::wants_switch() {
+            eprintln!("skipped over a switch: {}", $why);
+            return;
+        }
+    };
+}
 
 mod done;
 #[cfg(test)]
@@ -39,12 +52,13 @@ mod late_host;
 mod plain;
 mod seeds;
 mod sim;
+mod switch;
 mod windowed;
 pub mod wire;
 
 pub use done::Done;
 pub use end::SimEnd;
-pub use host::{Host, Target, later_address, network};
+pub use host::{Host, Target, later_address, network, wants_switch};
 pub use late_host::{Answer, LateHost};
 pub use plain::PlainPeer;
 pub use seeds::for_each_seed;

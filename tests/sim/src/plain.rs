@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use xwarp_driver::{MemoryIo, Wire};
@@ -11,6 +11,7 @@ use xwarp_test_kit::netsim::Seed;
 use xwarp_test_kit::{Endpoint, Side};
 
 use crate::host::{MTU, stack_config};
+use crate::switch::{self, SimSwitch};
 use crate::windowed::{Announced, Windowed};
 
 const FRAMES: usize = 512;
@@ -24,6 +25,9 @@ pub struct PlainPeer(Rc<RefCell<Inner>>);
 
 struct Inner {
     side: Side,
+    address: IpAddr,
+    /// What joins it to its peer, if no link does.
+    switch: Option<SimSwitch>,
     announced: Announced,
     tcp: Endpoint,
     conn: Option<ConnId>,
@@ -41,11 +45,19 @@ struct Inner {
 }
 
 impl PlainPeer {
-    pub(crate) fn new(side: Side, seed: Seed) -> (Self, Wire) {
-        let (io, wire) = MemoryIo::new(FRAMES).unwrap();
+    pub(crate) fn new(side: Side, seed: Seed, switch: Option<SimSwitch>) -> (Self, Wire) {
+        let (mut io, wire) = MemoryIo::new(FRAMES).unwrap();
+        let mut address = side.address();
+        if let Some(switch) = &switch {
+            io = io.with_local_hop(switch::local_hop());
+            address = switch.address_like(address);
+            switch.attach(side, wire.clone());
+        }
         let (io, announced) = Windowed::new(io);
         let inner = Inner {
             side,
+            address,
+            switch,
             announced,
             tcp: Endpoint::on(Box::new(io), wire.clone(), stack_config(side, seed, MTU)),
             conn: None,
@@ -65,17 +77,25 @@ impl PlainPeer {
     /// Listens for connections, one after the other: the newest is the one that all else is about.
     pub fn listen(&self, port: u16) {
         let mut inner = self.0.borrow_mut();
-        let local = SocketAddr::new(inner.side.address(), port);
+        let local = SocketAddr::new(inner.address, port);
+        inner.open(local);
         inner.tcp.stack.listen(local, 1).unwrap();
+    }
+
+    /// Address and port.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.0.borrow().address, port)
     }
 
     /// Begins to connect, from a port not used before, and forgets the connection before.
     pub fn connect(&self, remote: SocketAddr) {
         let mut inner = self.0.borrow_mut();
+        let local = SocketAddr::new(inner.address, inner.next_port);
+        inner.open(local);
         let path = Path {
-            local: SocketAddr::new(inner.side.address(), inner.next_port),
+            local,
             remote,
-            next_hop: inner.side.other().mac(),
+            next_hop: inner.next_hop(),
             metrics: xwarp_tcp::RouteMetrics::default(),
         };
         let now = inner.now;
@@ -172,6 +192,20 @@ impl PlainPeer {
 }
 
 impl Inner {
+    /// Reserves a port, if there is a switch that must know of it.
+    fn open(&self, local: SocketAddr) {
+        if let Some(switch) = &self.switch {
+            switch.open(self.side, local).unwrap();
+        }
+    }
+
+    fn next_hop(&self) -> [u8; 6] {
+        match self.switch {
+            Some(_) => switch::local_hop().mac,
+            None => self.side.other().mac(),
+        }
+    }
+
     fn step(&mut self, now: Instant) -> usize {
         self.now = now;
         let mut done = self.tcp.stack.step(now, BUDGET).unwrap();

@@ -124,6 +124,14 @@ impl PacketIo for Windowed {
         self.io.set_up(up);
     }
 
+    fn is_looped(&self, frame: &RxFrame) -> bool {
+        self.io.is_looped(frame)
+    }
+
+    fn stays_on_host(&self, next_hop: [u8; 6]) -> bool {
+        self.io.stays_on_host(next_hop)
+    }
+
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.io.readiness()
     }

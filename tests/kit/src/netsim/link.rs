@@ -13,10 +13,15 @@ use super::trace::{Sighting, Trace};
 /// Is shown every frame as it is sent.
 type Observer = Box<dyn FnMut(&Sighting<'_>)>;
 
+/// Takes the next frame that enters a direction.
+pub type Source = Box<dyn FnMut() -> Option<Vec<u8>>>;
+
 /// A link between two packet interfaces, in virtual time.
 pub struct Link {
     seed: Seed,
     ends: [Wire; 2],
+    /// What enters each direction.
+    sources: [Source; 2],
     lanes: [Lane; 2],
     trace: Trace,
     observer: Option<Observer>,
@@ -25,9 +30,21 @@ pub struct Link {
 impl Link {
     /// A perfect link without delay between two wires.
     pub fn new(seed: Seed, a: Wire, b: Wire) -> Self {
+        let sent = |wire: &Wire| -> Source {
+            let wire = wire.clone();
+            Box::new(move || wire.take_sent())
+        };
+        let sources = [sent(&a), sent(&b)];
+        Self::fed_by(seed, [a, b], sources)
+    }
+
+    /// A perfect link without delay to two wires. The frames that enter each direction are what its
+    /// source returns, not what the wire at its beginning has sent.
+    pub fn fed_by(seed: Seed, ends: [Wire; 2], sources: [Source; 2]) -> Self {
         Self {
             seed,
-            ends: [a, b],
+            ends,
+            sources,
             lanes: [0, 1].map(|stream| Lane::new(Rng::new(seed, stream))),
             trace: Trace::default(),
             observer: None,
@@ -149,9 +166,8 @@ impl Link {
     }
 
     fn take(&mut self, direction: Direction, now: Duration) -> usize {
-        let from = &self.ends[direction as usize];
         let mut taken = 0;
-        while let Some(frame) = from.take_sent() {
+        while let Some(frame) = self.sources[direction as usize]() {
             taken += 1;
             let bytes = frame.clone();
             let fate = self.lanes[direction as usize].send(frame, now);

@@ -36,6 +36,6 @@ mod trace;
 pub use conditions::Conditions;
 pub use direction::Direction;
 pub use lane::{Lane, LaneCounters};
-pub use link::Link;
+pub use link::{Link, Source};
 pub use rng::{Rng, Seed};
 pub use trace::{Fate, Sighting, Trace};

@@ -6,15 +6,18 @@ mod time;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use xwarp::cm::MpaConfig;
+use xwarp_driver::Wire;
 use xwarp_test_kit::netsim::{Direction, Link, Seed};
 
 use xwarp_test_kit::{Answers, Side};
 
-use crate::host::{Host, Kind};
+use crate::host::{Host, Kind, MTU};
 use crate::plain::PlainPeer;
+use crate::switch::{self, SimSwitch};
 
 /// First port that is listened on.
 const FIRST_PORT: u16 = 7471;
@@ -32,6 +35,8 @@ pub struct Sim {
     seed: Seed,
     link: Link,
     machines: [Machine; 2],
+    /// Carries frames from each machine to the link, if the machines are processes of one host.
+    switch: Option<SimSwitch>,
     now: Duration,
     stale: usize,
     next_port: u16,
@@ -65,50 +70,64 @@ impl Sim {
 
     /// Two hosts over IPv4, on a link that carries IP packets of up to `mtu` bytes.
     pub fn with_mtu(seed: Seed, mtu: usize) -> Self {
-        let kind = Kind {
-            mtu,
-            ..Kind::default()
-        };
-        Self::with_kinds(seed, [kind; 2])
+        Self::with_kinds(seed, [Kind::on_a_link(mtu); 2])
     }
 
-    /// Two hosts whose RNICs have `engines` engines each.
+    /// Two hosts whose RNICs have `engines` engines each, on a link.
     pub fn with_engines(seed: Seed, engines: usize, mtu: usize) -> Self {
         let kind = Kind {
-            mtu,
             engines,
-            ..Kind::default()
+            ..Kind::on_a_link(mtu)
         };
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// Two hosts whose RNICs do not know which of their queues receives the frames of a connection
-    /// that they begin.
+    /// Two hosts on a link whose RNICs do not know which of their queues receives the frames of a
+    /// connection that they begin.
     pub fn with_answers(seed: Seed, engines: usize, answers: Answers) -> Self {
         let kind = Kind {
             engines,
             answers,
-            ..Kind::default()
+            ..Kind::on_a_link(MTU)
         };
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// Two hosts whose NICs choose another queue for each connection after every `frames` frames.
+    /// Two hosts on a link whose NICs choose another queue for each connection after every `frames`
+    /// frames.
     pub fn with_resteering(seed: Seed, engines: usize, frames: usize) -> Self {
         let kind = Kind {
             engines,
             resteers_after: Some(frames),
-            ..Kind::default()
+            ..Kind::on_a_link(MTU)
         };
         Self::with_kinds(seed, [kind; 2])
     }
 
-    /// Two hosts whose RNICs both use this configuration of MPA.
+    /// Two hosts on a link whose RNICs both use this configuration of MPA.
     pub fn with_mtu_and_mpa(seed: Seed, mtu: usize, mpa: MpaConfig) -> Self {
         let kind = Kind {
             mpa,
-            mtu,
-            ..Kind::default()
+            ..Kind::on_a_link(mtu)
+        };
+        Self::with_kinds(seed, [kind; 2])
+    }
+
+    /// Two processes of one host, joined by a software switch of this address. Conditions of the
+    /// link apply between the switch and its clients.
+    pub fn switched(seed: Seed, address: IpAddr) -> Self {
+        let [v4, v6] = switch::LOOPBACK;
+        let kind = if address.is_ipv4() {
+            Kind {
+                switched: Some([address, v6]),
+                ..Kind::default()
+            }
+        } else {
+            Kind {
+                address_of: Side::address_v6,
+                switched: Some([v4, address]),
+                ..Kind::default()
+            }
         };
         Self::with_kinds(seed, [kind; 2])
     }
@@ -123,10 +142,11 @@ impl Sim {
     }
 
     fn with_kinds(seed: Seed, [kind_a, kind_b]: [Kind; 2]) -> Self {
-        let (a, wire_a) = Host::new(Side::A, seed, kind_a);
-        let (b, wire_b) = Host::new(Side::B, seed, kind_b);
-        let link = Link::new(seed, wire_a, wire_b);
-        Self::with_machines(link, [Machine::Rnic(a), Machine::Rnic(b)])
+        let switch = kind_a.switched.map(SimSwitch::new);
+        let (a, wire_a) = Host::new(Side::A, seed, kind_a, switch.as_ref());
+        let (b, wire_b) = Host::new(Side::B, seed, kind_b, switch.as_ref());
+        let machines = [Machine::Rnic(a), Machine::Rnic(b)];
+        Self::with_machines(seed, [wire_a, wire_b], machines, switch)
     }
 
     /// A host with an RNIC at A, a plain TCP peer at B.
@@ -155,18 +175,31 @@ impl Sim {
     }
 
     fn with_kind_and_plain_peer(seed: Seed, kind: Kind) -> (Self, PlainPeer) {
-        let (a, wire_a) = Host::new(Side::A, seed, kind);
-        let (peer, wire_b) = PlainPeer::new(Side::B, seed);
-        let link = Link::new(seed, wire_a, wire_b);
+        let switch = kind.switched.map(SimSwitch::new);
+        let (a, wire_a) = Host::new(Side::A, seed, kind, switch.as_ref());
+        let (peer, wire_b) = PlainPeer::new(Side::B, seed, switch.clone());
         let machines = [Machine::Rnic(a), Machine::Plain(peer.clone())];
-        (Self::with_machines(link, machines), peer)
+        let sim = Self::with_machines(seed, [wire_a, wire_b], machines, switch);
+        (sim, peer)
     }
 
-    fn with_machines(link: Link, machines: [Machine; 2]) -> Self {
+    fn with_machines(
+        seed: Seed,
+        wires: [Wire; 2],
+        machines: [Machine; 2],
+        switch: Option<SimSwitch>,
+    ) -> Self {
+        let link = if let Some(switch) = &switch {
+            switch.link(seed, wires)
+        } else {
+            let [a, b] = wires;
+            Link::new(seed, a, b)
+        };
         Self {
-            seed: link.seed(),
+            seed,
             link,
             machines,
+            switch,
             now: Duration::ZERO,
             stale: 0,
             next_port: FIRST_PORT,
@@ -208,6 +241,35 @@ impl Sim {
         self.machines[side as usize] = Machine::Nobody;
     }
 
+    /// The process at a side of the switch ends without a word.
+    ///
+    /// # Panics
+    /// If there is no switch.
+    pub fn kill(&mut self, side: Side) {
+        self.machines[side as usize] = Machine::Nobody;
+        self.switch().detach(side);
+    }
+
+    /// The switch ends. Frames that are sent from now on are lost.
+    ///
+    /// # Panics
+    /// If there is no switch.
+    pub fn stop_switch(&mut self) {
+        self.switch().stop();
+    }
+
+    /// A new switch takes the place of the one that has ended.
+    ///
+    /// # Panics
+    /// If none has ended.
+    pub fn replace_switch(&mut self) {
+        self.switch().replace();
+    }
+
+    fn switch(&self) -> &SimSwitch {
+        self.switch.as_ref().expect("a switch")
+    }
+
     /// Ends the test; all that is known follows when the simulation is dropped.
     fn fail(&self, why: &str) -> ! {
         panic!("{why}; seed {}, virtual time {:?}", self.seed, self.now);
@@ -229,6 +291,9 @@ impl Sim {
                 Machine::Nobody => format!("{side:?}: nobody"),
             });
         }
+        if let Some(switch) = &self.switch {
+            line(format!("switch: {:?}", switch.counters()));
+        }
         line(self.link.trace().to_string());
         text
     }
@@ -243,6 +308,7 @@ impl Sim {
                 unexpected.extend(drops.into_iter().map(|(name, n)| format!("{name} = {n}")));
             }
         }
+        unexpected.extend(self.switch.as_ref().and_then(SimSwitch::unexpected_drops));
         unexpected
     }
 }

@@ -62,11 +62,17 @@ impl Sim {
     /// Does all that can be done at this instant.
     fn settle(&mut self) {
         for _ in 0..LIVELOCK {
-            if self.link.carry(self.now) + self.step_machines() == 0 {
+            if self.carry() + self.step_machines() == 0 {
                 return;
             }
         }
         self.fail("the machines are busy for ever within one instant");
+    }
+
+    /// Carries frames by the switch, if there is one, and by the link; how many.
+    fn carry(&mut self) -> usize {
+        let switched = self.switch.as_ref().map_or(0, |it| it.turn(self.now));
+        switched + self.link.carry(self.now)
     }
 
     fn step_machines(&self) -> usize {

@@ -9,7 +9,7 @@ use xwarp::{
     Access, CompletionQueue, CompletionStatus, Opcode, QpConfig, QpState, SrqConfig,
     WorkCompletion, WrId,
 };
-use xwarp_sim_tests::{Done, Host, Side, Sim, SimEnd, pattern};
+use xwarp_sim_tests::{Done, Host, Side, Sim, SimEnd, needs_link, pattern};
 use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
@@ -409,6 +409,7 @@ fn buffer_keeps_the_region_of_those_that_were_dropped() {
 fn completed_work_reads_its_memory_no_more() {
     const LEN: usize = if cfg!(miri) { 30_000 } else { 1_000_000 };
     const LOSS: f64 = if cfg!(miri) { 0.2 } else { 0.05 };
+    needs_link!("it counts segments of a link's MTU");
     let (sim, mut a, mut b) = pair();
     let mut sim = sim.loss(LOSS);
     let (target, bytes) = (b.target(LEN), pattern(LEN));

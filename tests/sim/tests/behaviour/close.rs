@@ -9,7 +9,9 @@ use xwarp::error::DisconnectError;
 use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_sim_tests::wire::{REPLY, REQUEST, Untagged};
-use xwarp_sim_tests::{Done, KIB, MIB, PlainPeer, Side, Sim, SimEnd, for_each_seed, pattern};
+use xwarp_sim_tests::{
+    Done, KIB, MIB, PlainPeer, Side, Sim, SimEnd, for_each_seed, needs_link, pattern,
+};
 use xwarp_tcp::StackConfig;
 use xwarp_test_kit::netsim::{Direction, Seed};
 
@@ -403,7 +405,7 @@ fn connect_and_finish(
     port: u16,
     finish: Finish,
 ) {
-    let at = (Side::B.address(), port).into();
+    let at = peer.at(port);
     let before = peer.clients().len();
     let mut connecting = (end.qp)
         .begin_connect(at, b"", Duration::from_secs(5))
@@ -437,6 +439,7 @@ fn finish_by_reset(sim: &mut Sim, end: &mut SimEnd, peer: &PlainPeer) {
 /// port while retransmissions can still arrive.
 #[test]
 fn port_of_an_ended_connection_is_kept_for_ten_seconds() {
+    needs_link!("a switch gives a free port again as late as it can");
     let mpa = MpaConfig::default().max_revision(Revision::One);
     for finish in [finish_gracefully as Finish, finish_by_reset] {
         let (sim, peer) = Sim::with_mpa_and_plain_peer(Seed(19), mpa);

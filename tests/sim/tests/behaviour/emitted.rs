@@ -2,14 +2,13 @@
 //! (RFC 5040 §4, RFC 5041 §4, §5).
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use xwarp::work::Operation;
 use xwarp::{QpConfig, SendRequest, Sge, Stag, WrId};
 use xwarp_sim_tests::wire::{REPLY, Untagged, read_request, ulpdus};
-use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, Target, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, Target, pattern};
 use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
@@ -344,7 +343,7 @@ fn first_fpdu_of_an_initiator_follows_the_reply() {
     let (sim, peer) = Sim::with_plain_peer(Seed(43));
     let mut sim = sim.one_way_delay(Duration::from_micros(50));
     let mut end = sim.a().end(&QpConfig::default());
-    let at = SocketAddr::new(Side::B.address(), sim.new_port());
+    let at = peer.at(sim.new_port());
     peer.listen(at.port());
     end.post_send(1, b"waiting");
     let limit = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use xwarp::event::{AsyncEventKind, EventResource};
 use xwarp::{Opcode, QpConfig, QpState};
 use xwarp_driver::net::{InterfaceEnd, MacAddr};
 use xwarp_sim_tests::{
-    Done, Host, KIB, MIB, Side, Sim, SimEnd, Target, later_address, network, pattern,
+    Done, Host, KIB, MIB, Side, Sim, SimEnd, Target, later_address, needs_link, network, pattern,
 };
 use xwarp_test_kit::netsim::Seed;
 
@@ -41,6 +41,7 @@ fn set_up(host: &Host, up: bool) {
 
 #[test]
 fn link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     for side in Side::BOTH {
         for outage in [1, 5, 12, 95].map(Duration::from_secs) {
             let (mut sim, mut a, b, target) = writing();
@@ -58,6 +59,7 @@ fn link_that_is_down_for_less_than_the_user_timeout_costs_only_time() {
 
 #[test]
 fn sender_goes_on_within_moments_after_its_own_link_is_up_again() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let (mut sim, mut a, _b, _target) = writing();
     set_up(&sim.a(), false);
     sim.run_for(Duration::from_mins(1));
@@ -68,6 +70,7 @@ fn sender_goes_on_within_moments_after_its_own_link_is_up_again() {
 
 #[test]
 fn link_that_stays_down_ends_connections_by_their_user_timeout_and_the_rnic_lives() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let (mut sim, mut a, _b, _target) = writing();
     set_up(&sim.a(), false);
     sim.run_for(USER_TIMEOUT + Duration::from_secs(70));
@@ -123,6 +126,7 @@ fn assert_all_who_wait_are_told(end: InterfaceEnd, text: &str) {
 
 #[test]
 fn interface_that_is_gone_fails_the_rnic_and_all_who_wait_are_told_why() {
+    needs_link!("the switch refuses for a machine without the port");
     for (end, text) in [
         (InterfaceEnd::Deleted("eth1".to_owned()), "eth1 was deleted"),
         (
@@ -150,6 +154,7 @@ const LOST: AsyncEventKind = AsyncEventKind::ConnectionLost {
 
 #[test]
 fn connection_ends_with_its_address_and_the_port_is_listened_on_again_when_that_is_back() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let mut sim = sim();
     let address = Side::B.address();
     let at = sim.b().at(9000);
@@ -209,6 +214,7 @@ fn address_that_goes_with_the_link_and_comes_back_with_it_costs_nothing() {
 
 #[test]
 fn address_that_goes_with_the_link_and_stays_away_ends_its_connections_seconds_after_it() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let mut sim = Sim::over_ipv6(Seed(1303));
     let (a, _b) = sim.connected_pair();
     sim.a().change_interface(|link| {
@@ -225,6 +231,7 @@ fn address_that_goes_with_the_link_and_stays_away_ends_its_connections_seconds_a
 
 #[test]
 fn listener_on_every_address_listens_on_addresses_that_come_later() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let mut sim = sim();
     let later = later_address(Side::B);
     let anywhere: SocketAddr = "0.0.0.0:9000".parse().unwrap();
@@ -249,6 +256,7 @@ fn listener_on_every_address_listens_on_addresses_that_come_later() {
 
 #[test]
 fn lower_mtu_holds_for_the_next_segments_of_connections_that_there_are() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let (mut sim, mut a, _b, target) = writing();
     sim.a().change_interface(|link| link.mtu = 600);
     sim.run_until_idle();
@@ -281,6 +289,7 @@ fn rerouted(sim: &Sim) -> u64 {
 
 #[test]
 fn next_hop_that_has_changed_in_silence_is_asked_for_after_timeouts() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let (mut sim, mut a, _b, target) = writing();
     sim = sim.expecting(&["drop_other_station"]);
     move_peer(&mut sim);
@@ -297,6 +306,7 @@ fn next_hop_that_has_changed_in_silence_is_asked_for_after_timeouts() {
 
 #[test]
 fn next_hop_is_asked_for_at_once_when_the_host_says_that_paths_have_changed() {
+    needs_link!("a switch's interface has no link, networks or neighbours that change");
     let (mut sim, mut a, _b, target) = writing();
     sim = sim.expecting(&["drop_other_station"]);
     move_peer(&mut sim);

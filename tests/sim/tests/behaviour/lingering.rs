@@ -10,7 +10,7 @@ use xwarp::config::Progress;
 use xwarp::error::{ConnectError, HostError};
 use xwarp::sim::{FixedHost, Host, LocalPort, Way};
 use xwarp_driver::net::PortError;
-use xwarp_sim_tests::{Side, Sim};
+use xwarp_sim_tests::{Side, Sim, needs_link};
 use xwarp_test_kit::MemoryRnic;
 use xwarp_test_kit::netsim::Seed;
 
@@ -22,6 +22,7 @@ const KEPT: usize = 256;
 /// Each port is a descriptor of the process, of which it often has 1024.
 #[test]
 fn client_that_comes_and_goes_holds_few_ports() {
+    needs_link!("a switch gives a free port again as late as it can");
     let mut sim = Sim::new(Seed(61)).one_way_delay(Duration::from_micros(50));
     let at = sim.b().at(sim.new_port());
     let mut listener = sim.b().rnic().listen(at).unwrap();

@@ -10,7 +10,7 @@ use xwarp::{
     Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, RemoteAddress, SendRequest,
     Sge, Stag, WrId,
 };
-use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, needs_link, pattern};
 use xwarp_test_kit::netsim::Seed;
 
 fn sim() -> Sim {
@@ -103,6 +103,7 @@ fn foreign(end: &SimEnd) -> Sge {
 /// Verbs draft section 6.4: the Terminate takes the place of the segment that cannot be sent.
 #[test]
 fn source_that_goes_midway_ends_its_message_between_two_segments() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = Sim::new(Seed(18)).rate(100_000_000);
     let (mut a, b) = sim.connected_pair();
     let target = b.region(MIB, Access::all());

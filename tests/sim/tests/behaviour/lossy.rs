@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use xwarp::QpState;
-use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, Target, for_each_seed, pattern_of};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, Target, for_each_seed, needs_link, pattern_of};
 use xwarp_test_kit::netsim::{Rng, Seed, Sighting};
 
 /// Work requests per direction.
@@ -181,6 +181,7 @@ fn everything_arrives_once_at_each_place_of_a_single_lost_frame() {
 
 #[test]
 fn seed_replays_every_frame_and_its_fate() {
+    needs_link!("it counts segments of a link's MTU");
     let frames = |seed| {
         let mut sim = sim(seed).loss(0.02).reorder(0.02).duplicate(0.02);
         let seen = Rc::new(RefCell::new(Vec::new()));

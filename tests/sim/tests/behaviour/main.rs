@@ -39,6 +39,7 @@ mod segments;
 mod srq;
 mod startup;
 mod states;
+mod switched;
 mod tasks;
 mod timestamps;
 mod transfer;

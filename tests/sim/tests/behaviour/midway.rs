@@ -13,7 +13,9 @@ use xwarp::{
     SendRequest, Stag, WrId,
 };
 use xwarp_sim_tests::wire::{Tagged, Untagged, read_request, terminate, ulpdus};
-use xwarp_sim_tests::{Done, Host, MIB, Sim, SimEnd, TAGGED_PAYLOAD, UNTAGGED_PAYLOAD, pattern};
+use xwarp_sim_tests::{
+    Done, Host, MIB, Sim, SimEnd, TAGGED_PAYLOAD, UNTAGGED_PAYLOAD, needs_link, pattern,
+};
 use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
@@ -230,6 +232,7 @@ fn outgoing(
 
 #[test]
 fn source_that_may_not_be_read_any_more_fails_its_work_request() {
+    needs_link!("it counts segments of a link's MTU");
     for what in [Opcode::Write, Opcode::Send] {
         let unreadable = outgoing(what, |host, region| {
             with_rights(host, region, Access::LOCAL_WRITE)

@@ -10,7 +10,9 @@ use xwarp::{
 };
 use xwarp_iwarp::mpa::{Deframer, Step, fpdu_len};
 use xwarp_sim_tests::wire::{Untagged, terminate};
-use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, for_each_seed, pattern, pattern_of};
+use xwarp_sim_tests::{
+    Done, KIB, MIB, Sim, SimEnd, Target, for_each_seed, needs_link, pattern, pattern_of,
+};
 use xwarp_test_kit::netsim::{Direction, Rng, Seed};
 
 use crate::hostile::Dut;
@@ -146,6 +148,7 @@ fn messages_of_all_kinds_share_segments_at_any_mtu_with_and_without_crc_and_mark
 
 #[test]
 fn messages_share_segments_over_ipv6() {
+    needs_link!("it counts segments of a link's MTU");
     let sim = Sim::over_ipv6(Seed(6)).one_way_delay(Duration::from_micros(50));
     check_packed(sim, MpaConfig::default(), 1500 - HEADERS[1], rounds(1500));
 }
@@ -186,6 +189,7 @@ fn message_that_is_alone_leaves_at_once() {
 
 #[test]
 fn segments_of_a_long_message_are_its_own() {
+    needs_link!("it counts segments of a link's MTU");
     let (mut sim, mut a, b) = connected(8);
     let target = b.target(4 * KIB);
     let seen = frames(&mut sim);
@@ -581,6 +585,7 @@ fn longest_wait(seen: &Seen, asks: [u8; 4]) -> usize {
 /// A turn that has begun ends, and that of the other queue pair comes first where it waits already.
 #[test]
 fn small_read_waits_for_no_more_than_two_turns_of_a_queue_pair_that_sends_megabytes() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = Sim::new(Seed(12));
     let ([mut bulk, _far], [small, mut peer], target) = bulk_and_small(&mut sim, 4);
     let source = small.target(8);

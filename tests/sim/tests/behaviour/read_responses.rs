@@ -10,7 +10,9 @@ use xwarp::{
     Sge, Stag, WrId,
 };
 use xwarp_sim_tests::wire::{Untagged, read_request, terminate, ulpdus};
-use xwarp_sim_tests::{Done, KIB, MIB, Side, Sim, SimEnd, TAGGED_PAYLOAD, Target, pattern};
+use xwarp_sim_tests::{
+    Done, KIB, MIB, Side, Sim, SimEnd, TAGGED_PAYLOAD, Target, needs_link, pattern,
+};
 use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
@@ -366,6 +368,7 @@ fn post_reads(a: &mut SimEnd, b: &SimEnd, reads: u64) -> (Target, Target) {
 /// 64 KiB.
 #[test]
 fn small_read_does_not_wait_for_all_reads_of_greedy_queue_pairs() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim().rate(1_000_000_000);
     let config = QpConfig::default().ord(128).ird(128);
     let (mut a, b) = sim.connected_pair();

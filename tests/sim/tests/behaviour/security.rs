@@ -7,8 +7,8 @@ use xwarp::cm::{MpaConfig, Revision};
 use xwarp::error::{CreateError, TermCode};
 use xwarp::event::AsyncEventKind;
 use xwarp::{Access, MemoryRegion, QpConfig, QpState, RemoteAddress};
-use xwarp_sim_tests::wire::Tagged;
 use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
+use xwarp_sim_tests::{needs_link, wire::Tagged};
 use xwarp_test_kit::netsim::Seed;
 
 use crate::hostile::Dut;
@@ -259,6 +259,7 @@ fn peer_that_sends_byte_by_byte_is_found_and_ended() {
 /// The same of one whose segments come in a wrong order, which have to be kept until they fit.
 #[test]
 fn segments_out_of_order_are_counted_for_their_connection() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim().expecting(&["drop_old_timestamp"]);
     let (a, b) = sim.connected_pair();
     let (mut c, d) = sim.connected_pair();

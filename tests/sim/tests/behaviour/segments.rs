@@ -8,7 +8,7 @@ use std::time::Duration;
 use xwarp::{QpConfig, SendRequest, Sge, WrId};
 use xwarp_driver::Icmp;
 use xwarp_iwarp::mpa::{Deframer, Step, next_fpdu};
-use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, pattern};
+use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, Target, needs_link, pattern};
 use xwarp_test_kit::netsim::{Direction, Seed};
 
 /// Bytes of an Ethernet, an IPv4 and an IPv6 header.
@@ -101,6 +101,7 @@ fn transfer(sim: &mut Sim) {
 /// R5044-5.1-1, R5044-A.1-1
 #[test]
 fn each_segment_begins_with_an_fpdu_and_holds_whole_ones() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let frames = frames(&mut sim);
     transfer(&mut sim);
@@ -131,6 +132,7 @@ fn write_64_kib(a: &mut SimEnd, target: &Target, small: bool) {
 #[test]
 fn segment_that_is_sent_again_has_the_same_borders() {
     const LEN: usize = 64 * KIB;
+    needs_link!("it counts segments of a link's MTU");
     for (lost, small) in [3, 10, 25]
         .into_iter()
         .flat_map(|n| [(n, false), (n, true)])
@@ -194,6 +196,7 @@ fn ulpdus_below(frames: &Seen, mtu: usize) -> Vec<usize> {
 #[test]
 fn on_a_path_that_becomes_narrower_fpdus_become_smaller() {
     const MTU: u16 = 1_000;
+    needs_link!("no path behind a switch is narrower");
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(MIB);
@@ -219,6 +222,7 @@ fn on_a_path_that_becomes_narrower_fpdus_become_smaller() {
 /// R5044-A.5.1-1: DF is set in every packet, data or not; none is a fragment.
 #[test]
 fn no_packet_may_be_fragmented() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let frames = frames(&mut sim);
     transfer(&mut sim);

@@ -10,7 +10,7 @@ use xwarp::error::{AcceptError, ConnectError, RnicUnavailable};
 use xwarp::event::{AsyncEvent, EventContext};
 use xwarp::{Listener, QpConfig, QpState};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, Tagged};
-use xwarp_sim_tests::{Done, PlainPeer, Side, Sim, SimEnd, pattern};
+use xwarp_sim_tests::{Done, PlainPeer, Side, Sim, SimEnd, needs_link, pattern};
 use xwarp_tcp::CloseReason;
 use xwarp_test_kit::netsim::{Direction, Seed};
 
@@ -52,7 +52,7 @@ fn requesting(sim: &mut Sim, peer: &PlainPeer) -> (SimEnd, Connecting) {
     let port = sim.new_port();
     peer.listen(port);
     let mut a = sim.a().end(&QpConfig::default());
-    let at = (Side::B.address(), port).into();
+    let at = peer.at(port);
     let connecting = a.qp.begin_connect(at, b"", LIMIT).unwrap();
     sim.run_until("the Request", || peer.received() == ENHANCED_REQUEST);
     (a, connecting)
@@ -85,7 +85,7 @@ fn private_data_of_any_length_reaches_the_other_side() {
         let mut b = sim.b().end(&QpConfig::default());
         let request = sim.wait_for("the request", || listener.try_accept().unwrap());
         assert_eq!(request.private_data(), pattern(asked));
-        assert_eq!(request.remote().ip(), Side::A.address());
+        assert_eq!(request.remote().ip(), sim.a().at(0).ip());
         request.accept(&mut b.qp, &pattern(answered)).unwrap();
         let outcome = sim.wait_for("the outcome", || connecting.try_finish());
         assert_eq!(outcome.unwrap(), pattern(answered));
@@ -194,6 +194,7 @@ fn peer_that_has_gone_cannot_be_accepted() {
 
 #[test]
 fn port_without_a_listener_refuses() {
+    needs_link!("the switch refuses, in no time");
     let mut sim = sim().expecting(&["drop_no_flow"]);
     let mut a = sim.a().end(&QpConfig::default());
     let at = sim.b().at(9);
@@ -224,6 +225,7 @@ fn port_whose_listener_was_dropped_refuses() {
 
 #[test]
 fn silent_host_times_out_when_the_application_said() {
+    needs_link!("the switch refuses for a machine without the port");
     for limit in [Duration::from_millis(300), LIMIT, 12 * LIMIT] {
         let mut sim = sim();
         let at = sim.b().at(7471);

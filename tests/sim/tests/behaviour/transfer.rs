@@ -5,7 +5,8 @@ use std::time::Duration;
 use xwarp::work::{Operation, Sgl};
 use xwarp::{Access, Opcode, QpConfig, RecvRequest, SendRequest, WrId};
 use xwarp_sim_tests::{
-    Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, Target, UNTAGGED_PAYLOAD, pattern, pattern_of,
+    Done, KIB, MIB, Sim, SimEnd, TAGGED_PAYLOAD, Target, UNTAGGED_PAYLOAD, needs_link, pattern,
+    pattern_of,
 };
 use xwarp_test_kit::netsim::{Direction, Seed};
 
@@ -99,6 +100,7 @@ fn reads_of_all_sizes_fetch_the_bytes_and_complete_in_order() {
 
 #[test]
 fn writes_whose_segments_are_full_fill_the_mtu_exactly() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let target = b.target(2 * TAGGED_PAYLOAD);
@@ -346,6 +348,7 @@ fn send_with_invalidate_takes_the_region_away_and_says_which() {
 fn slow_link_with_a_short_queue_loses_frames_but_no_bytes() {
     const QUEUE: usize = if cfg!(miri) { 8 } else { 50 };
     const LEN: usize = if cfg!(miri) { 32 * KIB } else { MIB };
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim().rate(100_000_000);
     sim.link().change(|conditions| conditions.queue = QUEUE);
     let (mut a, b) = sim.connected_pair();

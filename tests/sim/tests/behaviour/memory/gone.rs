@@ -7,7 +7,7 @@ use xwarp::{
     WrId,
 };
 use xwarp_driver::vanishing::{PAGE, Right, Vanishing};
-use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, pattern};
+use xwarp_sim_tests::{Done, KIB, Sim, SimEnd, needs_link, pattern};
 
 use super::{READ, WRITE, assert_at_fault, assert_refused, failed, outside, sim};
 
@@ -100,6 +100,7 @@ fn atomic_of_the_peer_on_memory_that_is_gone_ends_the_stream() {
 
 #[test]
 fn write_is_placed_up_to_the_segment_that_meets_the_gap() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let (mut a, b) = sim.connected_pair();
     let memory = Vanishing::anonymous(3);

@@ -4,7 +4,7 @@
 use super::*;
 use xwarp::memory::{FastRegister, PhysicalList, SharedBytes};
 use xwarp::{QpConfig, RecvRequest, Sge};
-use xwarp_sim_tests::UNTAGGED_PAYLOAD;
+use xwarp_sim_tests::{UNTAGGED_PAYLOAD, needs_link};
 
 /// Bytes of the memory that B has.
 const LEN: usize = 16 * KIB;
@@ -31,6 +31,7 @@ fn two_pages(address: u64) -> PhysicalList {
 
 #[test]
 fn memory_is_registered_used_and_taken_away_without_polling_in_between() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let (mut a, mut b, memory, address) = privileged(&mut sim);
     memory.write(0, &pattern(LEN)).unwrap();

@@ -173,7 +173,7 @@ impl Initiating {
         let port = sim.new_port();
         peer.listen(port);
         let mut end = sim.a().end(config);
-        let at = (xwarp_sim_tests::Side::B.address(), port).into();
+        let at = peer.at(port);
         let from = sim.a().at(local);
         let begun = end.qp.begin_connect_from(from, at, b"", LIMIT);
         let connecting = begun.unwrap();

@@ -8,7 +8,7 @@ use xwarp::error::ConnectError;
 use xwarp::event::AsyncEventKind;
 use xwarp::{QpConfig, QpState};
 use xwarp_sim_tests::wire::{ENHANCED_REQUEST, REPLY, REQUEST, reply};
-use xwarp_sim_tests::{PlainPeer, Side, Sim, SimEnd};
+use xwarp_sim_tests::{PlainPeer, Sim, SimEnd};
 use xwarp_tcp::CloseReason;
 use xwarp_test_kit::netsim::Seed;
 
@@ -125,7 +125,7 @@ fn requesting(window: u16) -> (Sim, PlainPeer, SimEnd, xwarp::cm::Connecting) {
     peer.listen(port);
     peer.announce(Some(window));
     let mut end = sim.a().end(&QpConfig::default());
-    let at = (Side::B.address(), port).into();
+    let at = peer.at(port);
     let connecting = end.qp.begin_connect(at, b"", LIMIT).unwrap();
     sim.run_for(Duration::from_millis(500));
     (sim, peer, end, connecting)

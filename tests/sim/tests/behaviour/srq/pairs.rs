@@ -8,7 +8,7 @@ use xwarp::error::{PostError, TermCode};
 use xwarp::event::AsyncEventKind;
 use xwarp::work::Sgl;
 use xwarp::{Access, CompletionStatus, Opcode, QpConfig, QpState, RecvRequest, SendRequest, WrId};
-use xwarp_sim_tests::Done;
+use xwarp_sim_tests::{Done, needs_link};
 
 use super::{LEN, config, full, pairs, post, queue, sim};
 
@@ -25,6 +25,7 @@ fn queue_pairs_own_receive_queue_is_none() {
 
 #[test]
 fn end_flushes_what_was_taken_and_leaves_the_rest_to_others() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
     let mut srq = queue(&sim.b(), 8, 0);
     let mut pairs = pairs(&mut sim, &srq, 2);

@@ -6,7 +6,7 @@ use xwarp::attr::{QpChange, RqLimit};
 use xwarp::error::{CreateError, ModifyError};
 use xwarp::event::AsyncEventKind;
 use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, SharedReceiveQueue, SrqConfig, WrId};
-use xwarp_sim_tests::{Done, Sim, SimEnd, Target, pattern};
+use xwarp_sim_tests::{Done, Sim, SimEnd, Target, needs_link, pattern};
 
 use super::end_with_srq;
 
@@ -89,6 +89,7 @@ fn create_and_modify_set_it_and_a_query_tells_it() {
 
 #[test]
 fn more_messages_in_progress_than_the_armed_limit_are_told_once_per_arming() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let mut srq = srq(&sim);
     let (mut a, mut b) = pair(&mut sim, &srq, 0);
@@ -146,6 +147,7 @@ fn messages_that_come_one_after_the_other_exceed_no_limit_of_one() {
 
 #[test]
 fn message_that_is_in_progress_already_counts_when_the_limit_is_armed_or_lowered() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let mut srq = srq(&sim);
     let (mut a, mut b) = pair(&mut sim, &srq, 2);
@@ -168,6 +170,7 @@ fn message_that_is_in_progress_already_counts_when_the_limit_is_armed_or_lowered
 
 #[test]
 fn messages_of_other_queue_pairs_do_not_count() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim();
     let mut srq = srq(&sim);
     let mut pairs = [0, 1, 2].map(|rq_limit| pair(&mut sim, &srq, rq_limit));
@@ -190,6 +193,7 @@ fn messages_of_other_queue_pairs_do_not_count() {
 
 #[test]
 fn flushed_messages_are_in_progress_no_more() {
+    needs_link!("it counts segments of a link's MTU");
     let mut sim = sim().expecting(&["drop_no_flow", "drop_after_failure"]);
     let mut srq = srq(&sim);
     let (mut a, mut b) = pair(&mut sim, &srq, 0);
