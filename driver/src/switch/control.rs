@@ -33,12 +33,12 @@ pub(super) const RETRY: Duration = Duration::from_millis(20);
 #[non_exhaustive]
 pub enum SwitchError {
     /// No switch can be reached.
-    #[error("no switch answers at {}: {source}; {}", .path.display(), remedy(source))]
+    #[error("no switch answers at {}: {error}; {}", .path.display(), remedy(error))]
     Unreachable {
         /// The socket.
         path: PathBuf,
         /// The kernel's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// The path is of something else.
     #[error("{} is no socket; name the one that `xwarp serve` has printed", .0.display())]
@@ -84,7 +84,10 @@ fn not_reached(path: &Path, source: io::Error) -> SwitchError {
     let path = path.to_owned();
     match fs::metadata(&path) {
         Ok(found) if !found.file_type().is_socket() => SwitchError::NotSocket(path),
-        _ => SwitchError::Unreachable { path, source },
+        _ => SwitchError::Unreachable {
+            path,
+            error: source,
+        },
     }
 }
 

@@ -99,12 +99,12 @@ pub enum ServeError {
     #[error("{} is too long: a socket's path has at most 107 bytes; choose a shorter one", .0.display())]
     TooLong(PathBuf),
     /// The socket cannot be made.
-    #[error("cannot listen at {}: {source}", .path.display())]
+    #[error("cannot listen at {}: {error}", .path.display())]
     Socket {
         /// The path.
         path: PathBuf,
         /// The kernel's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// The kernel refuses something while the switch runs.
     #[error(transparent)]
@@ -525,7 +525,16 @@ fn introduce(
 fn takes_event(to: &Connection, event: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
     let sent = to.socket.send(event, descriptors);
     if let Err(error) = &sent {
-        log::warn!("a client does not take its events, and is ended: {error}");
+        let is_gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+        let level = if is_gone.contains(&error.kind()) {
+            log::Level::Debug
+        } else {
+            log::Level::Warn
+        };
+        log::log!(
+            level,
+            "a client does not take its events, and is ended: {error}"
+        );
     }
     sent.is_ok()
 }
@@ -582,6 +591,9 @@ fn refused(path: &Path, source: io::Error) -> ServeError {
     let path = path.to_owned();
     match source.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENAMETOOLONG) => ServeError::TooLong(path),
-        _ => ServeError::Socket { path, source },
+        _ => ServeError::Socket {
+            path,
+            error: source,
+        },
     }
 }
