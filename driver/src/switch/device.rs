@@ -8,6 +8,7 @@ use xwarp_switchd::{Reply, Request, SWITCH, SwitchState};
 
 use super::client::{Attached, SwitchClient};
 use super::control::SwitchError;
+use crate::wake::aside;
 
 /// What is known of a switch's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +43,17 @@ pub struct SwitchObserver {
 }
 
 impl SwitchObserver {
-    /// Attaches to the switch that listens at a path.
+    /// Attaches to the switch that listens at a path. A thread of the library does so, whatever the
+    /// caller's stack and signals are.
     ///
     /// # Errors
     ///
     /// [`SwitchError`]: there is none, it refuses, or it does not answer.
     pub fn attach(path: &Path) -> Result<Self, SwitchError> {
+        aside("xwarp-attach", || Self::attach_here(path))?
+    }
+
+    fn attach_here(path: &Path) -> Result<Self, SwitchError> {
         let Attached {
             client, name, mtu, ..
         } = SwitchClient::attach(path, None)?;
