@@ -156,6 +156,11 @@ impl RdmaDevice {
         self.stack.conn(conn).is_some_and(Conn::is_summed)
     }
 
+    /// True if TCP computes the checksums of a connection's segments: none is left to a NIC.
+    pub(crate) fn computes_sums(&self, conn: ConnId) -> bool {
+        self.is_summed(conn) && !self.stack.io().offers_checksums()
+    }
+
     /// Bytes sent on a connection that the peer has not acknowledged.
     pub(crate) fn unacked(&mut self, conn: ConnId) -> usize {
         self.stack.conn_mut(conn).map_or(0, |mut tcp| tcp.unacked())

@@ -11,8 +11,8 @@ pub(super) const WORTH_IT: usize = 384;
 
 /// True if one pass is faster for the long FPDUs of a connection: there is a CRC or a checksum to
 /// compute, no marker is inserted later, and the processor supports it. A CRC that is not sent is
-/// computed nevertheless, as it costs less than a pass for the checksum alone. `is_summed`: TCP
-/// sends checksums.
+/// computed nevertheless, as it costs less than a pass for the checksum alone. `is_summed`:
+/// TCP computes checksums, and leaves none to a NIC.
 pub(super) fn one_pays(negotiated: &Negotiated, is_summed: bool) -> bool {
     let has_sums = negotiated.crc || is_summed;
     has_sums && !negotiated.send_markers && Digest::has_vectors()

@@ -48,7 +48,7 @@ impl QpContext {
         device: &mut RdmaDevice,
     ) {
         let info = ConnectionInfo::new(negotiated, self.start_up);
-        let summed = device.is_summed(conn);
+        let summed = device.computes_sums(conn);
         let extensions = self.extensions;
         let connection = Connection::new(conn, negotiated, true, info, extensions, port, summed);
         let waits = device.has_unsent(conn);
@@ -78,7 +78,7 @@ impl QpContext {
         };
         let info = ConnectionInfo::new(&negotiated, self.start_up);
         let extensions = self.extensions;
-        let summed = device.is_summed(conn);
+        let summed = device.computes_sums(conn);
         let mut connection =
             Connection::new(conn, &negotiated, false, info, extensions, port, summed);
         if let Some(message) = message {
@@ -218,7 +218,7 @@ impl QpContext {
             tcp.consume(consumed);
         }
         let info = ConnectionInfo::new(negotiated, self.start_up);
-        let (extensions, summed) = (self.extensions, device.is_summed(conn));
+        let (extensions, summed) = (self.extensions, device.computes_sums(conn));
         let mut connection =
             Connection::new(conn, negotiated, false, info, extensions, port, summed);
         let retry = FirstFpduRetry::new(device.first_fpdu_retry);

@@ -99,7 +99,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Connection {
-    /// `is_summed`: TCP sends checksums on the connection.
+    /// `is_summed`: TCP computes checksums on the connection.
     pub(super) fn new(
         conn: ConnId,
         negotiated: &Negotiated,
