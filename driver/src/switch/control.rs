@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use xwarp_switchd::{
-    Before, Hello, MacAddress, Malformed, Refusal, Reply, Request, ToClient, ToSwitch, VERSION,
-    Welcome,
+    Before, Hello, LIST_MAX, MacAddress, Malformed, Refusal, Reply, Request, ToClient, ToSwitch,
+    VERSION, Welcome,
 };
 
 use super::file::{FileError, Mapping, Writers};
@@ -321,14 +321,17 @@ impl Control {
     pub(super) fn connect(&self) -> Result<(Welcome, Mapping), SwitchError> {
         let socket = ControlSocket::connect(&self.path);
         let socket = socket.map_err(|source| not_reached(&self.path, source))?;
-        let before = {
+        let (known, ports) = {
             let link = self.link();
-            link.known.map(|(generation, mac)| Before {
-                generation,
-                mac,
-                ports: link.ports.clone(),
-            })
+            (link.known, link.ports.clone())
         };
+        // The others are asked for one by one, as a message has no room for them.
+        let (named, others) = ports.split_at(ports.len().min(LIST_MAX));
+        let before = known.map(|(generation, mac)| Before {
+            generation,
+            mac,
+            ports: named.to_vec(),
+        });
         let hello = Hello {
             lowest: VERSION,
             highest: VERSION,
@@ -347,9 +350,14 @@ impl Control {
         let down = answer.descriptors.into_iter().next();
         let down = down.ok_or_else(SwitchError::unasked)?;
         let down = Mapping::of(down.as_fd(), FILE, Writers::Maker)?;
+        for at in others {
+            let (id, request) = (self.new_id(), Request::OpenPort(*at));
+            socket.send(&ToSwitch::Request { id, request }.encode(), &[])?;
+        }
+        let is_kept = |at: &SocketAddr| !named.contains(at) || welcome.kept.contains(at);
         let mut link = self.link();
         link.known = Some((welcome.generation, welcome.mac));
-        link.ports.retain(|at| welcome.kept.contains(at));
+        link.ports.retain(is_kept);
         link.socket = Some(Arc::new(socket));
         drop(link);
         self.changed.notify_all();

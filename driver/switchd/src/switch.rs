@@ -111,8 +111,8 @@ pub struct Switch<M> {
 }
 
 impl<M: ClientMemory> Switch<M> {
-    /// A switch without clients, whose time begins at zero. `generation`: a number that no former switch of these clients has
-    /// had, such as a random one.
+    /// A switch without clients, whose time begins at zero. `generation`: a number that no former
+    /// switch of these clients has had, such as a random one.
     pub fn new(config: Config, generation: u64) -> Self {
         let most = config.ports_per_uid;
         Self {

@@ -183,7 +183,8 @@ impl Stack {
     }
 
     /// Sets the next hop's Ethernet address of a connection. Lost segments are retransmitted soon.
-    /// An MTU towards the next hop that is smaller than the path's takes effect. Returns false if the connection is gone, or if nothing has changed.
+    /// An MTU towards the next hop that is smaller than the path's takes effect. Returns false if
+    /// the connection is gone, or if nothing has changed.
     pub fn set_next_hop(&mut self, conn: ConnId, mac: [u8; 6], now: Instant) -> bool {
         self.advance(now);
         let changed = (self.connections).set_next_hop(conn, mac, &self.device, self.now);

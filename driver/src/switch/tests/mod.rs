@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use xwarp_switchd::{
-    Hello, MacAddress, Refusal, Reply, Request, SWITCH, ToClient, ToSwitch, VERSION,
+    Hello, LIST_MAX, MacAddress, Refusal, Reply, Request, SWITCH, ToClient, ToSwitch, VERSION,
 };
 use xwarp_test_kit::{WorkDir, eventually, timeout};
 
@@ -350,6 +350,33 @@ fn switch_that_was_killed_and_started_anew_is_found_with_ports_and_frames() {
         });
     }
     assert_eq!(b.it.io.counters().drop_foreign, 0);
+}
+
+/// HELLO has room for 128 ports. The others are asked for one by one.
+#[test]
+fn ports_of_a_client_are_its_own_at_the_next_switch_however_many_there_are() {
+    let (_folder, path) = folder("ports");
+    let switch = Running::at(&path);
+    let a = Peer::attach(&path);
+    let any = || Request::OpenPort(SocketAddr::new(ADDRESS, 0));
+    let mut ports = vec![a.at];
+    for _ in 0..2 * LIST_MAX {
+        match a.it.client.ask(any()) {
+            Ok(Reply::Port(at)) => ports.push(at),
+            other => panic!("no port: {other:?}"),
+        }
+    }
+    switch.kill(&path);
+    let _switch = Running::at(&path);
+    // The reply shows that the client is back, and what it asked for before is answered.
+    assert!(a.it.client.ask(Request::Addresses).is_ok());
+    let b = Peer::attach(&path);
+    for at in ports {
+        let asked = b.it.client.ask(Request::OpenPort(at));
+        let in_use = SwitchError::Refused(Refusal::InUse(at)).to_string();
+        assert_eq!(asked.expect_err("it is in use").to_string(), in_use);
+        assert!(a.it.client.has_port(at));
+    }
 }
 
 #[test]
