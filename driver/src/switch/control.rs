@@ -91,6 +91,12 @@ fn not_reached(path: &Path, source: io::Error) -> SwitchError {
     }
 }
 
+/// Whether the other end of a socket is gone.
+fn is_hangup(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
+}
+
 /// What helps if a socket cannot be connected to.
 fn remedy(source: &io::Error) -> &'static str {
     match source.raw_os_error().map(Errno::from_raw) {
@@ -340,8 +346,12 @@ impl Control {
         let id = self.new_id();
         let hello = ToSwitch::Hello { id, hello }.encode();
         let given = self.given.each_ref().map(AsFd::as_fd);
-        socket.send(&hello, &given)?;
-        let answer = self.answer(&socket)?;
+        let sent = socket.send(&hello, &given).map_err(SwitchError::System);
+        let answer = sent.and_then(|()| self.answer(&socket));
+        let answer = answer.map_err(|error| match error {
+            SwitchError::System(source) if is_hangup(&source) => not_reached(&self.path, source),
+            other => other,
+        })?;
         let welcome = match ToClient::decode(&answer.bytes)? {
             ToClient::Welcome { welcome, .. } => welcome,
             ToClient::Refused { refusal, .. } => return Err(refusal.into()),

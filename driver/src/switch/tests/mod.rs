@@ -20,10 +20,10 @@ use super::device::SwitchObserver;
 use super::file::{self, Writers};
 use super::layout::{FILE, FRAMES, flags};
 use super::server::{ServeError, Server, ServerConfig};
-use super::socket::ControlSocket;
+use super::socket::{ControlSocket, Listener};
 use crate::net::{InterfaceEnd, InterfaceNews};
 use crate::packet_io::{BURST, PacketIo, RxFrame};
-use crate::wake::Signal;
+use crate::wake::{Signal, sleep_on};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Bytes of Ethernet, IPv4 and TCP headers.
@@ -409,6 +409,28 @@ fn requests_are_refused_by_reason() {
         refused.contains("has the device xw0, and not other"),
         "{refused}"
     );
+}
+
+#[test]
+fn switch_that_ends_before_its_answer_is_told_as_none() {
+    let (_folder, path) = folder("ends");
+    for has_read in [None, Some(false), Some(true)] {
+        let listener = Listener::bind(&path).expect("a socket");
+        let switch = std::thread::spawn(move || {
+            sleep_on([listener.as_fd()], &[], None).expect("a connection");
+            if let Some(has_read) = has_read {
+                let client = listener.accept().expect("a connection");
+                let hello = has_read.then(|| client.receive(true));
+                assert!(hello.is_none_or(|it| it.is_ok_and(|it| it.is_some())));
+            }
+        });
+        let told = SwitchClient::attach(&path, None).err().expect("no switch");
+        switch.join().expect("no panic");
+        std::fs::remove_file(&path).expect("its socket");
+        let SwitchError::Unreachable { .. } = told else {
+            panic!("{has_read:?}: {told}");
+        };
+    }
 }
 
 #[test]
