@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use xwarp_switchd::MacAddress;
+use xwarp_switchd::{MacAddress, SWITCH};
 
 use super::control::Control;
 use super::file::{MappedWord, Mapping};
@@ -15,8 +15,8 @@ use super::ring::{Broken, Consumer, Producer};
 use super::rings::FileRing;
 use crate::memory::Arena;
 use crate::packet_io::{
-    Frame, FramePool, IoCounters, IoError, PacketIo, Parking, QueueLevels, RxFrame, SentFrame,
-    TxFrame,
+    BURST, Frame, FramePool, IoCounters, IoError, PacketIo, Parking, QueueLevels, RxFrame,
+    SentFrame, TxFrame,
 };
 use crate::wake::SleepFlag;
 
@@ -41,6 +41,8 @@ pub struct SwitchIo {
     receiving: Receiving,
     /// Clients whose frames do not go by the switch.
     peers: Vec<Peer>,
+    /// Frames that are received before all others.
+    first: VecDeque<RxFrame>,
     mailbox: Arc<Mailbox>,
     control: Arc<Control>,
     switch_asleep: SleepFlag<MappedWord>,
@@ -170,6 +172,7 @@ impl SwitchIo {
             receiving: Receiving::new(lent, &up, &first.down, first.epoch),
             switch_asleep: SleepFlag::over(MappedWord::new(flags, flags::SWITCH_ASLEEP)),
             peers: Vec::new(),
+            first: VecDeque::new(),
             up,
             mailbox,
             control,
@@ -216,15 +219,30 @@ impl SwitchIo {
         }
     }
 
+    /// A peer has ended. What it has sent is received yet. What it has not taken goes by the
+    /// switch, which answers by RSTs.
     fn remove_peer(&mut self, mac: MacAddress) {
+        self.take_from_peers();
         let Some(at) = self.peer_at(mac) else {
             return;
         };
         self.has_lost = true;
-        let pool = &mut self.pool;
-        self.peers
-            .swap_remove(at)
-            .end(|place| complete(pool, place));
+        let peer = self.peers.swap_remove(at);
+        for (place, len) in peer.into_frames() {
+            self.send_by_switch(place, len);
+        }
+        if self.sent.publish() {
+            self.wake_switch();
+        }
+    }
+
+    /// Receives what all peers have sent, to be passed on before the other frames.
+    fn take_from_peers(&mut self) {
+        let mut frames = Vec::new();
+        for peer in &mut self.peers {
+            peer.receive(BURST, &mut self.counters, &mut frames);
+        }
+        self.first.extend(frames);
     }
 
     fn peer_at(&self, mac: MacAddress) -> Option<usize> {
@@ -260,12 +278,16 @@ impl SwitchIo {
                     complete(&mut self.pool, place);
                 }
             } else {
-                self.in_flight.push_back(place);
-                let pushed = self.push(place, len);
-                self.judge(pushed);
+                self.send_by_switch(place, len);
             }
         }
         self.pool.token(parked, len)
+    }
+
+    fn send_by_switch(&mut self, place: usize, len: usize) {
+        self.in_flight.push_back(place);
+        let pushed = self.push(place, len);
+        self.judge(pushed);
     }
 
     fn push(&mut self, place: usize, len: usize) -> Result<(), Broken> {
@@ -303,6 +325,14 @@ impl SwitchIo {
         }
     }
 
+    #[inline]
+    fn pass_on_first(&mut self, budget: usize, out: &mut Vec<RxFrame>) {
+        if !self.first.is_empty() {
+            let count = budget.min(self.first.len());
+            out.extend(self.first.drain(..count));
+        }
+    }
+
     fn is_of_peer(&self, frame: &RxFrame) -> bool {
         self.peers.iter().any(|peer| peer.owns(frame.frame()))
     }
@@ -319,18 +349,28 @@ impl PacketIo for SwitchIo {
         if self.mailbox.has_any() {
             self.take_news();
         }
+        let end = out.len() + budget;
+        self.pass_on_first(budget, out);
         // A client that always sends does not starve another one.
         let share = budget.div_ceil(self.peers.len() + 1);
-        let end = out.len() + budget;
         for peer in &mut self.peers {
             peer.receive(share.min(end - out.len()), &mut self.counters, out);
         }
         if self.is_broken {
             return;
         }
-        let left = end - out.len();
+        let (begin, left) = (out.len(), end - out.len());
         let received = self.receiving.receive(left, &mut self.counters, out);
         self.judge(received);
+        let is_reset = |frame: &RxFrame| frame.get(6..12) == Some(&SWITCH);
+        if !self.peers.is_empty()
+            && let Some(at) = out[begin..].iter().position(is_reset)
+        {
+            // The client that has ended may have sent frames before, by a pair.
+            self.take_from_peers();
+            self.first.extend(out.drain(begin + at..));
+            self.pass_on_first(end - out.len(), out);
+        }
     }
 
     fn recycle(&mut self, frame: RxFrame) {
@@ -414,6 +454,7 @@ impl PacketIo for SwitchIo {
     fn has_looped(&self) -> bool {
         !self.is_broken && self.receiving.delivered.has_any()
             || self.peers.iter().any(Peer::has_any)
+            || !self.first.is_empty()
             || self.mailbox.has_any()
     }
 

@@ -57,8 +57,8 @@ pub(super) struct Peer {
     received: Consumer<PairRing>,
     /// Frames of the peer that this process returns.
     returns: Producer<PairRing>,
-    /// Places of frames of this process that the peer has.
-    has: Vec<bool>,
+    /// Lengths of the frames of this process that the peer has, by their places.
+    has: Vec<Option<usize>>,
     has_count: usize,
     bell: RemoteDoorbell,
     is_broken: bool,
@@ -90,7 +90,7 @@ impl Peer {
             returned: Consumer::new(ring(returned)),
             received: Consumer::new(ring(received)),
             returns: Producer::new(ring(its_returns)),
-            has: vec![false; FRAMES],
+            has: vec![None; FRAMES],
             has_count: 0,
             bell: RemoteDoorbell::new(MappedWord::new(&new.flags, flags::CLIENT_ASLEEP), new.bell),
             is_broken: false,
@@ -124,12 +124,12 @@ impl Peer {
         if self.is_broken || self.has_count >= BURST {
             return false;
         }
-        let (Ok(place16), Ok(len)) = (u16::try_from(place), u32::try_from(len)) else {
+        let (Ok(place16), Ok(len32)) = (u16::try_from(place), u32::try_from(len)) else {
             return false;
         };
         let entry = Entry {
             place: place16,
-            len,
+            len: len32,
             epoch: 0,
         };
         let pushed = self.sent.push(entry.encode());
@@ -137,7 +137,7 @@ impl Peer {
             return false;
         }
         if let Some(has) = self.has.get_mut(place) {
-            *has = true;
+            *has = Some(len);
             self.has_count += 1;
         }
         true
@@ -211,24 +211,20 @@ impl Peer {
                 break;
             };
             let place = usize::from(entry.place);
-            if self.has.get(place) != Some(&true) {
-                self.judged::<()>(Err(Broken));
+            let had = self.has.get_mut(place).and_then(Option::take);
+            if self.judged(had.ok_or(Broken)).is_none() {
                 break;
             }
-            self.has[place] = false;
             self.has_count -= 1;
             complete(place);
         }
         self.returned.release();
     }
 
-    /// The peer has ended: calls `complete` with the place of each frame that it had.
-    pub(super) fn end(self, complete: impl FnMut(usize)) {
-        let places = self.has.iter().enumerate();
-        places
-            .filter(|(_, has)| **has)
-            .map(|(place, _)| place)
-            .for_each(complete);
+    /// The peer has ended: place and length of each frame that it had.
+    pub(super) fn into_frames(self) -> impl Iterator<Item = (usize, usize)> {
+        let places = self.has.into_iter().enumerate();
+        places.filter_map(|(place, len)| Some((place, len?)))
     }
 
     /// Shows the peer what was sent and returned, and wakes it for the former.

@@ -114,6 +114,11 @@ impl Ports {
         self.open.get(key(at)).map(|owner| owner.client)
     }
 
+    /// Whether a port was closed lately.
+    pub(crate) fn is_resting(&self, at: SocketAddr) -> bool {
+        self.resting.contains_key(&key(at))
+    }
+
     /// How many ports each client has, by its place.
     pub(crate) fn counts(&self) -> HashMap<usize, u32> {
         let mut counts = HashMap::new();

@@ -22,7 +22,7 @@ const BURSTS: usize = 8;
 /// RSTs that answer segments of one client in a second, and as many at once at most.
 const RESETS_PER_SECOND: u32 = 1000;
 /// How long after its start a switch does not answer segments of connections to ports that no client
-/// has: a client of the former switch may be about to attach again with the port.
+/// has had: a client of the former switch may be about to attach again with the port.
 const RETURN: Duration = Duration::from_secs(1);
 /// Requests of one client in a second, and as many at once at most.
 const REQUESTS_PER_SECOND: u32 = 1000;
@@ -376,7 +376,10 @@ impl<M: ClientMemory> Switch<M> {
             sender.memory.complete();
         }
         let due = unanswered.len();
-        let is_due = |segment: &Segment| now >= RETURN || segment.begins_a_connection();
+        let is_due = |segment: &Segment| {
+            let has_been_closed = self.ports.is_resting(segment.destination);
+            now >= RETURN || has_been_closed || segment.begins_a_connection()
+        };
         unanswered.retain(|segment| is_due(segment) && sender.resets.take(now));
         self.counters.resets_withheld += (due - unanswered.len()) as u64;
         let id = sender.id;

@@ -251,6 +251,7 @@ fn frames_that_a_peer_had_come_back_when_it_is_gone() {
     let mut received = Vec::new();
     eventually("the end of the peer", || {
         a.it.io.receive(8, &mut received);
+        a.it.io.flush().expect("it never fails");
         a.it.io.tx_free() == FRAMES
     });
     // One connection was known by its last frame.
@@ -259,6 +260,54 @@ fn frames_that_a_peer_had_come_back_when_it_is_gone() {
         !received.is_empty()
     });
     assert!(is_reset(&received[0]));
+}
+
+#[test]
+fn frames_of_a_peer_that_is_gone_arrive_before_its_reset() {
+    let (_folder, path) = folder("pair-last");
+    let _switch = Running::at(&path);
+    let observer = SwitchObserver::attach(&path).expect("a switch");
+    for round in 0..50_u64 {
+        let (mut a, mut b) = (Peer::attach(&path), Peer::attach(&path));
+        b.join(&a);
+        b.send(a.at, b"first");
+        assert_eq!(a.content(), b"first");
+        let count = 200;
+        for number in 0..count {
+            b.send(a.at, &[number]);
+        }
+        drop(b.it);
+        eventually("the reset is on its way", || {
+            observer.state().expect("a switch").counters.resets > round
+        });
+        if round % 2 == 0 {
+            // The news of the end, too, as a rule.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for number in 0..count {
+            assert_eq!(a.content(), [number], "round {round}");
+        }
+        assert!(is_reset(&a.received()));
+    }
+}
+
+#[test]
+fn frames_that_a_peer_has_not_taken_are_answered_when_it_is_gone() {
+    let (_folder, path) = folder("pair-untaken");
+    let _switch = Running::at(&path);
+    let (mut a, b) = (Peer::attach(&path), Peer::attach(&path));
+    a.join(&b);
+    for number in 0..8 {
+        a.send(b.at, &[number]);
+    }
+    drop(b.it);
+    for _ in 0..8 {
+        assert!(is_reset(&a.received()));
+    }
+    eventually("its frames are free", || {
+        a.it.io.flush().expect("it never fails");
+        a.it.io.tx_free() == FRAMES
+    });
 }
 
 #[test]
@@ -321,6 +370,9 @@ fn switch_that_was_killed_and_started_anew_is_found_with_ports_and_frames() {
         let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
         eventually("the new switch carries frames both ways", || {
             // An acknowledgment in place of TCP's retransmissions.
+            for peer in [&mut a, &mut b] {
+                peer.it.io.flush().expect("it never fails");
+            }
             if a.it.io.tx_free() > 0 {
                 a.send(b.at, b"anew");
             }
