@@ -98,14 +98,18 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    pub(crate) fn new(per_uid: usize) -> Self {
+    /// `generation`: clients of a former switch have ports in the order that began elsewhere, and do
+    /// not find them taken when they return.
+    pub(crate) fn new(per_uid: usize, generation: u64) -> Self {
+        let dynamic = u64::from(u16::MAX - FIRST_DYNAMIC) + 1;
+        let skipped = u16::try_from(generation % dynamic).unwrap_or(0);
         Self {
             per_uid,
             open: Open::default(),
             of_uid: HashMap::new(),
             resting: HashMap::new(),
             closed: VecDeque::new(),
-            next: FIRST_DYNAMIC,
+            next: FIRST_DYNAMIC + skipped,
         }
     }
 

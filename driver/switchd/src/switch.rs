@@ -120,7 +120,7 @@ impl<M: ClientMemory> Switch<M> {
             places: Vec::new(),
             generation,
             attached: 0,
-            ports: Ports::new(most),
+            ports: Ports::new(most, generation),
             pairs: BTreeSet::new(),
             new_pairs: Vec::new(),
             counters: Counters::default(),

@@ -135,6 +135,10 @@ struct Peer {
 }
 
 fn switch() -> Switch<Memory> {
+    of_generation(GENERATION)
+}
+
+fn of_generation(generation: u64) -> Switch<Memory> {
     let config = Config {
         addresses: vec![V4, V6],
         clients: 100,
@@ -142,7 +146,7 @@ fn switch() -> Switch<Memory> {
         ports_per_uid: 8,
         pairs: true,
     };
-    Switch::new(config, GENERATION)
+    Switch::new(config, generation)
 }
 
 /// A client without a domain: it has no way of its own to others.
@@ -401,6 +405,16 @@ fn peers_of_a_dead_client_get_the_reset_that_they_expect() {
     b.memory.send(segment(b.at, a.at, DATA));
     switch.turn(START);
     assert_eq!(reset(&b.memory.received()[0], &b), (7000, 7001, 9, None));
+}
+
+/// So that a new client does not get the port of one that is about to return.
+#[test]
+fn switches_begin_with_different_ports() {
+    let first = [0, 1, 16_383, 16_384, u64::MAX].map(|generation| {
+        let mut switch = of_generation(generation);
+        peer(&mut switch, V4, 0).at.port()
+    });
+    assert_eq!(first, [49_152, 49_153, u16::MAX, 49_152, u16::MAX]);
 }
 
 #[test]

@@ -19,6 +19,10 @@ use xwarp_tcp::RouteMetrics;
 /// Address and port.
 type Place = (IpAddr, u16);
 
+fn place_of(at: SocketAddr) -> Place {
+    (at.ip(), at.port())
+}
+
 /// A host whose ports are shared: a port that the RNIC has open is not opened a second time.
 pub(crate) struct Ports {
     name: String,
@@ -102,12 +106,12 @@ impl Ports {
     /// The first share of a port that the host has just opened.
     fn first_share(&self, table: &mut Table, opened: LocalPort) -> LocalPort {
         let local = opened.local();
-        table.held.insert((local.ip(), local.port()), (opened, 1));
+        table.held.insert(place_of(local), (opened, 1));
         self.share_of(local)
     }
 
     fn share_of(&self, local: SocketAddr) -> LocalPort {
-        let place = (local.ip(), local.port());
+        let place = place_of(local);
         let table = Arc::clone(&self.table);
         LocalPort::new(local, Box::new(Share { place, table }))
     }
@@ -159,7 +163,12 @@ impl Host for Ports {
         engine: usize,
     ) -> Result<LocalPort, HostError> {
         let mut table = lock(&self.table);
-        let opened = self.host()?.open_port_towards(address, remote, engine)?;
+        let host = self.host()?;
+        let open = || host.open_port_towards(address, remote, engine);
+        let first = open()?;
+        let is_remote = place_of(first.local()) == place_of(remote);
+        // From there to there a connection would reach itself, although no program listens.
+        let opened = if is_remote { open()? } else { first };
         Ok(self.first_share(&mut table, opened))
     }
 
@@ -234,6 +243,16 @@ mod tests {
         assert!(matches!(ports.addresses(), Err(HostError::Closed)));
         assert!(matches!(ports.claim(AT, 1), Err(HostError::Closed)));
         drop((share, claim));
+    }
+
+    #[test]
+    fn connection_does_not_begin_where_it_leads_to() {
+        let host = Arc::new(FixedHost::new(AT, []));
+        let ports = Ports::new(Arc::clone(&host) as Arc<dyn Host>);
+        let first = ports.open_port(AT, 0).unwrap().local();
+        let next = SocketAddr::new(AT, first.port() + 1);
+        let towards = |remote| ports.open_port_towards(AT, remote, 0).unwrap().local();
+        assert_eq!((towards(first), towards(next)), (next, first));
     }
 
     #[test]
