@@ -35,8 +35,8 @@ pub use packet_io::{
     Tap, TapError, TxFrame, Wire, WithRxMetadata,
 };
 pub use wake::{
-    DescriptorSet, Doorbell, Signal, Sleeper, WaitSet, aside, is_any_readable, join, process_end,
-    sleep_on,
+    DescriptorSet, Doorbell, Signal, Sleeper, WaitSet, WokenBy, aside, is_any_readable, join,
+    process_end, sleep_on,
 };
 pub use xdp::{
     BusyPollError, FRAME_CAPACITY, InterruptDeferral, OpenQueueError, Polling, UmemError, ZeroCopy,

@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, ensure};
 use xwarp::cm::ConnectionRequest;
 use xwarp::cm::PrivateData;
 use xwarp::error::{PostError, RnicEnded, RnicUnavailable};
-use xwarp::event::{AsyncEventKind, StateChanges};
+use xwarp::event::AsyncEventKind;
 use xwarp::{
     CompletionQueue, CompletionStatus, Listener, QpState, QueuePair, RecvRequest, Rnic,
     SendRequest, WorkCompletion,
@@ -20,7 +20,8 @@ use crate::host::named;
 use crate::output::complain;
 use crate::signals::Interrupted;
 
-/// Interval at which a wait checks whether the other side is silent, which raises no event.
+/// Interval at which a wait checks for a signal, for the end of a connection that has no work, and
+/// whether the other side is silent.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for connecting, from the first question to the host to the server's answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,8 +48,6 @@ pub(crate) struct Connections<'a> {
     /// FPDUs received before these connections, if the first message must arrive within [`TURN`].
     must_begin: Option<u64>,
     deadline: Option<Deadline>,
-    /// Report each connection's end. Subscribed to by the first wait.
-    changes: Vec<StateChanges>,
 }
 
 /// When the run must be over, and the error if it is not.
@@ -73,7 +72,6 @@ impl<'a> Connections<'a> {
             silence_timeout: SILENCE_TIMEOUT,
             must_begin: None,
             deadline: None,
-            changes: Vec::new(),
         }
     }
 
@@ -161,15 +159,10 @@ impl<'a> Connections<'a> {
     /// Waits up to [`CHECK_INTERVAL`] for a completion, while the connections are open and no
     /// signal has come.
     fn wait_alive(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
-        // Subscribe first, so that an end after the check below is reported.
-        if self.changes.is_empty() {
-            let changes = self.qps.iter().map(QueuePair::state_changes);
-            self.changes = changes.collect::<Result<_, _>>()?;
-        }
         self.check_alive()?;
-        let ends = self.changes.iter().map(AsFd::as_fd);
-        let others: Vec<_> = ends.chain([self.interrupted.as_fd()]).collect();
-        Ok(self.cq.wait_or(&others, CHECK_INTERVAL)?)
+        // Without descriptors to wait for, the thread may sleep on a word of memory, which is what a
+        // program does that is after latency.
+        Ok(self.cq.wait(CHECK_INTERVAL)?)
     }
 
     /// Waits for `time` while the connections are served.

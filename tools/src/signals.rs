@@ -1,9 +1,9 @@
 //! Signals: Ctrl-C and `kill` end a run in order, so that no program stays attached.
 //!
 //! A thread of its own takes SIGINT and SIGTERM, which all others block: a thread that registers
-//! gigabytes could not take them. It sets a flag and raises a descriptor, for which every wait of a
-//! command waits, too (`CompletionQueue::wait_or`, `Rnic::wait_readable`). Loops that do not sleep
-//! check the flag. While the RNIC is opened, or zeroes memory before frames are steered, the thread
+//! gigabytes could not take them. It sets a flag and raises a descriptor, for which waits of a
+//! command wait, too (`Rnic::wait_readable`). Loops that do not sleep, and those whose sleeps are
+//! short, check the flag. While the RNIC is opened, or zeroes memory before frames are steered, the thread
 //! ends the process at once: the kernel undoes everything.
 
 use std::io;
@@ -148,7 +148,7 @@ impl Flags {
 }
 
 impl AsFd for Interrupted {
-    /// Readable once a signal has come. Every wait of a command includes it.
+    /// Readable once a signal has come. Every long wait of a command includes it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.woken.as_fd()
     }

@@ -338,7 +338,7 @@ impl SwitchIo {
     }
 
     fn wake_switch(&self) {
-        if self.switch_asleep.must_wake() {
+        if self.switch_asleep.must_wake().is_some() {
             self.control.ring();
         }
     }

@@ -68,9 +68,9 @@ pub(super) mod down {
 pub(super) mod flags {
     use super::LINES;
 
-    /// Not zero while the switch sleeps.
+    /// Not zero while the switch sleeps: how it is woken (`WokenBy`).
     pub(in super::super) const SWITCH_ASLEEP: usize = LINES;
-    /// Not zero while the client sleeps.
+    /// Not zero while the client sleeps: how it is woken.
     pub(in super::super) const CLIENT_ASLEEP: usize = 2 * LINES;
     /// Bytes of the file.
     pub(in super::super) const BYTES: usize = 4096;

@@ -22,7 +22,7 @@ use super::client_memory::{ClientFiles, ClientPart, Given};
 use super::file::{self, FileError, MappedWord, Writers};
 use super::layout::{MTU, epoch_of, pair};
 use super::socket::{ControlSocket, Listener, Received};
-use crate::wake::{DescriptorSet, SleepFlag, sleep_on};
+use crate::wake::{DescriptorSet, SleepFlag, WokenBy, sleep_on};
 
 /// Names of the listening socket and of what stops the switch, in the set of descriptors. Clients
 /// have later ones.
@@ -255,7 +255,7 @@ impl Server {
     /// Announces the sleep to all clients. False if a frame is there after that.
     fn falls_asleep(&mut self) -> bool {
         for flag in self.flags() {
-            flag.announce();
+            flag.announce(WokenBy::DESCRIPTOR);
         }
         let idle = self.turn() == 0;
         if !idle {

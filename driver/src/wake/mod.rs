@@ -3,8 +3,9 @@
 //!
 //! This module has the descriptors, flags and threads of the library that sleep and are woken.
 //!
-//! A thread sleeps in [`Sleeper::sleep`]. An event loop waits for the sleeper's descriptor instead,
-//! between [`Sleeper::arm`] and [`Sleeper::clear`].
+//! A thread sleeps in [`Sleeper::sleep`]: on words of memory, or on descriptors if it waits for
+//! others, too. An event loop waits for the sleeper's descriptor instead, between [`Sleeper::arm`]
+//! and [`Sleeper::clear`].
 
 mod descriptor_set;
 mod event;
@@ -15,6 +16,7 @@ mod sleep_flag;
 mod sync;
 mod threads;
 mod wait_set;
+mod word;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -30,9 +32,11 @@ pub(crate) use hinted::Hinted;
 pub use process_end::process_end;
 pub use signal::{Signal, is_any_readable, sleep_on};
 pub(crate) use sleep_flag::SleepFlag;
+pub use sleep_flag::WokenBy;
 pub(crate) use threads::join_sleeper;
 pub use threads::{aside, join};
 pub use wait_set::WaitSet;
+use word::{Memory, Word};
 
 /// A word of memory that processes share.
 struct OutsideWord(Box<dyn Borrow<AtomicU32> + Send + Sync>);
@@ -57,11 +61,11 @@ struct Shared {
 }
 
 impl Shared {
-    fn announce(&self) {
+    fn announce(&self, by: WokenBy) {
         if let Some(outside) = &self.outside {
-            outside.announce();
+            outside.announce(by);
         }
-        self.flag.announce();
+        self.flag.announce(by);
     }
 
     fn awake(&self) {
@@ -70,6 +74,31 @@ impl Shared {
             outside.awake();
         }
     }
+
+    /// The words to sleep on. `None` if one of them would not wake the thread.
+    fn words(&self) -> Option<[Option<Word<'_>>; 2]> {
+        let own = to_sleep_on(&self.flag, Memory::Own)?;
+        let outside = match &self.outside {
+            Some(outside) => Some(to_sleep_on(outside, Memory::Shared)?),
+            None => None,
+        };
+        Some([Some(own), outside])
+    }
+
+    fn raise(&self, by: WokenBy) -> io::Result<()> {
+        if by.word {
+            word::wake_all(self.flag.word(), Memory::Own)?;
+        }
+        if by.descriptor {
+            self.event.raise()?;
+        }
+        Ok(())
+    }
+}
+
+fn to_sleep_on<W: Borrow<AtomicU32>>(flag: &SleepFlag<W>, memory: Memory) -> Option<Word<'_>> {
+    let (at, value) = flag.to_sleep_on()?;
+    Some(Word { at, value, memory })
 }
 
 /// The side that sleeps.
@@ -90,7 +119,7 @@ impl Sleeper {
     }
 
     /// A sleeper that other processes wake as well, and its doorbell in this process. They look at
-    /// `word` and [ring](RemoteDoorbell) by the descriptor.
+    /// `word` and [ring](RemoteDoorbell) by it or by the descriptor.
     pub(crate) fn shared(
         word: impl Borrow<AtomicU32> + Send + Sync + 'static,
     ) -> io::Result<((Self, Doorbell), OwnedFd)> {
@@ -110,6 +139,12 @@ impl Sleeper {
         (Self(Arc::clone(&shared)), Doorbell(shared))
     }
 
+    /// Whether threads can [sleep on words](Self::sleep_on_words) here: since Linux 5.16, unless a
+    /// filter of system calls refuses it.
+    pub fn has_words() -> bool {
+        !cfg!(miri) && word::is_possible()
+    }
+
     /// Makes the next ring raise the descriptor, for an event loop that is about to wait for it. If
     /// `idle`, called after the announcement, returns false, the descriptor is readable at once.
     ///
@@ -120,12 +155,26 @@ impl Sleeper {
     ///
     /// [`io::Error`]: the descriptor cannot be written.
     pub fn arm(&self, idle: impl FnOnce() -> bool) -> io::Result<()> {
-        self.0.announce();
+        self.arm_by(WokenBy::DESCRIPTOR, idle)
+    }
+
+    /// As [`arm`](Self::arm), for threads that are woken by descriptor, by word or by both.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the descriptor cannot be written.
+    pub fn arm_by(&self, by: WokenBy, idle: impl FnOnce() -> bool) -> io::Result<()> {
+        self.0.announce(by);
         if idle() {
             return Ok(());
         }
         self.0.awake();
-        self.0.event.raise()
+        self.0.raise(by)
+    }
+
+    /// Disarms the word: rings cost one load again.
+    pub fn disarm(&self) {
+        self.0.awake();
     }
 
     /// Disarms the descriptor: rings cost one load again. It is not readable afterwards, unless a
@@ -135,12 +184,27 @@ impl Sleeper {
     ///
     /// [`io::Error`]: the descriptor cannot be read.
     pub fn clear(&self) -> io::Result<()> {
-        self.0.awake();
+        self.disarm();
         self.drain()
     }
 
+    /// Sleeps until one of these is rung, a signal handler has run or `timeout` has expired
+    /// (`None`: no limit). Does not sleep unless all are [armed](Self::arm_by) by word.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the kernel refuses the sleep.
+    pub fn sleep_on_words(sleepers: &[&Self], timeout: Option<Duration>) -> io::Result<()> {
+        let words: Option<Vec<_>> = sleepers.iter().map(|it| it.0.words()).collect();
+        let Some(words) = words else {
+            return Ok(());
+        };
+        word::sleep(words.into_iter().flatten().flatten(), timeout)
+    }
+
     /// A second handle on the same flag and descriptor.
-    pub(crate) fn twin(&self) -> Self {
+    #[must_use]
+    pub fn twin(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 
@@ -157,11 +221,18 @@ impl Sleeper {
         timeout: Option<Duration>,
         idle: impl FnOnce() -> bool,
     ) -> io::Result<()> {
-        self.0.announce();
-        let slept = if idle() {
-            self.wait(others, timeout)
+        let on_word = others.iter().all(Option::is_none) && Self::has_words();
+        self.0.announce(if on_word {
+            WokenBy::WORD
         } else {
+            WokenBy::DESCRIPTOR
+        });
+        let slept = if !idle() {
             Ok(())
+        } else if on_word {
+            Self::sleep_on_words(&[self], timeout)
+        } else {
+            self.wait(others, timeout)
         };
         self.0.awake();
         slept
@@ -195,8 +266,8 @@ impl AsFd for Sleeper {
 impl Doorbell {
     /// Wakes the sleeper if it sleeps or is about to. Call it after publishing the work.
     pub fn ring(&self) {
-        if self.0.flag.must_wake()
-            && let Err(error) = self.0.event.raise()
+        if let Some(by) = self.0.flag.must_wake()
+            && let Err(error) = self.0.raise(by)
         {
             log::error!("a doorbell could not be rung: {error}");
         }
@@ -224,11 +295,21 @@ impl RemoteDoorbell {
     /// Wakes the sleeper if it sleeps or is about to. Call it after publishing the work. Never
     /// blocks. A process that has closed its descriptors is not woken.
     pub(crate) fn ring(&self) {
-        if self.flag.must_wake()
-            && let Err(error) = event::raise(self.socket.as_fd())
+        if let Some(by) = self.flag.must_wake()
+            && let Err(error) = self.raise(by)
         {
             log::debug!("another process is not woken: {error}");
         }
+    }
+
+    fn raise(&self, by: WokenBy) -> io::Result<()> {
+        if by.word {
+            word::wake_all(self.flag.word(), Memory::Shared)?;
+        }
+        if by.descriptor {
+            event::raise(self.socket.as_fd())?;
+        }
+        Ok(())
     }
 }
 
@@ -266,6 +347,42 @@ mod tests {
             .sleep([None; 2], Some(Duration::from_mins(1)), || false)
             .unwrap();
         assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    /// Threads that sleep on the words of two sleepers end by `wake`, of either.
+    fn threads_are_woken_by(wake: impl Fn(&Sleeper, &Doorbell)) {
+        for woken in 0..2 {
+            let both = [Sleeper::new().unwrap(), Sleeper::new().unwrap()];
+            for (sleeper, _) in &both {
+                sleeper.arm_by(WokenBy::WORD, || true).unwrap();
+            }
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    let sleepers = both.each_ref().map(|(sleeper, _)| sleeper);
+                    scope.spawn(move || Sleeper::sleep_on_words(&sleepers, None));
+                }
+                let (sleeper, bell) = &both[woken];
+                wake(sleeper, bell);
+            });
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs futex(2)")]
+    fn all_threads_that_sleep_on_words_are_woken_by_a_ring() {
+        assert!(Sleeper::has_words());
+        threads_are_woken_by(|_, bell| bell.ring());
+        threads_are_woken_by(|sleeper, _| sleeper.arm_by(WokenBy::WORD, || false).unwrap());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "needs futex(2)")]
+    fn thread_does_not_sleep_on_a_word_that_would_not_wake_it() {
+        let [(one, _), (other, _)] = [(); 2].map(|()| Sleeper::new().unwrap());
+        one.arm_by(WokenBy::WORD, || true).unwrap();
+        Sleeper::sleep_on_words(&[&one, &other], None).unwrap();
+        other.arm(|| true).unwrap();
+        Sleeper::sleep_on_words(&[&one, &other], None).unwrap();
     }
 
     #[test]

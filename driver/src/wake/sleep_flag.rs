@@ -10,7 +10,45 @@ use std::borrow::Borrow;
 
 use super::sync::{AtomicU32, Ordering, fence};
 
-/// Says whether a thread is about to sleep.
+/// How a sleeper is woken: by its descriptor, by the word of its flag, or by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WokenBy {
+    /// By the descriptor, which becomes readable.
+    pub descriptor: bool,
+    /// By the word of the flag (futex(2)).
+    pub word: bool,
+}
+
+impl WokenBy {
+    /// By the descriptor alone.
+    pub const DESCRIPTOR: Self = Self {
+        descriptor: true,
+        word: false,
+    };
+    /// By the word alone.
+    pub const WORD: Self = Self {
+        descriptor: false,
+        word: true,
+    };
+
+    const DESCRIPTOR_BIT: u32 = 1;
+    const WORD_BIT: u32 = 2;
+
+    fn encode(self) -> u32 {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        bit(self.descriptor, Self::DESCRIPTOR_BIT) | bit(self.word, Self::WORD_BIT)
+    }
+
+    /// `None`: no thread sleeps.
+    fn decode(word: u32) -> Option<Self> {
+        (word != 0).then_some(Self {
+            descriptor: word & Self::DESCRIPTOR_BIT != 0,
+            word: word & Self::WORD_BIT != 0,
+        })
+    }
+}
+
+/// Says whether a thread is about to sleep, and how it is woken.
 ///
 /// The sleeper announces itself, looks for work once more, and only then sleeps. The waker
 /// publishes work, then asks [`must_wake`](Self::must_wake). Each side writes before it reads, with
@@ -35,8 +73,8 @@ impl<W: Borrow<AtomicU32>> SleepFlag<W> {
     }
 
     /// The sleeper will sleep unless it finds work now.
-    pub(crate) fn announce(&self) {
-        self.0.borrow().store(1, Ordering::Relaxed);
+    pub(crate) fn announce(&self, by: WokenBy) {
+        self.0.borrow().store(by.encode(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -46,16 +84,36 @@ impl<W: Borrow<AtomicU32>> SleepFlag<W> {
         self.0.borrow().load(Ordering::Relaxed) != 0
     }
 
+    /// The word, for a thread that sleeps on it, and its present value. `None` if the thread would
+    /// not be woken by the word: then it must not sleep.
+    #[allow(dead_code, reason = "the models have no system calls")]
+    pub(crate) fn to_sleep_on(&self) -> Option<(&AtomicU32, u32)> {
+        let word = self.0.borrow();
+        let value = word.load(Ordering::Relaxed);
+        WokenBy::decode(value)
+            .is_some_and(|by| by.word)
+            .then_some((word, value))
+    }
+
+    /// The word, to wake the threads that sleep on it.
+    #[allow(dead_code, reason = "the models have no system calls")]
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        self.0.borrow()
+    }
+
     /// The sleeper is awake again.
     pub(crate) fn awake(&self) {
         self.0.borrow().store(0, Ordering::Relaxed);
     }
 
-    /// Called after work was published: true if the sleeper has to be woken. Of several wakers, one
-    /// gets true.
-    pub(crate) fn must_wake(&self) -> bool {
+    /// Called after work was published: how the sleeper has to be woken, if it has to be. Of several
+    /// wakers, one is told.
+    pub(crate) fn must_wake(&self) -> Option<WokenBy> {
         fence(Ordering::SeqCst);
         let word = self.0.borrow();
-        word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::Relaxed) != 0
+        if word.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        WokenBy::decode(word.swap(0, Ordering::Relaxed))
     }
 }

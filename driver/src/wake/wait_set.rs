@@ -16,8 +16,8 @@ use std::time::Duration;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use super::Sleeper;
 use super::descriptor_set::DescriptorSet;
+use super::{Sleeper, WokenBy};
 
 /// The shortest time that a timer can be set to: 0 would stop it.
 const SHORTEST: Duration = Duration::from_nanos(1);
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 365);
 /// Descriptor for an event loop, in place of [`Sleeper::sleep`].
 ///
 /// The loop runs the engine until no work is left, calls [`arm`](Self::arm) and waits until the
-/// descriptor is readable. Then it calls [`clear`](Self::clear) and starts again.
+/// descriptor is readable. Then it starts again.
 pub struct WaitSet {
     all: DescriptorSet,
     /// The socket that receives frames, in its own set: closing that set removes the socket from
@@ -36,6 +36,8 @@ pub struct WaitSet {
     timer: TimerFd,
     timer_runs: bool,
     sleeper: Sleeper,
+    /// Whether the descriptor is readable, since [`open`](WaitSet::open).
+    is_open: bool,
 }
 
 impl WaitSet {
@@ -56,6 +58,7 @@ impl WaitSet {
             timer,
             timer_runs: false,
             sleeper: sleeper.twin(),
+            is_open: false,
         })
     }
 
@@ -70,7 +73,8 @@ impl WaitSet {
 
     /// Makes the descriptor readable as soon as the doorbell rings, `readiness` is readable or
     /// `timeout` has expired (`None`: no limit). If `idle`, called after the announcement, returns
-    /// false, it is readable at once.
+    /// false, it is readable at once. Earlier rings do not count. `by`: also whether threads sleep on
+    /// the doorbell's word.
     ///
     /// `readiness` is the same descriptor in every call, or none from some call on. A sleep of the
     /// same [`Sleeper`] disarms the doorbell, so arm again before the next wait.
@@ -82,32 +86,51 @@ impl WaitSet {
         &mut self,
         readiness: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
+        by: WokenBy,
         idle: impl FnOnce() -> bool,
     ) -> io::Result<()> {
+        self.is_open = false;
+        // A thread that sleeps on the word stays announced until then, so that an error wakes it.
+        self.sleeper.drain()?;
         self.watch_frames(readiness)?;
         self.set_timer(timeout)?;
-        self.sleeper.arm(idle)
+        self.sleeper.arm_by(by, idle)
     }
 
-    /// Disarms the doorbell and the timer. The descriptor is not readable afterwards, unless frames
-    /// wait or a ring is in progress.
+    /// As [`arm`](Self::arm), for threads that [sleep](Sleeper::sleep_on_words) on the doorbell's
+    /// word. The descriptor stays as it is.
     ///
     /// # Errors
     ///
     /// [`io::Error`]: the kernel refuses, which is not expected.
-    pub fn clear(&mut self) -> io::Result<()> {
-        self.set_timer(None)?;
-        self.sleeper.clear()
+    pub fn arm_word(&self, idle: impl FnOnce() -> bool) -> io::Result<()> {
+        self.sleeper.arm_by(WokenBy::WORD, idle)
     }
 
-    /// Frames no longer make the descriptor readable, until it is armed again. Otherwise the kernel
-    /// announces each of them, which costs a fifth of the bandwidth on a virtual link.
-    pub fn ignore_frames(&mut self) {
-        self.frames = None;
+    /// Makes the descriptor readable until it is [armed](Self::arm), and wakes the threads that sleep
+    /// on the doorbell's word, if there `are_any`. Meanwhile frames are not signaled.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`]: the kernel refuses, which is not expected.
+    pub fn open(&mut self, are_any: bool) -> io::Result<()> {
+        let by = WokenBy {
+            descriptor: !self.is_open,
+            word: are_any,
+        };
+        if by.descriptor {
+            self.watch_frames(None)?;
+            self.set_timer(None)?;
+        }
+        self.sleeper.arm_by(by, || false)?;
+        self.is_open = true;
+        Ok(())
     }
 
     fn watch_frames(&mut self, readiness: Option<BorrowedFd<'_>>) -> io::Result<()> {
         match readiness {
+            // Otherwise the kernel announces each frame, which costs a fifth of the bandwidth on a
+            // virtual link.
             None => self.frames = None,
             Some(_) if self.frames.is_some() => {}
             Some(socket) => {
@@ -175,25 +198,23 @@ mod tests {
     }
 
     #[test]
-    fn set_is_readable_from_a_ring_until_cleared() {
+    fn set_is_readable_from_a_ring_until_it_is_armed_again() {
         let (mut set, _sleeper, bell) = new();
         assert!(!is_readable(&set));
-        set.arm(None, LONG, || true).unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set));
         bell.ring();
         assert!(is_readable(&set));
-        set.clear().unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set));
-        bell.ring();
-        assert!(!is_readable(&set), "it is disarmed");
     }
 
     #[test]
     fn set_is_readable_at_once_if_there_is_work() {
         let (mut set, ..) = new();
-        set.arm(None, None, || false).unwrap();
+        set.arm(None, None, WokenBy::DESCRIPTOR, || false).unwrap();
         assert!(is_readable(&set));
-        set.clear().unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set));
     }
 
@@ -202,12 +223,14 @@ mod tests {
         const TIME: Duration = Duration::from_millis(20);
         let (mut set, ..) = new();
         let begin = Instant::now();
-        set.arm(None, Some(TIME), || true).unwrap();
+        set.arm(None, Some(TIME), WokenBy::DESCRIPTOR, || true)
+            .unwrap();
         assert!(is_readable_within(&set, PollTimeout::NONE));
         assert!(begin.elapsed() >= TIME);
-        set.clear().unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set));
-        set.arm(None, Some(Duration::ZERO), || true).unwrap();
+        set.arm(None, Some(Duration::ZERO), WokenBy::DESCRIPTOR, || true)
+            .unwrap();
         assert!(is_readable_within(&set, PollTimeout::NONE));
     }
 
@@ -215,32 +238,50 @@ mod tests {
     fn last_timeout_is_the_one_that_counts() {
         let (mut set, ..) = new();
         for later in [None, LONG, Some(Duration::MAX)] {
-            set.arm(None, Some(Duration::ZERO), || true).unwrap();
+            set.arm(None, Some(Duration::ZERO), WokenBy::DESCRIPTOR, || true)
+                .unwrap();
             assert!(is_readable_within(&set, PollTimeout::NONE));
-            set.arm(None, later, || true).unwrap();
+            set.arm(None, later, WokenBy::DESCRIPTOR, || true).unwrap();
             assert!(!is_readable(&set), "{later:?}");
         }
+    }
+
+    #[test]
+    fn open_set_is_readable_and_stays_so_while_threads_sleep_on_the_word() {
+        let (mut set, _sleeper, bell) = new();
+        set.open(false).unwrap();
+        set.arm_word(|| true).unwrap();
+        bell.ring();
+        set.open(false).unwrap();
+        assert!(is_readable(&set));
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
+        assert!(!is_readable(&set));
+        set.open(false).unwrap();
+        assert!(is_readable(&set));
     }
 
     #[test]
     fn set_is_readable_while_frames_wait_that_shall_be_received() {
         let (mut set, ..) = new();
         let (socket, peer) = UnixDatagram::pair().unwrap();
-        set.arm(Some(socket.as_fd()), LONG, || true).unwrap();
+        set.arm(Some(socket.as_fd()), LONG, WokenBy::DESCRIPTOR, || true)
+            .unwrap();
         assert!(!is_readable(&set));
         peer.send(&[1]).unwrap();
         assert!(is_readable(&set));
-        set.clear().unwrap();
+        set.arm(Some(socket.as_fd()), LONG, WokenBy::DESCRIPTOR, || true)
+            .unwrap();
         assert!(is_readable(&set), "the frame is still there");
-        set.arm(None, LONG, || true).unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set), "no caller wants it");
-        set.arm(Some(socket.as_fd()), LONG, || true).unwrap();
+        set.arm(Some(socket.as_fd()), LONG, WokenBy::DESCRIPTOR, || true)
+            .unwrap();
         assert!(is_readable(&set));
         socket.recv(&mut [0; 2]).unwrap();
         assert!(!is_readable(&set));
         drop(peer);
         drop(socket);
-        set.arm(None, LONG, || true).unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set), "the socket is closed");
     }
 
@@ -249,11 +290,11 @@ mod tests {
         let (mut set, ..) = new();
         let (socket, peer) = UnixDatagram::pair().unwrap();
         set.watch(socket.as_fd()).unwrap();
-        set.arm(None, LONG, || true).unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(!is_readable(&set));
         peer.send(&[1]).unwrap();
         assert!(is_readable(&set));
-        set.clear().unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || true).unwrap();
         assert!(is_readable(&set));
         socket.recv(&mut [0; 2]).unwrap();
         assert!(!is_readable(&set));
@@ -263,7 +304,8 @@ mod tests {
     fn set_is_readable_when_the_interface_has_changed() {
         let (mut set, _sleeper, bell) = new();
         let (reporter, monitor) = InterfaceReporter::new(Some(bell));
-        set.arm(None, LONG, || !monitor.has_news()).unwrap();
+        set.arm(None, LONG, WokenBy::DESCRIPTOR, || !monitor.has_news())
+            .unwrap();
         assert!(!is_readable(&set));
         reporter.report(InterfaceNews::Ended(InterfaceEnd::Deleted(
             "eth1".to_owned(),
@@ -274,11 +316,11 @@ mod tests {
     #[test]
     fn sleep_of_the_same_sleeper_disarms_until_the_set_is_armed_again() {
         let (mut set, sleeper, bell) = new();
-        set.arm(None, None, || true).unwrap();
+        set.arm(None, None, WokenBy::DESCRIPTOR, || true).unwrap();
         sleeper.sleep([None; 2], LONG, || false).unwrap();
         bell.ring();
         assert!(!is_readable(&set));
-        set.arm(None, None, || true).unwrap();
+        set.arm(None, None, WokenBy::DESCRIPTOR, || true).unwrap();
         bell.ring();
         assert!(is_readable(&set));
     }

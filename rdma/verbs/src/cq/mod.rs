@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer};
-use xwarp_driver::Sleeper;
+use xwarp_driver::{Sleeper, WokenBy};
 
 use crate::error::{RefusedError, WaitError};
 use crate::runtime::control::Control;
-use crate::runtime::pause::Bell;
+use crate::runtime::pause::{Bed, Bell};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{
     CapabilityError, CqId, CreateError, DestroyError, HandlerId, MAX_CQ_ENTRIES, OutOfMemory, QpId,
@@ -521,16 +521,30 @@ struct ArmedSleeper<'a> {
 }
 
 impl Bell for ArmedSleeper<'_> {
-    fn arm(&self) -> io::Result<()> {
-        self.sleeper.arm(self.waits)
+    fn arm(&self, bed: Bed) -> io::Result<()> {
+        let by = match bed {
+            Bed::Descriptor => WokenBy::DESCRIPTOR,
+            Bed::Word => WokenBy::WORD,
+        };
+        self.sleeper.arm_by(by, self.waits)
     }
 
-    fn disarm(&self) -> io::Result<()> {
-        self.sleeper.clear()
+    fn disarm(&self, bed: Bed) -> io::Result<()> {
+        match bed {
+            Bed::Descriptor => self.sleeper.clear(),
+            Bed::Word => {
+                self.sleeper.disarm();
+                Ok(())
+            }
+        }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.sleeper.as_fd()
+    }
+
+    fn sleeper(&self) -> Option<&Sleeper> {
+        Some(self.sleeper)
     }
 }
 

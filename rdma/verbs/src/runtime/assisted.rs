@@ -24,7 +24,7 @@ use super::hand_over::HandOver;
 use super::inline::Inline;
 use super::mode::Mode;
 use super::runner::{Runner, take_signals};
-use super::sharing::{Turned, Uncounted};
+use super::sharing::{Bed, Turned, Uncounted};
 
 /// After this time without a poll, the application counts as no longer polling.
 const POLLED_LATELY: Duration = Duration::from_micros(50);
@@ -143,8 +143,8 @@ impl fmt::Debug for Assisted {
 struct Helper<'a> {
     shared: &'a Shared,
     burst: Burst,
-    /// Whether the thread counts as a sleeper.
-    counted: bool,
+    /// On what the thread sleeps as far as others know.
+    counted: Option<Bed>,
 }
 
 impl<'a> Helper<'a> {
@@ -153,7 +153,7 @@ impl<'a> Helper<'a> {
         Self {
             shared,
             burst,
-            counted: false,
+            counted: None,
         }
     }
 
@@ -352,9 +352,9 @@ mod tests {
         let held = shared.inline.hold_beside(0, LIMIT);
         let its = Arc::clone(&shared);
         let turned = soon(move || {
-            let mut counted = true;
+            let mut counted = Some(Bed::Descriptor);
             let turned = its.inline.turn_or_sleep_long(&mut counted).unwrap();
-            assert!(its.inline.may_rest(&mut counted).unwrap().is_none() && counted);
+            assert!(its.inline.may_rest(&mut counted).unwrap().is_none() && counted.is_some());
             assert_eq!(its.inline.idle_time(), Duration::ZERO);
             turned
         });
@@ -371,8 +371,8 @@ mod tests {
         let its = Arc::clone(&shared);
         let (woken, outcome) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut counted = false;
-            while !counted {
+            let mut counted = None;
+            while counted.is_none() {
                 its.inline.turn_or_sleep_long(&mut counted).unwrap();
             }
             woken.send(counted)
@@ -383,7 +383,7 @@ mod tests {
         let woken = outcome.recv_timeout(LIMIT);
         let mut counted = woken.expect("it waits for the lock");
         drop(held);
-        assert!(shared.inline.may_rest(&mut counted).unwrap().is_some() && !counted);
+        assert!(shared.inline.may_rest(&mut counted).unwrap().is_some() && counted.is_none());
         assert!(shared.inline.hold_beside(0, LIMIT).is_some(), "none sleeps");
     }
 

@@ -9,20 +9,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use xwarp_driver::{Doorbell, Sleeper, WaitSet, is_any_readable, sleep_on};
+use xwarp_driver::{Doorbell, Sleeper, WaitSet, WokenBy, is_any_readable, sleep_on};
 use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::RnicUnavailable;
 
 use super::mode::Mode;
 use super::pause::{Bell, Paused};
 use super::runner::Runner;
-use super::sharing::{Shared, Sharing, Turned, Uncounted, turn_or_sleep, turn_or_sleep_beside};
+use super::sharing::{
+    Bed, Shared, Sharing, Turned, Uncounted, Waiting, turn_or_sleep, turn_or_sleep_beside,
+};
 
 /// An engine without a thread of its own, behind a lock (decision record verbs/0001).
 pub(crate) struct Inline {
     sharing: Mutex<Sharing<State>>,
     /// Descriptor of the wait set, on which callers sleep (decision record verbs/0007).
     fd: OwnedFd,
+    /// On whose word they sleep if they wait for no descriptors of others.
+    sleeper: Sleeper,
 }
 
 /// State that the threads share.
@@ -47,6 +51,7 @@ impl Inline {
         Ok(Self {
             sharing: Mutex::new(Sharing::new(state)?),
             fd,
+            sleeper: sleeper.twin(),
         })
     }
 
@@ -99,16 +104,19 @@ impl Inline {
 
     /// Runs one step for the engine's own thread, unless another thread has the engine. If there
     /// was no work, spins or sleeps by the wait mode until there is some. It never waits for the
-    /// thread that has the engine. `counted`: whether the thread still counts as a sleeper.
-    pub(crate) fn turn_or_sleep_long(&self, counted: &mut bool) -> io::Result<Turned> {
-        let sleep = |longest| sleep_on([self.fd.as_fd()], &[], Some(longest)).map(drop);
+    /// thread that has the engine. `counted`: on what the thread sleeps as far as others know.
+    pub(crate) fn turn_or_sleep_long(&self, counted: &mut Option<Bed>) -> io::Result<Turned> {
+        let sleep = |longest, bed| match bed {
+            Bed::Word => Sleeper::sleep_on_words(&[&self.sleeper], Some(longest)),
+            Bed::Descriptor => sleep_on([self.fd.as_fd()], &[], Some(longest)).map(drop),
+        };
         turn_or_sleep_beside(|| self.try_lock(), counted, sleep)
     }
 
     /// Called when the engine's own thread is about to rest: it no longer counts as a sleeper.
     /// `None` while another thread has the engine, when the thread must not rest.
-    pub(crate) fn may_rest(&self, counted: &mut bool) -> io::Result<Option<Uncounted>> {
-        if !*counted {
+    pub(crate) fn may_rest(&self, counted: &mut Option<Bed>) -> io::Result<Option<Uncounted>> {
+        if counted.is_none() {
             return Ok(Some(Uncounted));
         }
         match self.try_lock() {
@@ -176,15 +184,20 @@ impl Mode for Inline {
         others: &[BorrowedFd<'_>],
         timeout: Duration,
     ) -> io::Result<Option<Paused>> {
-        let sleep = |longest: Duration| {
-            let fds = [self.fd.as_fd(), bell.fd()];
-            let slept = bell
-                .arm()
-                .and_then(|()| sleep_on(fds, others, Some(longest.min(timeout))));
-            bell.disarm()?;
+        let word = bell.sleeper().filter(|_| others.is_empty());
+        let sleep = |longest: Duration, bed| {
+            let longest = Some(longest.min(timeout));
+            let slept = bell.arm(bed).and_then(|()| match (bed, word) {
+                (Bed::Word, Some(word)) => {
+                    Sleeper::sleep_on_words(&[&self.sleeper, word], longest).map(|()| false)
+                }
+                _ => sleep_on([self.fd.as_fd(), bell.fd()], others, longest),
+            });
+            bell.disarm(bed)?;
             slept.map(Paused::after_sleep)
         };
-        let paused = turn_or_sleep(|| self.lock(), sleep)?;
+        let wanted = word.map_or(Bed::Descriptor, |_| Bed::Word);
+        let paused = turn_or_sleep(|| self.lock(), wanted, sleep)?;
         Ok(Some(paused.unwrap_or(Paused::Not)))
     }
 
@@ -199,11 +212,10 @@ impl fmt::Debug for Inline {
         let Some(sharing) = self.try_lock() else {
             return f.write_str("Inline(a thread has the engine)");
         };
-        let (armed, in_loop) = sharing.waits();
+        let (armed, waiting) = sharing.waits();
         f.debug_struct("Inline")
             .field("armed", &armed)
-            .field("in_loop", &in_loop)
-            .field("sleepers", &sharing.sleepers())
+            .field("waiting", &waiting)
             .field("bell", &sharing.shared().bell)
             .field("is_readable", &is_any_readable(&[self.fd.as_fd()]).ok())
             .finish_non_exhaustive()
@@ -231,18 +243,29 @@ impl Shared for State {
         Some(runner.sleep_timeout().unwrap_or(Duration::MAX))
     }
 
-    fn arm(&mut self, idle: bool, timed: bool) -> io::Result<()> {
-        self.waits.clear()?;
-        let Some(runner) = &self.runner else {
-            return self.open();
-        };
-        let deadline = if timed { runner.sleep_timeout() } else { None };
-        let is_idle = || idle && runner.is_idle();
-        self.waits.arm(runner.readiness(), deadline, is_idle)
+    fn rings_for_all(&self) -> bool {
+        let by_doorbell = |it: &Runner| it.readiness().is_none() && !it.is_searching();
+        self.runner.as_ref().is_some_and(by_doorbell) && Sleeper::has_words()
     }
 
-    fn open(&mut self) -> io::Result<()> {
-        self.waits.arm(None, None, || false)
+    fn arm(&mut self, idle: bool, waiting: Waiting) -> io::Result<()> {
+        let Some(runner) = &self.runner else {
+            return self.open(waiting);
+        };
+        let is_idle = || idle && runner.is_idle();
+        if !waiting.in_loop && waiting.on_descriptor == 0 {
+            return self.waits.arm_word(is_idle);
+        }
+        let deadline = waiting.in_loop.then(|| runner.sleep_timeout()).flatten();
+        let by = WokenBy {
+            descriptor: true,
+            word: waiting.on_word > 0,
+        };
+        self.waits.arm(runner.readiness(), deadline, by, is_idle)
+    }
+
+    fn open(&mut self, waiting: Waiting) -> io::Result<()> {
+        self.waits.open(waiting.on_word > 0)
     }
 
     fn ring(&self) {

@@ -13,7 +13,7 @@ use xwarp_rnic::engine::Engine;
 use xwarp_rnic::model::{RnicId, RnicUnavailable};
 
 use super::deferred_drops::DeferredDrops;
-use super::pause::{Bell, Paused};
+use super::pause::{Bed, Bell, Paused};
 
 /// A way to run the engines of an RNIC. The default methods are those of engines that need no
 /// caller to run them.
@@ -88,8 +88,8 @@ pub(crate) trait Mode: fmt::Debug {
 /// Returns true if one of `others` is readable.
 fn sleep_for(bell: &dyn Bell, others: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
     let slept = bell
-        .arm()
+        .arm(Bed::Descriptor)
         .and_then(|()| sleep_on([bell.fd()], others, Some(timeout)));
-    bell.disarm()?;
+    bell.disarm(Bed::Descriptor)?;
     slept
 }

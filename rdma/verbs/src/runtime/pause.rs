@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use xwarp_driver::Signal;
+use xwarp_driver::{Signal, Sleeper};
+
+pub(crate) use super::sharing::Bed;
 
 /// Action of a waiting caller between two evaluations of its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +30,28 @@ impl Paused {
 
 /// A source other than the engine that ends the sleep of a waiting caller.
 pub(crate) trait Bell {
-    /// Called before the sleep.
-    fn arm(&self) -> io::Result<()>;
+    /// Called before the sleep, which is on the word only if there is a [`sleeper`](Self::sleeper).
+    fn arm(&self, bed: Bed) -> io::Result<()>;
 
     /// Called after the sleep.
-    fn disarm(&self) -> io::Result<()>;
+    fn disarm(&self, bed: Bed) -> io::Result<()>;
 
     /// The descriptor that becomes readable.
     fn fd(&self) -> BorrowedFd<'_>;
+
+    /// The sleeper on whose word threads can sleep.
+    fn sleeper(&self) -> Option<&Sleeper> {
+        None
+    }
 }
 
 impl Bell for BorrowedFd<'_> {
     /// The descriptor is readable as long as there is work.
-    fn arm(&self) -> io::Result<()> {
+    fn arm(&self, _: Bed) -> io::Result<()> {
         Ok(())
     }
 
-    fn disarm(&self) -> io::Result<()> {
+    fn disarm(&self, _: Bed) -> io::Result<()> {
         Ok(())
     }
 
@@ -55,11 +62,11 @@ impl Bell for BorrowedFd<'_> {
 
 impl Bell for Signal {
     /// Taking the announced value clears the signal.
-    fn arm(&self) -> io::Result<()> {
+    fn arm(&self, _: Bed) -> io::Result<()> {
         Ok(())
     }
 
-    fn disarm(&self) -> io::Result<()> {
+    fn disarm(&self, _: Bed) -> io::Result<()> {
         Ok(())
     }
 

@@ -171,6 +171,11 @@ impl Runner {
         self.searches.as_fd()
     }
 
+    /// Whether the host searches for a next hop.
+    pub(crate) fn is_searching(&self) -> bool {
+        self.engine.is_searching()
+    }
+
     /// Whether no work was posted since the last step and no application waits for a further step.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle()
@@ -203,7 +208,8 @@ impl Runner {
             return Ok(());
         }
         let idle = || no_command() && self.is_idle();
-        let others = [self.readiness(), Some(self.searches())];
+        let searches = self.is_searching().then(|| self.searches());
+        let others = [self.readiness(), searches];
         let timeout = self.thread_timeout();
         sleeper.sleep(others, timeout, idle)
     }

@@ -8,6 +8,7 @@ use loom::thread;
 use super::explore_bounded;
 use super::sleeping::Shared;
 use crate::arming::{Arm, ArmState, arm_and_look};
+use crate::sleep_flag::WokenBy;
 
 /// A completion queue: completions that were appended, the arm state, and the doorbell.
 struct Queue {
@@ -57,7 +58,7 @@ impl Queue {
         if found.is_some() {
             return false;
         }
-        self.bell.flag.announce();
+        self.bell.flag.announce(WokenBy::DESCRIPTOR);
         self.armed.is_armed()
     }
 }

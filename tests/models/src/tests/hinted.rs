@@ -8,6 +8,7 @@ use loom::thread;
 use super::explore_bounded;
 use super::sleeping::Shared;
 use crate::hinted::Hinted;
+use crate::sleep_flag::WokenBy;
 
 /// Frames that were handed over, and the doorbell of the engine that takes them.
 struct HandoffQueue {
@@ -40,7 +41,7 @@ impl HandoffQueue {
     /// The engine takes what is there, and sleeps if there is nothing more. True if it sleeps.
     fn turn(&self, taken: &mut usize) -> bool {
         *taken += self.take();
-        self.bell.flag.announce();
+        self.bell.flag.announce(WokenBy::DESCRIPTOR);
         !self.frames.has_any()
     }
 }

@@ -8,6 +8,7 @@ use loom::thread;
 use super::explore_bounded;
 use super::sleeping::Shared;
 use crate::ready_set::ReadySet;
+use crate::sleep_flag::WokenBy;
 
 /// A queue pair that is posted to: the tail of its ring, the set, and what the engine has seen of
 /// the tail.
@@ -67,13 +68,13 @@ fn thread_that_finds_a_queue_pair_ready_need_not_wake_the_engine() {
             .map(|_| {
                 let (shared, ready) = (Arc::clone(&shared), Arc::clone(&ready));
                 thread::spawn(move || {
-                    if ready.add(0) && shared.flag.must_wake() {
+                    if ready.add(0) && shared.flag.must_wake().is_some() {
                         shared.event.fetch_add(1, Ordering::Release);
                     }
                 })
             })
             .collect();
-        shared.flag.announce();
+        shared.flag.announce(WokenBy::DESCRIPTOR);
         let asleep = ready.is_empty();
         for poster in posters {
             poster.join().unwrap();

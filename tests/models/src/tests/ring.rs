@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::explore_bounded;
 use crate::ring::{Broken, Cells, Consumer, Producer};
-use crate::sleep_flag::SleepFlag;
+use crate::sleep_flag::{SleepFlag, WokenBy};
 
 /// A ring of two entries, and the flag of its consumer.
 struct Memory {
@@ -85,12 +85,12 @@ fn consumer_that_sleeps_with_entries_left_is_woken() {
             let memory = Arc::clone(&memory);
             move || {
                 assert_eq!(producer.push(7), Ok(true));
-                if producer.publish() && memory.asleep.must_wake() {
+                if producer.publish() && memory.asleep.must_wake().is_some() {
                     memory.event.fetch_add(1, Ordering::Release);
                 }
             }
         });
-        memory.asleep.announce();
+        memory.asleep.announce(WokenBy::WORD);
         let sleeps = !consumer.has_any();
         other.join().unwrap();
         assert!(!sleeps || memory.event.load(Ordering::Acquire) == 1);

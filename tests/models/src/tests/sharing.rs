@@ -2,7 +2,8 @@
 //! as other threads do, and an event loop waits for it, too.
 //!
 //! A frame is the work of an engine, for two turns, and has it set a deadline. Time passes when a
-//! thread sleeps no longer than until then.
+//! thread sleeps no longer than until then. Each model runs with frames that the kernel announces,
+//! and with frames whose sender rings the doorbell: then threads sleep on its word.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -10,8 +11,8 @@ use loom::thread;
 
 use super::explore_bounded;
 use crate::entry::lock;
-use crate::sharing::{Shared, Sharing, Turned, turn_or_sleep, turn_or_sleep_beside};
-use crate::sleep_flag::SleepFlag;
+use crate::sharing::{Bed, Shared, Sharing, Turned, Waiting, turn_or_sleep, turn_or_sleep_beside};
+use crate::sleep_flag::{SleepFlag, WokenBy};
 
 /// What the kernel knows of the engine's descriptor, and of those that the callers wait for
 /// besides.
@@ -23,6 +24,8 @@ struct Descriptors {
     watches_frames: bool,
     frames: usize,
     timer_runs: bool,
+    /// How often the threads were woken that sleep on the doorbell's word.
+    woken: usize,
     /// Whether all of a frame was received, and whether the deadline has come. A caller that waits
     /// for that has a descriptor of its own, which stays readable.
     told: [bool; 2],
@@ -45,6 +48,27 @@ impl Kernel {
     fn is_readable(descriptors: &Descriptors) -> bool {
         let has_frames = descriptors.watches_frames && descriptors.frames > 0;
         descriptors.rings > 0 || has_frames || descriptors.timer_runs
+    }
+
+    /// As a doorbell does that wakes.
+    fn raise(&self, by: Option<WokenBy>) {
+        let Some(by) = by else { return };
+        self.change(|it| {
+            it.rings += usize::from(by.descriptor);
+            it.woken += usize::from(by.word);
+        });
+    }
+
+    /// As futex does, of the doorbell's word and perhaps another one.
+    fn sleep_on_word(&self, flag: &SleepFlag, own: Option<usize>) {
+        let mut descriptors = lock(&self.descriptors);
+        if flag.to_sleep_on().is_none() {
+            return;
+        }
+        let woken = descriptors.woken;
+        while descriptors.woken == woken && own.is_none_or(|own| !descriptors.told[own]) {
+            descriptors = self.changed.wait(descriptors).unwrap();
+        }
     }
 
     /// As poll does, of the engine's descriptor and perhaps another one.
@@ -79,18 +103,25 @@ struct Engine {
     has_ended: bool,
     /// The host has no descriptor left, once.
     cannot_arm: bool,
+    /// Who sends a frame rings the doorbell.
+    rings_for_all: bool,
 }
 
 impl Engine {
     /// As a wait set.
-    fn arm_set(&self, watches_frames: bool, timer_runs: bool, idle: bool) {
+    fn arm_set(&self, watches_frames: bool, timer_runs: bool, idle: bool, by: WokenBy) {
         self.kernel.change(|it| {
             (it.watches_frames, it.timer_runs) = (watches_frames, timer_runs);
         });
-        self.flag.announce();
-        if !idle {
+        self.arm_by(idle, by);
+    }
+
+    fn arm_by(&self, idle: bool, by: WokenBy) {
+        self.flag.announce(by);
+        let has_frames = || self.rings_for_all && self.kernel.change(|it| it.frames > 0);
+        if !idle || has_frames() {
             self.flag.awake();
-            self.kernel.change(|it| it.rings += 1);
+            self.kernel.raise(Some(by));
         }
     }
 }
@@ -128,25 +159,40 @@ impl Shared for Engine {
         (!self.has_ended).then_some(limit)
     }
 
-    fn arm(&mut self, idle: bool, timed: bool) -> Result<(), ()> {
-        self.flag.awake();
+    fn rings_for_all(&self) -> bool {
+        self.rings_for_all
+    }
+
+    fn arm(&mut self, idle: bool, waiting: Waiting) -> Result<(), ()> {
+        let word = waiting.on_word > 0;
+        if !waiting.in_loop && waiting.on_descriptor == 0 {
+            self.arm_by(idle, WokenBy::WORD);
+            return Ok(());
+        }
         self.kernel.change(|it| it.rings = 0);
         if std::mem::take(&mut self.cannot_arm) {
             return Err(());
         }
-        self.arm_set(true, timed && self.has_deadline, idle);
+        let by = WokenBy {
+            descriptor: true,
+            word,
+        };
+        let timer_runs = waiting.in_loop && self.has_deadline;
+        self.arm_set(!self.rings_for_all, timer_runs, idle, by);
         Ok(())
     }
 
-    fn open(&mut self) -> Result<(), ()> {
-        self.arm_set(false, false, false);
+    fn open(&mut self, waiting: Waiting) -> Result<(), ()> {
+        let by = WokenBy {
+            descriptor: true,
+            word: waiting.on_word > 0,
+        };
+        self.arm_set(false, false, false, by);
         Ok(())
     }
 
     fn ring(&self) {
-        if self.flag.must_wake() {
-            self.kernel.change(|it| it.rings += 1);
-        }
+        self.kernel.raise(self.flag.must_wake());
     }
 }
 
@@ -154,21 +200,29 @@ impl Shared for Engine {
 struct Rnic {
     sharing: Mutex<Sharing<Engine>>,
     kernel: Arc<Kernel>,
+    flag: Arc<SleepFlag>,
+    rings_for_all: bool,
 }
 
 impl Rnic {
-    fn new() -> Arc<Self> {
-        let kernel = Arc::new(Kernel::default());
+    fn new(rings_for_all: bool) -> Arc<Self> {
+        let (kernel, flag) = (Arc::new(Kernel::default()), Arc::new(SleepFlag::new()));
         let engine = Engine {
             kernel: Arc::clone(&kernel),
-            flag: Arc::new(SleepFlag::new()),
+            flag: Arc::clone(&flag),
             has_rest: false,
             has_deadline: false,
             has_ended: false,
             cannot_arm: false,
+            rings_for_all,
         };
         let sharing = Mutex::new(Sharing::new(engine).unwrap());
-        Arc::new(Self { sharing, kernel })
+        Arc::new(Self {
+            sharing,
+            kernel,
+            flag,
+            rings_for_all,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Sharing<Engine>> {
@@ -176,10 +230,11 @@ impl Rnic {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as a sleep may fail")]
-    fn sleep(&self, limit: &Limit, own: Option<usize>) -> Result<(), ()> {
-        match limit {
-            Limit::UntilDeadline => self.kernel.time.store(true, Ordering::SeqCst),
-            Limit::ForEver => self.kernel.sleep(own),
+    fn sleep(&self, limit: &Limit, bed: Bed, own: Option<usize>) -> Result<(), ()> {
+        match (limit, bed) {
+            (Limit::UntilDeadline, _) => self.kernel.time.store(true, Ordering::SeqCst),
+            (Limit::ForEver, Bed::Descriptor) => self.kernel.sleep(own),
+            (Limit::ForEver, Bed::Word) => self.kernel.sleep_on_word(&self.flag, own),
         }
         Ok(())
     }
@@ -194,6 +249,9 @@ impl Rnic {
 
     fn deliver(&self) {
         self.kernel.change(|it| it.frames += 1);
+        if self.rings_for_all {
+            self.kernel.raise(self.flag.must_wake());
+        }
     }
 
     /// A verb that sets a deadline.
@@ -212,8 +270,8 @@ impl Rnic {
     fn wait(&self, what: usize) {
         let mut has_turned = false;
         while !self.has(what) && !self.lock().shared().has_ended() {
-            let sleep = |limit| self.sleep(&limit, Some(what));
-            turn_or_sleep(|| self.lock(), sleep).unwrap();
+            let sleep = |limit, bed| self.sleep(&limit, bed, Some(what));
+            turn_or_sleep(|| self.lock(), Bed::Word, sleep).unwrap();
             has_turned = true;
         }
         if has_turned {
@@ -234,9 +292,9 @@ impl Rnic {
 
     /// As the thread of an assisted engine does. Another thread that has the engine goes on.
     fn assist(&self) {
-        let mut counted = false;
+        let mut counted = None;
         loop {
-            let sleep = |limit| self.sleep(&limit, None);
+            let sleep = |limit, bed| self.sleep(&limit, bed, None);
             let try_lock = || self.sharing.try_lock().ok();
             match turn_or_sleep_beside(try_lock, &mut counted, sleep).unwrap() {
                 Turned::Ended => return,
@@ -260,10 +318,10 @@ impl Rnic {
 fn beside(
     waits: impl Fn(&Rnic) + Send + Sync + 'static,
     other: impl Fn(&Rnic) + Send + Sync + 'static,
-) -> impl Fn() -> Arc<Rnic> + Send + Sync + 'static {
+) -> impl Fn(bool) -> Arc<Rnic> + Send + Sync + 'static {
     let waits = std::sync::Arc::new(waits);
-    move || {
-        let rnic = Rnic::new();
+    move |rings_for_all| {
+        let rnic = Rnic::new(rings_for_all);
         let waiter = {
             let (rnic, waits) = (Arc::clone(&rnic), std::sync::Arc::clone(&waits));
             thread::spawn(move || waits(&rnic))
@@ -275,11 +333,20 @@ fn beside(
     }
 }
 
+/// Explores a model with both kinds of frames.
+fn explore_both(model: impl Fn(bool) + Send + Sync + 'static) {
+    let model = std::sync::Arc::new(model);
+    for rings_for_all in [false, true] {
+        let model = std::sync::Arc::clone(&model);
+        explore_bounded(move || model(rings_for_all));
+    }
+}
+
 /// A caller waits for `what` beside `other`.
 fn waits_beside(what: usize, other: impl Fn(&Rnic) + Send + Sync + 'static) {
     let both = beside(move |rnic| rnic.wait(what), other);
-    explore_bounded(move || {
-        let rnic = both();
+    explore_both(move |rings_for_all| {
+        let rnic = both(rings_for_all);
         assert!(rnic.is_readable(), "a loop may come");
     });
 }
@@ -317,7 +384,7 @@ fn caller_that_sleeps_looks_anew_when_another_waits_no_longer() {
 fn caller_that_sleeps_looks_anew_when_the_sleep_of_another_has_failed() {
     waits_beside(DEADLINE, |rnic| {
         rnic.deliver();
-        while turn_or_sleep(|| rnic.lock(), |_| Err::<(), ()>(())).is_ok() {}
+        while turn_or_sleep(|| rnic.lock(), Bed::Word, |_, _| Err::<(), ()>(())).is_ok() {}
     });
 }
 
@@ -326,7 +393,7 @@ fn caller_that_sleeps_is_woken_after_another_could_not_arm_the_descriptor() {
     waits_beside(DEADLINE, |rnic| {
         let mut sharing = rnic.lock();
         sharing.shared_mut().cannot_arm = true;
-        assert!(sharing.prepare_sleep().is_err());
+        assert!(sharing.prepare_sleep(Bed::Descriptor).is_err());
         drop(sharing);
         rnic.set_deadline();
     });
@@ -340,7 +407,7 @@ fn caller_that_sleeps_is_woken_by_the_end() {
 /// The loop may have begun before or may begin after.
 fn loop_beside(other: impl Fn(&Rnic) + Send + Sync + 'static) {
     let both = beside(|rnic| rnic.run_loop(DEADLINE), other);
-    explore_bounded(move || drop(both()));
+    explore_both(move |rings_for_all| drop(both(rings_for_all)));
 }
 
 #[test]
@@ -365,7 +432,7 @@ fn event_loop_looks_anew_when_a_caller_waits_no_longer() {
 #[test]
 fn event_loop_that_begins_after_a_caller_has_waited_is_woken() {
     let both = beside(|rnic| rnic.wait(FRAME), Rnic::deliver);
-    explore_bounded(move || both().run_loop(DEADLINE));
+    explore_both(move |rings_for_all| both(rings_for_all).run_loop(DEADLINE));
 }
 
 /// The thread of an assisted engine turns it for a caller that waits for the deadline.
@@ -375,7 +442,7 @@ fn helped_beside(other: impl Fn(&Rnic) + Send + Sync + 'static) {
         rnic.wait_aside(DEADLINE);
         rnic.close();
     });
-    explore_bounded(move || drop(both()));
+    explore_both(move |rings_for_all| drop(both(rings_for_all)));
 }
 
 #[test]

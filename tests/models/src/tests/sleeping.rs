@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::explore_bounded;
-use crate::sleep_flag::SleepFlag;
+use crate::sleep_flag::{SleepFlag, WokenBy};
 
 /// Work that is published, the flag, and the event that a sleeper sleeps on (an eventfd: a count
 /// that stays until it is read).
@@ -32,7 +32,7 @@ impl Shared {
 
     /// As a doorbell does.
     pub(super) fn ring(&self) {
-        if self.flag.must_wake() {
+        if self.flag.must_wake() == Some(WokenBy::DESCRIPTOR) {
             self.event.fetch_add(1, Ordering::Release);
         }
     }
@@ -45,7 +45,7 @@ impl Shared {
     /// Announces, looks, and goes to sleep if there is nothing. True if it sleeps without having
     /// seen all of `expected`.
     fn falls_asleep(&self, expected: usize) -> bool {
-        self.flag.announce();
+        self.flag.announce(WokenBy::DESCRIPTOR);
         self.work.load(Ordering::Acquire) < expected
     }
 }
@@ -89,7 +89,7 @@ fn of_two_wakers_at_least_one_wakes_the_sleeper() {
 fn sleeper_that_is_awake_again_is_not_rung_for() {
     loom::model(|| {
         let shared = Shared::new();
-        shared.flag.announce();
+        shared.flag.announce(WokenBy::DESCRIPTOR);
         shared.flag.awake();
         let waker = {
             let shared = Arc::clone(&shared);
