@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use xwarp_switchd::{MacAddress, SWITCH};
 
@@ -41,6 +41,8 @@ pub struct SwitchIo {
     receiving: Receiving,
     /// Clients whose frames do not go by the switch.
     peers: Vec<Peer>,
+    /// Frames of those that have ended, some of which TCP may still have.
+    former: Vec<Weak<Arena>>,
     /// Frames that are received before all others.
     first: VecDeque<RxFrame>,
     mailbox: Arc<Mailbox>,
@@ -172,6 +174,7 @@ impl SwitchIo {
             receiving: Receiving::new(lent, &up, &first.down, first.epoch),
             switch_asleep: SleepFlag::over(MappedWord::new(flags, flags::SWITCH_ASLEEP)),
             peers: Vec::new(),
+            former: Vec::new(),
             first: VecDeque::new(),
             up,
             mailbox,
@@ -228,6 +231,8 @@ impl SwitchIo {
         };
         self.has_lost = true;
         let peer = self.peers.swap_remove(at);
+        self.former.retain(|arena| arena.strong_count() > 0);
+        self.former.push(Arc::downgrade(peer.arena()));
         for (place, len) in peer.into_frames() {
             self.send_by_switch(place, len);
         }
@@ -334,7 +339,12 @@ impl SwitchIo {
     }
 
     fn is_of_peer(&self, frame: &RxFrame) -> bool {
-        self.peers.iter().any(|peer| peer.owns(frame.frame()))
+        let frame = frame.frame();
+        let is_of_former = || {
+            let mut arenas = self.former.iter().filter_map(Weak::upgrade);
+            arenas.any(|arena| frame.is_of(&arena))
+        };
+        self.peers.iter().any(|peer| peer.owns(frame)) || is_of_former()
     }
 
     fn wake_switch(&self) {

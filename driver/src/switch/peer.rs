@@ -102,6 +102,11 @@ impl Peer {
         self.mac
     }
 
+    /// The peer's frames.
+    pub(super) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
     /// True for a frame of the peer's.
     #[inline]
     pub(super) fn owns(&self, frame: &Frame) -> bool {
