@@ -201,34 +201,111 @@ fn ucmatose_and_qperf_and_fio_end_well() {
 const BY_VERBS: &str = "--oversubscribe --mca pml cm --mca mtl ofi \
     --mca mtl_ofi_provider_include verbs;ofi_rxm --mca osc pt2pt --mca btl ^openib";
 
-fn run_ranks(ranks: usize) {
-    let local = Local::new();
-    let program = compile("mpicc.openmpi", "ranks", &[], &local.hosts.work);
+/// Runs a program as so many ranks, each of whose RNICs has to carry something.
+fn run_ranks(local: &Local, ranks: usize, program: &str) -> Finished {
     let mpirun = format!("mpirun.openmpi {BY_VERBS} -np {ranks} {program}");
     let ended = local.start(&mpirun).finish_within(LIMIT).succeeded();
-    for rank in 0..ranks {
-        let said = format!("rank {rank} of {ranks} has compared all");
-        assert!(ended.stdout.contains(&said), "{ended}");
-    }
-    // Each rank's RNIC has carried something.
     assert_eq!(
         ended.stderr.matches("placed_bytes").count(),
         ranks,
         "{ended}"
     );
+    ended
+}
+
+fn ranks_compare_all(ranks: usize) {
+    let local = Local::new();
+    let program = compile("mpicc.openmpi", "ranks", &[], &local.hosts.work);
+    let ended = run_ranks(&local, ranks, &program);
+    for rank in 0..ranks {
+        let said = format!("rank {rank} of {ranks} has compared all");
+        assert!(ended.stdout.contains(&said), "{ended}");
+    }
 }
 
 #[test]
 fn open_mpi_compares_messages_collectives_and_windows_of_four_ranks() {
     needs_root!();
-    run_ranks(4);
+    ranks_compare_all(4);
 }
 
 #[test]
 fn open_mpi_compares_messages_collectives_and_windows_of_eight_ranks() {
     needs_root!();
-    run_ranks(8);
+    ranks_compare_all(8);
 }
+
+/// The ring compares what comes back, and warns if it differs. Python makes that an error.
+#[test]
+fn benchmark_of_mpi4py_has_messages_go_round_four_ranks() {
+    needs_root!();
+    let local = Local::new();
+    let bench = "/usr/bin/python3 -W error::UserWarning -m mpi4py.bench ringtest";
+    for bytes in [1, 1_000_000] {
+        let ended = run_ranks(&local, 4, &format!("{bench} -n {bytes} -l 20 -s 2"));
+        let said = format!("(4 processes, {bytes} bytes)");
+        assert!(ended.stdout.contains(&said), "{ended}");
+    }
+}
+
+#[test]
+fn store_with_an_event_loop_serves_four_clients_at_once() {
+    needs_root!();
+    let local = Local::new();
+    let libraries = ["-lrdmacm", "-libverbs"];
+    let program = compile("cc", "store", &libraries, &local.hosts.work);
+    let server = local.serve(&format!("{program} server {SERVER} 4"));
+    let clients: Vec<_> = (0..4)
+        .map(|number| local.start(&format!("{program} client {SERVER} {number}")))
+        .collect();
+    for (number, client) in clients.into_iter().enumerate() {
+        let ended = Local::finish("store client", client);
+        let said = format!("client {number} has compared all");
+        assert!(ended.stdout.contains(&said), "{ended}");
+    }
+    let ended = Local::finish("store server", server);
+    assert!(ended.stdout.contains("served 4 clients"), "{ended}");
+}
+
+/// As in a project's own tests: the runner knows nothing of RDMA, and starts both ends.
+#[test]
+fn runner_of_tests_starts_server_and_client_itself() {
+    needs_root!();
+    let local = Local::new();
+    let script = local.hosts.work.file("test_rdma.py");
+    fs::write(&script, TESTS.replace("ADDRESS", SERVER)).expect("our own folder");
+    let folder = local.hosts.work.as_ref().display();
+    let runner = format!("/usr/bin/python3 -B -m unittest discover -s {folder}");
+    let ended = local.start(&runner).finish_within(LIMIT).succeeded();
+    assert!(ended.stderr.contains("Ran 3 tests"), "{ended}");
+}
+
+/// Tests of a project, in Python.
+const TESTS: &str = r#"
+import subprocess, unittest
+
+def start(program):
+    return subprocess.Popen(program.split(), stdout=subprocess.PIPE, text=True)
+
+class Rdma(unittest.TestCase):
+    def both(self, server, client):
+        with start(server) as server:
+            tried = subprocess.run(client.split())
+            while tried.returncode != 0 and server.poll() is None:
+                tried = subprocess.run(client.split())
+            server.communicate(timeout=60)
+            self.assertEqual((tried.returncode, server.returncode), (0, 0))
+
+    def test_device(self):
+        with start("ibv_devinfo") as devinfo:
+            self.assertIn("PORT_ACTIVE", devinfo.communicate()[0])
+
+    def test_ping(self):
+        self.both("rping -s -C 10 -V -a ADDRESS", "rping -c -C 10 -V -a ADDRESS")
+
+    def test_bandwidth(self):
+        self.both("ib_write_bw -R -n 100", "ib_write_bw -R -n 100 ADDRESS")
+"#;
 
 #[test]
 fn fi_pingpong_compares_messages_of_both_kinds_of_endpoints() {

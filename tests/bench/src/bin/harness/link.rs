@@ -222,7 +222,7 @@ fn tcp_rate(lab: &Lab, size: u32) -> Sample {
 }
 
 /// Millions of messages per second.
-fn rate(lab: &Lab, test: &str, size: u32) -> Sample {
+pub(crate) fn rate(lab: &Lab, test: &str, size: u32) -> Sample {
     let test = format!("{test} --size {size} --duration 2s");
     let (report, exchange) = lab.bandwidth_of(&lab.programs.xwarp(), &test);
     exchange.sample(report.million_messages_per_second, report.messages / 1e6)

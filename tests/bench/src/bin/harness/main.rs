@@ -11,6 +11,7 @@ mod figures;
 mod flood;
 mod lab;
 mod link;
+mod local;
 mod loss;
 mod programs;
 mod queues;
@@ -55,6 +56,8 @@ enum Table {
         #[arg(value_enum, default_values_t = Group::ALL)]
         groups: Vec<Group>,
     },
+    /// Programs of one host, by a switch
+    Local,
     /// A link that loses segments
     Loss,
     /// A server that is flooded
@@ -83,6 +86,10 @@ fn main() -> anyhow::Result<()> {
         }
         Table::Against { xwarp } => against::table(&built, cli.rounds, &xwarp),
         Table::Programs { ranks, groups } => programs::table(&built, cli.rounds, &ranks, &groups),
+        Table::Local => {
+            local::table(&built, cli.rounds);
+            Ok(())
+        }
         Table::Loss => {
             loss::table(&built, cli.rounds);
             Ok(())

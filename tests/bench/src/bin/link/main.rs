@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+mod copy;
 mod driver;
 mod flood;
 mod frame;
@@ -68,15 +69,26 @@ enum Command {
     Impair(Impair),
     /// Send SYNs, and ACKs that answer nothing, until standard input ends; print how many of either
     Flood(Flood),
-    /// Send back what comes over one TCP connection of the kernel's, spinning
-    TcpPong { at: SocketAddrV4, bytes: usize },
-    /// Have messages sent back over TCP, spinning
+    /// Send back what comes over one TCP connection of the kernel's
+    TcpPong {
+        at: SocketAddrV4,
+        bytes: usize,
+        /// Sleep until something has come, in place of spinning
+        #[arg(long)]
+        blocking: bool,
+    },
+    /// Have messages sent back over TCP
     TcpPing {
         to: SocketAddrV4,
         bytes: usize,
         #[arg(long, default_value_t = 20_000)]
         count: usize,
+        /// Sleep until something has come, in place of spinning
+        #[arg(long)]
+        blocking: bool,
     },
+    /// Copy 64 KiB at a time for a second, from and to 4 MiB each; print the Gb/s
+    Copy,
 }
 
 /// What is lost.
@@ -157,7 +169,20 @@ fn main() -> anyhow::Result<()> {
         Command::RawPing { raw, count } => raw::ping(&raw, count),
         Command::Impair(impair) => impair::run(&impair),
         Command::Flood(flood) => flood::run(&flood),
-        Command::TcpPong { at, bytes } => tcp::pong(at, bytes),
-        Command::TcpPing { to, bytes, count } => tcp::ping(to, bytes, count),
+        Command::TcpPong {
+            at,
+            bytes,
+            blocking,
+        } => tcp::pong(at, bytes, blocking),
+        Command::TcpPing {
+            to,
+            bytes,
+            count,
+            blocking,
+        } => tcp::ping(to, bytes, count, blocking),
+        Command::Copy => {
+            copy::run();
+            Ok(())
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! A ping-pong over the kernel's TCP. Both sides spin, as both sides of `xwarp perf --wait busy`
-//! do.
+//! do, or both sleep.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -9,11 +9,11 @@ use anyhow::bail;
 
 use crate::latency::{WARM_UP, print};
 
-pub(crate) fn pong(at: SocketAddrV4, bytes: usize) -> anyhow::Result<()> {
+pub(crate) fn pong(at: SocketAddrV4, bytes: usize, sleeps: bool) -> anyhow::Result<()> {
     let listener = TcpListener::bind(at)?;
     println!("ready");
     let (mut stream, _) = listener.accept()?;
-    prepare(&stream)?;
+    prepare(&stream, sleeps)?;
     let mut message = vec![0; bytes];
     while receive(&mut stream, &mut message)? {
         stream.write_all(&message)?;
@@ -21,9 +21,14 @@ pub(crate) fn pong(at: SocketAddrV4, bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn ping(to: SocketAddrV4, bytes: usize, count: usize) -> anyhow::Result<()> {
+pub(crate) fn ping(
+    to: SocketAddrV4,
+    bytes: usize,
+    count: usize,
+    sleeps: bool,
+) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(to)?;
-    prepare(&stream)?;
+    prepare(&stream, sleeps)?;
     let mut message = vec![0x5a; bytes];
     let mut round_trips = Vec::with_capacity(count);
     for round in 0..count + WARM_UP {
@@ -40,12 +45,12 @@ pub(crate) fn ping(to: SocketAddrV4, bytes: usize, count: usize) -> anyhow::Resu
     Ok(())
 }
 
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+fn prepare(stream: &TcpStream, sleeps: bool) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)
+    stream.set_nonblocking(!sleeps)
 }
 
-/// Spins until a whole message is there; false at the end of the stream.
+/// Spins or sleeps until a whole message is there; false at the end of the stream.
 fn receive(stream: &mut TcpStream, message: &mut [u8]) -> std::io::Result<bool> {
     let mut there = 0;
     while there < message.len() {
