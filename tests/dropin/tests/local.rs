@@ -267,6 +267,65 @@ fn store_with_an_event_loop_serves_four_clients_at_once() {
     assert!(ended.stdout.contains("served 4 clients"), "{ended}");
 }
 
+/// tgtd keeps a session until the connection manager reports the end of the timewait state, which no
+/// iWARP has.
+#[test]
+fn tgtd_serves_a_disk_to_libiscsi_over_iser() {
+    const TARGET: &str = "iqn.2026-01.xwarp:disk";
+    const INITIATOR: &str = "iqn.2026-01.xwarp:client";
+    needs_root!();
+    let local = Local::new();
+    let folder = local.socket.parent().expect("a folder");
+    let (disk, commands) = (folder.join("disk"), folder.join("ipc"));
+    let file = fs::File::create(&disk).expect("our own folder");
+    file.set_len(16 << 20).expect("room for the disk");
+    fs::set_permissions(&disk, Permissions::from_mode(0o666)).expect("our own file");
+    let settings = format!("TGT_IPC_SOCKET={} XWARP_TRANSPORT=ib", commands.display());
+    let portals = "--iscsi portal=127.0.0.1:3260 --iser port=3261,pool_sz_mb=16";
+    let daemon = local.start(&format!("env {settings} tgtd -f {portals}"));
+    let bound = folder.join("ipc.0");
+    eventually("tgtd takes commands", || bound.exists());
+    // tgtd takes commands of its own user.
+    let manage = |arguments: &str| {
+        let command = format!("env {settings} tgtadm {arguments}");
+        let ended = local.start(&command).finish_within(LIMIT);
+        ended.succeeded().stdout
+    };
+    let of_target = "--lld iser --tid 1 --mode";
+    manage(&format!(
+        "{of_target} target --op new --targetname {TARGET}"
+    ));
+    let store = disk.display();
+    manage(&format!(
+        "{of_target} logicalunit --op new --lun 1 --backing-store {store}"
+    ));
+    for who in [
+        "--initiator-address ALL".to_owned(),
+        format!("--initiator-name {INITIATOR}"),
+    ] {
+        manage(&format!("{of_target} target --op bind {who}"));
+    }
+    let unit = format!("-i {INITIATOR} iser://{SERVER}:3261/{TARGET}/1");
+    for test in [
+        "Write10.Simple",
+        "WriteVerify10.Simple",
+        "Verify10.Mismatch",
+    ] {
+        let suite = format!("iscsi-test-cu --silent --fail --dataloss --test=ALL.{test} {unit}");
+        let ended = Local::finish(&suite, local.start(&suite));
+        assert!(ended.stdout.contains("return value: 0"), "{ended}");
+        assert!(!ended.stdout.contains("[SKIPPED]"), "{ended}");
+    }
+    eventually("tgtd has no sessions", || {
+        manage(&format!("{of_target} conn --op show"))
+            .trim()
+            .is_empty()
+    });
+    manage(&format!("{of_target} target --op delete"));
+    manage("--mode system --op delete");
+    daemon.finish_within(LIMIT).succeeded();
+}
+
 /// As in a project's own tests: the runner knows nothing of RDMA, and starts both ends.
 #[test]
 fn runner_of_tests_starts_server_and_client_itself() {
