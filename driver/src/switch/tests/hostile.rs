@@ -3,6 +3,8 @@
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::fcntl::{FallocateFlags, fallocate};
+
 use super::*;
 use crate::switch::file::Mapping;
 use crate::switch::layout::{CAPACITY, ENTRIES, Entry, down, epoch_of, offset_of, up};
@@ -35,6 +37,7 @@ impl Random {
 /// A client that writes its rings and its messages itself.
 struct Raw {
     socket: ControlSocket,
+    files: [OwnedFd; 2],
     up: Mapping,
     flags: Mapping,
     down: Mapping,
@@ -60,6 +63,7 @@ impl Raw {
         let down = Mapping::of(answer.descriptors[0].as_fd(), FILE, Writers::Maker);
         Self {
             socket,
+            files: [up_file, flags_file],
             up,
             flags,
             down: down.expect("the switch's file"),
@@ -436,6 +440,25 @@ fn descriptors_of_any_number_end_the_client_alone() {
             raw.socket.send(&ask, &[bell.as_fd(); 4]).expect("room");
             let reply = raw.socket.receive(true).expect("a reply");
             assert!(reply.is_some());
+        }
+    });
+}
+
+/// A hole in a file reads as zeros: that no thread sleeps.
+#[test]
+fn holes_in_files_harm_no_other() {
+    let (_folder, path) = folder("hostile-holes");
+    let _switch = Running::at(&path);
+    beside_honest_clients(&path, || {
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let raw = Raw::attach(&path);
+        let [up, words] = &raw.files;
+        assert!(fallocate(up, flags, 0, 1 << 20).is_err(), "it is sealed");
+        for round in 0..100 {
+            fallocate(words, flags, 0, 4096).expect("a hole");
+            raw.lend(4);
+            raw.send(round, &[0; 64]);
+            assert!(raw.is_suffered());
         }
     });
 }
