@@ -2,6 +2,7 @@
 //! interface or kernel module. No packet leaves the host, or reaches its network at all.
 
 mod chaos;
+mod container;
 mod processes;
 
 use std::fs;
