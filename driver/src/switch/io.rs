@@ -11,6 +11,7 @@ use super::file::{MappedWord, Mapping};
 use super::layout::{Entry, FRAMES, flags, frames};
 use super::mailbox::{Mailbox, NewSwitch, News};
 use super::peer::Peer;
+use super::processor::{GivingWay, Processor};
 use super::ring::{Broken, Consumer, Producer};
 use super::rings::FileRing;
 use crate::memory::Arena;
@@ -48,6 +49,7 @@ pub struct SwitchIo {
     mailbox: Arc<Mailbox>,
     control: Arc<Control>,
     switch_asleep: SleepFlag<MappedWord>,
+    giving_way: GivingWay,
     counters: IoCounters,
     /// The switch has broken the rules of a ring, and is not used.
     is_broken: bool,
@@ -173,6 +175,7 @@ impl SwitchIo {
             completed: 0,
             receiving: Receiving::new(lent, &up, &first.down, first.epoch),
             switch_asleep: SleepFlag::over(MappedWord::new(flags, flags::SWITCH_ASLEEP)),
+            giving_way: GivingWay::new(Processor::new(MappedWord::new(flags, flags::PROCESSOR))),
             peers: Vec::new(),
             former: Vec::new(),
             first: VecDeque::new(),
@@ -359,12 +362,15 @@ impl PacketIo for SwitchIo {
         if self.mailbox.has_any() {
             self.take_news();
         }
-        let end = out.len() + budget;
+        let (before, end) = (self.counters.rx_frames, out.len() + budget);
         self.pass_on_first(budget, out);
         // A client that always sends does not starve another one.
         let share = budget.div_ceil(self.peers.len() + 1);
         for peer in &mut self.peers {
             peer.receive(share.min(end - out.len()), &mut self.counters, out);
+        }
+        if self.counters.rx_frames != before {
+            self.giving_way.work();
         }
         if self.is_broken {
             return;
@@ -445,9 +451,17 @@ impl PacketIo for SwitchIo {
 
     fn flush(&mut self) -> Result<(), IoError> {
         self.complete();
-        self.peers.iter_mut().for_each(Peer::flush);
+        for peer in &mut self.peers {
+            if peer.flush() {
+                self.giving_way.work();
+            }
+        }
         if self.sent.publish() {
             self.wake_switch();
+        }
+        if !self.peers.is_empty() {
+            let peers = &self.peers;
+            (self.giving_way).end_turn(|processor| peers.iter().any(|it| it.is_on(processor)));
         }
         Ok(())
     }

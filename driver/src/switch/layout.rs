@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `up`: frames to send | the client | the switch, and the client's peers |
 //! | `down`: frames to receive into | the switch | the client |
-//! | `flags`: who sleeps | the client makes it, and all write it | all |
+//! | `flags`: who sleeps, and where the client runs | the client makes it, and all write it | all |
 //! | `pair`: rings between two clients | the switch makes it, and both clients write it | both |
 //!
 //! A ring of a client and the switch has the producer's number and its entries in the producer's
@@ -72,6 +72,8 @@ pub(super) mod flags {
     pub(in super::super) const SWITCH_ASLEEP: usize = LINES;
     /// Not zero while the client sleeps: how it is woken.
     pub(in super::super) const CLIENT_ASLEEP: usize = 2 * LINES;
+    /// Where the client has run: the number of the processor and 1.
+    pub(in super::super) const PROCESSOR: usize = 3 * LINES;
     /// Bytes of the file.
     pub(in super::super) const BYTES: usize = 4096;
 }

@@ -14,6 +14,7 @@ mod io;
 mod layout;
 mod mailbox;
 mod peer;
+mod processor;
 mod ring;
 mod rings;
 mod server;

@@ -13,6 +13,7 @@ use xwarp_switchd::MacAddress;
 use super::file::{MappedWord, Mapping};
 use super::layout::{ENTRIES, Entry, FRAMES, flags, frames, pair};
 use super::mailbox::NewPeer;
+use super::processor::Processor;
 use super::ring::{Broken, Cells, Consumer, Producer};
 use crate::memory::Arena;
 use crate::packet_io::{BURST, Frame, IoCounters, Parking, RxFrame};
@@ -61,6 +62,7 @@ pub(super) struct Peer {
     has: Vec<Option<usize>>,
     has_count: usize,
     bell: RemoteDoorbell,
+    processor: Processor,
     is_broken: bool,
 }
 
@@ -93,8 +95,14 @@ impl Peer {
             has: vec![None; FRAMES],
             has_count: 0,
             bell: RemoteDoorbell::new(MappedWord::new(&new.flags, flags::CLIENT_ASLEEP), new.bell),
+            processor: Processor::new(MappedWord::new(&new.flags, flags::PROCESSOR)),
             is_broken: false,
         }
+    }
+
+    /// Whether it has run on this processor.
+    pub(super) fn is_on(&self, processor: u32) -> bool {
+        self.processor.is(processor)
     }
 
     #[inline]
@@ -232,12 +240,15 @@ impl Peer {
         places.filter_map(|(place, len)| Some((place, len?)))
     }
 
-    /// Shows the peer what was sent and returned, and wakes it for the former.
-    pub(super) fn flush(&mut self) {
+    /// Shows the peer what was sent and returned, and wakes it for the former. True if it was sent
+    /// anything.
+    pub(super) fn flush(&mut self) -> bool {
         self.returns.publish();
-        if self.sent.publish() {
+        let has_sent = self.sent.publish();
+        if has_sent {
             self.bell.ring();
         }
+        has_sent
     }
 
     /// After the first error the peer's rings are not used any longer.

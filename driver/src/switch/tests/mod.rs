@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use rustix::thread::sched_getcpu;
 use xwarp_switchd::{
     Hello, LIST_MAX, MacAddress, Refusal, Reply, Request, SWITCH, ToClient, ToSwitch, VERSION,
 };
@@ -111,6 +115,18 @@ impl Peer {
         frame[6..12].copy_from_slice(&self.it.mac);
         io.send(frame);
         io.flush().expect("it never fails");
+    }
+
+    /// The content of the next segment, for which it runs turns without a pause.
+    fn spin(&mut self) -> Vec<u8> {
+        let mut frames = Vec::new();
+        while frames.is_empty() {
+            self.it.io.receive(1, &mut frames);
+            self.it.io.flush().expect("it never fails");
+        }
+        let content = frames[0][HEADERS..].to_vec();
+        self.it.io.recycle(frames.remove(0));
+        content
     }
 
     /// The next frame, which must come.
@@ -312,6 +328,46 @@ fn frames_that_a_peer_has_not_taken_are_answered_when_it_is_gone() {
         a.it.io.flush().expect("it never fails");
         a.it.io.tx_free() == FRAMES
     });
+}
+
+/// The time that this thread has had a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock");
+    time.into()
+}
+
+/// If one spun on until the scheduler ends its time, a round trip would take milliseconds of it.
+#[test]
+fn peers_that_spin_on_one_processor_give_way_to_each_other() {
+    const ROUND_TRIPS: u8 = 200;
+    let (_folder, path) = folder("one-processor");
+    let _switch = Running::at(&path);
+    let (mut a, mut b) = (Peer::attach(&path), Peer::attach(&path));
+    a.join(&b);
+    b.join(&a);
+    let mut one = CpuSet::new();
+    one.set(sched_getcpu()).expect("a processor");
+    let (at_a, at_b) = (a.at, b.at);
+    let answering = std::thread::spawn(move || {
+        sched_setaffinity(Pid::from_raw(0), &one).expect("a processor");
+        for _ in 0..ROUND_TRIPS {
+            let content = b.spin();
+            b.send(at_a, &content);
+        }
+        b
+    });
+    let ping = std::thread::spawn(move || {
+        sched_setaffinity(Pid::from_raw(0), &one).expect("a processor");
+        for round in 0..ROUND_TRIPS {
+            a.send(at_b, &[round]);
+            assert_eq!(a.spin(), [round]);
+        }
+        processor_time()
+    });
+    let took = ping.join().expect("no panic");
+    answering.join().expect("no panic");
+    let each = took / u32::from(ROUND_TRIPS);
+    assert!(each < Duration::from_millis(1), "{each:?} a round trip");
 }
 
 #[test]
