@@ -15,9 +15,9 @@ use xwarp_test_kit::needs_root;
 
 const PORT: u16 = 7471;
 /// Where A asks from; each question has a port of its own.
+const FIRST_PORT: u16 = 40_000;
 /// How often a frame is sent that the kernel is to have.
 const COPIES: u64 = 16;
-const FIRST_PORT: u16 = 40_000;
 const A4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const B4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const A6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
