@@ -153,9 +153,13 @@ impl Drop for Attachment {
 /// with that process, which may be ending now.
 fn lasting_program(interface: &Interface) -> Result<Option<(Running, Maps)>, AttachError> {
     let deadline = Instant::now() + LINK_TIMEOUT;
+    // While a process ends, its link is gone for a moment before its program is.
+    let mut was_held = None;
     loop {
+        let is_held = |id| was_held == Some(id) || kernel::held_by_link(id);
         match interface.our_program()? {
-            Some((running, _)) if kernel::held_by_link(running.program_id) => {
+            Some((running, _)) if is_held(running.program_id) => {
+                was_held = Some(running.program_id);
                 if Instant::now() >= deadline {
                     let holders = users(interface.ifindex, running.program_id);
                     return Err(AttachError::HeldByProcess(
