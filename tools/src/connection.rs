@@ -160,8 +160,8 @@ impl<'a> Connections<'a> {
     /// signal has come.
     fn wait_alive(&mut self) -> anyhow::Result<Option<WorkCompletion>> {
         self.check_alive()?;
-        // Without descriptors to wait for, the thread may sleep on a word of memory, which is what a
-        // program does that is after latency.
+        // Without other descriptors the thread may sleep on a word of memory, which costs the least
+        // latency.
         Ok(self.cq.wait(CHECK_INTERVAL)?)
     }
 

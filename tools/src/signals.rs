@@ -3,8 +3,8 @@
 //! A thread of its own takes SIGINT and SIGTERM, which all others block: a thread that registers
 //! gigabytes could not take them. It sets a flag and raises a descriptor, for which waits of a
 //! command wait, too (`Rnic::wait_readable`). Loops that do not sleep, and those whose sleeps are
-//! short, check the flag. While the RNIC is opened, or zeroes memory before frames are steered, the thread
-//! ends the process at once: the kernel undoes everything.
+//! short, check the flag. While the RNIC is opened, or zeroes memory before frames are steered, the
+//! thread ends the process at once: the kernel undoes everything.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

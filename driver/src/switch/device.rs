@@ -43,8 +43,8 @@ pub struct SwitchObserver {
 }
 
 impl SwitchObserver {
-    /// Attaches to the switch that listens at a path. A thread of the library does so, whatever the
-    /// caller's stack and signals are.
+    /// Attaches to the switch that listens at a path. A thread of the library does so, as the
+    /// caller's stack may be small, and signals may interrupt its calls.
     ///
     /// # Errors
     ///

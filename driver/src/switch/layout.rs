@@ -72,7 +72,7 @@ pub(super) mod flags {
     pub(in super::super) const SWITCH_ASLEEP: usize = LINES;
     /// Not zero while the client sleeps: how it is woken.
     pub(in super::super) const CLIENT_ASLEEP: usize = 2 * LINES;
-    /// Where the client has run: the number of the processor and 1.
+    /// Where the client has run: the number of the processor plus 1.
     pub(in super::super) const PROCESSOR: usize = 3 * LINES;
     /// Bytes of the file.
     pub(in super::super) const BYTES: usize = 4096;

@@ -11,8 +11,8 @@ use super::file::MappedWord;
 /// Turns without work until the processors are looked at again.
 const TURNS: u32 = 32;
 
-/// The processor that a client has run on when it looked last, as its peers see it: its number and 1,
-/// or 0 if it has not looked.
+/// The processor that a client ran on when it looked last, as its peers see it: the number plus 1,
+/// or 0 if the client has not looked.
 pub(super) struct Processor(MappedWord);
 
 impl Processor {

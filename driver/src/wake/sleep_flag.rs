@@ -106,8 +106,8 @@ impl<W: Borrow<AtomicU32>> SleepFlag<W> {
         self.0.borrow().store(0, Ordering::Relaxed);
     }
 
-    /// Called after work was published: how the sleeper has to be woken, if it has to be. Of several
-    /// wakers, one is told.
+    /// Called after work was published: how to wake the sleeper. `None` if it need not be woken. Of
+    /// several wakers, one has to wake it.
     pub(crate) fn must_wake(&self) -> Option<WokenBy> {
         fence(Ordering::SeqCst);
         let word = self.0.borrow();

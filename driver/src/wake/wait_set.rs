@@ -73,8 +73,8 @@ impl WaitSet {
 
     /// Makes the descriptor readable as soon as the doorbell rings, `readiness` is readable or
     /// `timeout` has expired (`None`: no limit). If `idle`, called after the announcement, returns
-    /// false, it is readable at once. Earlier rings do not count. `by`: also whether threads sleep on
-    /// the doorbell's word.
+    /// false, it is readable at once. Earlier rings do not count. `by`: how the doorbell wakes:
+    /// by the descriptor, and perhaps by its word.
     ///
     /// `readiness` is the same descriptor in every call, or none from some call on. A sleep of the
     /// same [`Sleeper`] disarms the doorbell, so arm again before the next wait.
@@ -107,8 +107,8 @@ impl WaitSet {
         self.sleeper.arm_by(WokenBy::WORD, idle)
     }
 
-    /// Makes the descriptor readable until it is [armed](Self::arm), and wakes the threads that sleep
-    /// on the doorbell's word, if there `are_any`. Meanwhile frames are not signaled.
+    /// Makes the descriptor readable until it is [armed](Self::arm). If there `are_any` threads that
+    /// sleep on the doorbell's word, wakes them. Meanwhile frames are not signaled.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@
 //! Every byte that a client has written is hostile. The switch copies a frame's headers first,
 //! judges the copy, and then delivers the copy. So a client that changes its frame meanwhile
 //! changes nothing that was judged. A frame leaves a client only with a source address and port
-//! that the client has reserved. A client that breaks the rules of the rings is detached. No other client
-//! notices.
+//! that the client has reserved. A client that breaks the rules of the rings is detached. No other
+//! client notices.
 #![forbid(unsafe_code)]
 
 mod budget;

@@ -98,8 +98,8 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// `generation`: clients of a former switch have ports in the order that began elsewhere, and do
-    /// not find them taken when they return.
+    /// `generation`: where the dynamic ports begin. Those of another switch began elsewhere, so its
+    /// clients find their ports free when they return.
     pub(crate) fn new(per_uid: usize, generation: u64) -> Self {
         let dynamic = u64::from(u16::MAX - FIRST_DYNAMIC) + 1;
         let skipped = u16::try_from(generation % dynamic).unwrap_or(0);

@@ -1,6 +1,6 @@
-/* A store of values by their keys, as an in-memory database has: one thread serves all clients in an event loop.
+/* A store of values by their keys, as in an in-memory database: one thread serves all clients in an event loop.
  *
- *   store server ADDRESS CLIENTS: serves as many clients as that at once, and ends when the last one has gone.
+ *   store server ADDRESS CLIENTS: serves that many clients, at once, and ends after the last one.
  *   store client ADDRESS NUMBER: sets values of its own keys, gets them again and compares. */
 #include <fcntl.h>
 #include <sys/epoll.h>

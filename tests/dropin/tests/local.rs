@@ -267,8 +267,8 @@ fn store_with_an_event_loop_serves_four_clients_at_once() {
     assert!(ended.stdout.contains("served 4 clients"), "{ended}");
 }
 
-/// tgtd keeps a session until the connection manager reports the end of the timewait state, which no
-/// iWARP has.
+/// tgtd keeps a session until the connection manager reports the end of the timewait state. iWARP
+/// has none, so the device passes as InfiniBand.
 #[test]
 fn tgtd_serves_a_disk_to_libiscsi_over_iser() {
     const TARGET: &str = "iqn.2026-01.xwarp:disk";

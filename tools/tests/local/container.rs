@@ -63,7 +63,7 @@ fn refusing(calls: &[c_long]) -> BpfProgram {
     program.expect("a filter")
 }
 
-/// A switch and programs on it exchange data, whatever of these is refused.
+/// A switch and programs on it exchange data though these calls are refused.
 fn data_is_exchanged_without(calls: &[c_long], name: &'static str) {
     let filter = refusing(calls);
     // All that a thread starts has its filter.

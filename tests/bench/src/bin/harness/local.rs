@@ -1,5 +1,5 @@
-//! Programs of one host by a software switch, next to the kernel's TCP over `lo`, to `memcpy` and to
-//! two hosts: `tools/bench --local`.
+//! Programs of one host by a software switch, next to the kernel's TCP over `lo`, to `memcpy` and
+//! to two hosts: `tools/bench --local`.
 
 use std::time::{Duration, Instant};
 
