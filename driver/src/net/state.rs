@@ -29,6 +29,16 @@ pub struct InterfaceState {
 }
 
 impl InterfaceState {
+    /// The state that the interface was opened in, by the first look at it: it was set up. The link
+    /// may have gone down since.
+    #[must_use]
+    pub fn when_opened(&self) -> Self {
+        Self {
+            up: true,
+            ..self.clone()
+        }
+    }
+
     /// The host's usable addresses on it.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.networks.iter().map(|network| network.address)

@@ -239,6 +239,21 @@ fn link_that_is_down_for_three_seconds_costs_only_time() {
     assert_eq!((hosts.a.program(), hosts.b.program()), (None, None));
 }
 
+/// As if the link went down while the RNIC was being opened.
+#[test]
+fn link_that_is_down_from_the_beginning_is_noticed_and_costs_only_time() {
+    needs_root!();
+    let hosts = Hosts::new();
+    link(&hosts.a, "down");
+    let mut server = serve(&hosts, "");
+    notices(&server, "eth1 is down");
+    link(&hosts.a, "up");
+    notices(&server, "eth1 is up again");
+    ping(&hosts, "10.77.0.2").succeeded();
+    server.signal(Signal::SIGINT);
+    server.finish_within(END).exited(130);
+}
+
 /// The user timeout of `perf` is 10 s. The engine runs in its own thread, so no application polls
 /// it.
 #[test]

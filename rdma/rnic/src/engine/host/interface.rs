@@ -188,7 +188,8 @@ impl Engine {
         if was.as_ref().is_some_and(|was| was.paths != state.paths) {
             self.doubt_all_paths();
         }
-        if let Some(was) = was.filter(|_| self.speaks()) {
+        if self.speaks() {
+            let was = was.unwrap_or_else(|| state.when_opened());
             for change in state.changes_since(&was, self.interface.name()) {
                 log::warn!("{change}");
             }
