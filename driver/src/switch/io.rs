@@ -210,12 +210,13 @@ impl SwitchIo {
         }
     }
 
-    /// Goes on with another switch: what the former had not carried is lost.
+    /// Goes on with another switch: what the former had not carried is lost. The new one is woken
+    /// in any case: it may have announced its sleep while there was no socket yet to wake it by.
     fn change_switch(&mut self, switch: &NewSwitch) {
         (self.is_broken, self.has_lost) = (false, true);
         let moved = self.move_to(&switch.down, switch.epoch);
         self.judge(moved);
-        self.wake_switch();
+        self.control.ring();
     }
 
     /// A switch that was started anew does not know which peers there are already.
