@@ -73,21 +73,21 @@ impl Raw {
 
     /// The reply to a request; `None` once the switch has ended the client.
     fn ask(&self, request: Request) -> Option<ToClient> {
-        self.put(request)?;
+        self.request(request)?;
         self.reply()
     }
 
-    /// The replies to a request that is put as often as this before the first reply is read.
+    /// The replies to a request that is sent `count` times before the first reply is read.
     fn ask_often(&self, count: usize, request: Request) -> Vec<ToClient> {
         for _ in 0..count {
-            self.put(request).expect("it lives");
+            self.request(request).expect("it lives");
         }
         let replies = (0..count).map(|_| self.reply().expect("it lives"));
         replies.collect()
     }
 
-    /// Puts a request. `None` once the switch has ended the client.
-    fn put(&self, request: Request) -> Option<()> {
+    /// Sends a request. `None` once the switch has ended the client.
+    fn request(&self, request: Request) -> Option<()> {
         let id = 7;
         let request = ToSwitch::Request { id, request }.encode();
         while let Err(error) = self.socket.send(&request, &[]) {
@@ -341,16 +341,19 @@ fn flood_of_rings_and_of_requests_delays_no_other() {
                 Err(_full) => std::thread::yield_now(),
             }
         }
-        // Many at once, so that a slow turn of this thread does not slow them down.
-        let is_refused = |_| {
-            let replies = raw.ask_often(64, Request::Addresses);
-            let too_fast = |it| matches!(it, Refusal::TooFast(1000));
-            replies
-                .into_iter()
-                .any(|it| matches!(it, ToClient::Refused { refusal, .. } if too_fast(refusal)))
+        // Many at once: the pace is the switch's own, however seldom this thread runs.
+        let is_too_fast = |reply| {
+            matches!(
+                reply,
+                ToClient::Refused {
+                    refusal: Refusal::TooFast(1000),
+                    ..
+                }
+            )
         };
+        let mut replies = (0..1000).flat_map(|_| raw.ask_often(64, Request::Addresses));
         assert!(
-            (0..1000).any(is_refused),
+            replies.any(is_too_fast),
             "rings are no requests, and requests are"
         );
     });
