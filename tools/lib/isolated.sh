@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# Runs a program of tests with a network namespace and a /run of its own, so that tests with hosts
-# of equal names can run in parallel. Fails if the program fails or leaves a namespace.
+# Runs a program of tests with namespaces of networks and processes and with folders of its own for
+# temporary files and in place of /run, so that tests with hosts of equal names can run in parallel,
+# and no process outlives a run that is killed: a daemon of another user would not end with its
+# parent. Fails if the program fails or leaves a namespace.
 #   isolated.sh NAME PROGRAM ARGUMENT...     prints NAME and the program's output at its end
 set -euo pipefail
 
 name=$1
 shift
 output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+# Folders are named by the numbers of processes, which begin anew in the namespace.
+folder=$(mktemp -d)
+chmod 1777 "$folder"
+trap 'rm -rf "$output" "$folder"' EXIT
+trap 'exit 143' TERM
 begun=$SECONDS status=0
+export TMPDIR=$folder
 # shellcheck disable=SC2016 # for the shell in the namespaces
-unshare --mount --net --propagation private sh -c '
+unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private sh -c '
     mount -t tmpfs tmpfs /run && ip link set lo up || exit 1
     "$@" || exit
     left=$(ip netns list)
