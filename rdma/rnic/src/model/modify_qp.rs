@@ -45,6 +45,8 @@ pub struct ModifyQp {
     pub rq_limit: Option<usize>,
     /// Arms that limit.
     pub arm_rq_limit: bool,
+    /// Whether the end of a connection is quiet while no request is unfinished.
+    pub quiet_end: Option<bool>,
     /// The stream that connects a queue pair in Idle.
     pub handover: Option<Handover>,
 }
@@ -71,6 +73,7 @@ impl ModifyQp {
             recv_depth: None,
             rq_limit: None,
             arm_rq_limit: false,
+            quiet_end: None,
             handover: None,
         }
     }
@@ -88,6 +91,6 @@ impl ModifyQp {
     /// True if it changes nothing but the state.
     pub(crate) fn is_bare(&self) -> bool {
         let limits = self.rq_limit.is_some() || self.arm_rq_limit;
-        !self.concerns_connection() && !self.resizes() && !limits
+        !self.concerns_connection() && !self.resizes() && !limits && self.quiet_end.is_none()
     }
 }

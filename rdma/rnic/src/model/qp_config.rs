@@ -77,6 +77,12 @@ pub struct QpConfig {
     /// has no event for an end that a completion reports or that the application requested
     /// (§8.3.3).
     pub report_ends: bool,
+    /// Whether the end of a connection is quiet while no request of this side is unfinished: receive
+    /// buffers stay posted, and the queue pair returns to Idle, even if the peer is lost. Work that
+    /// is posted meanwhile waits for the next connection. False by default: receive buffers are
+    /// flushed (verbs draft §6.2.5), and a lost connection leads to Error (§6.2.4). On InfiniBand a
+    /// queue pair does not notice that its peer is gone until it sends to it.
+    pub quiet_end: bool,
 }
 
 xwarp_driver::setters!(QpConfig {
@@ -115,6 +121,8 @@ xwarp_driver::setters!(QpConfig {
     flush_late_posts: bool,
     /// Sets whether each end of a connection is reported.
     report_ends: bool,
+    /// Sets whether the end of a connection is quiet while no request is unfinished.
+    quiet_end: bool,
 });
 
 impl Default for QpConfig {
@@ -137,6 +145,7 @@ impl Default for QpConfig {
             privileged: false,
             flush_late_posts: false,
             report_ends: false,
+            quiet_end: false,
         }
     }
 }

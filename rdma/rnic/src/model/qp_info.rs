@@ -54,6 +54,10 @@ pub struct QpInfo {
     pub inbound_write: bool,
     /// Whether it may bind memory windows.
     pub bind_windows: bool,
+    /// Whether the end of a connection is quiet while no request is unfinished.
+    pub quiet_end: bool,
+    /// Whether the send queue has work requests that are not completed.
+    pub has_sends: bool,
     /// The Terminate that was sent, should have been sent, or was received. Only in Terminate and
     /// Error, if there was one.
     pub terminate: Option<TerminateInfo>,

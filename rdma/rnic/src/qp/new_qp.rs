@@ -36,6 +36,8 @@ pub struct NewQp {
     pub extensions: bool,
     /// Whether each end of a connection is reported.
     pub report_ends: bool,
+    /// Whether the end of a connection is quiet while no request is unfinished.
+    pub quiet_end: bool,
     /// Maximum lengths of scatter/gather lists and inline data.
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.

@@ -18,6 +18,8 @@ struct StartUp {
 pub struct QpShared {
     state: AtomicU8,
     destroyed: AtomicBool,
+    /// The end of a connection is quiet while no request is unfinished.
+    quiet_end: AtomicBool,
     engine: AtomicUsize,
     start_up: Mutex<StartUp>,
     /// Cause of the current or last connection's end.
@@ -33,6 +35,7 @@ impl QpShared {
         Self {
             state: AtomicU8::new(QpState::Idle as u8),
             destroyed: AtomicBool::new(false),
+            quiet_end: AtomicBool::new(false),
             engine: AtomicUsize::new(engine),
             start_up: Mutex::new(StartUp { wanted, settled }),
             end: Mutex::new(None),
@@ -45,6 +48,15 @@ impl QpShared {
         let gone = |watcher: &Weak<Signal>| watcher.strong_count() == 0;
         // The watcher checks the state itself.
         (self.watchers).register(Arc::downgrade(signal), gone, || ());
+    }
+
+    /// Whether the end of a connection is quiet while no request is unfinished.
+    pub fn ends_quietly(&self) -> bool {
+        self.quiet_end.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_quiet_end(&self, quiet_end: bool) {
+        self.quiet_end.store(quiet_end, Ordering::Relaxed);
     }
 
     /// The last published state.

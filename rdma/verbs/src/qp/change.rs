@@ -107,6 +107,14 @@ impl QpChange {
         self
     }
 
+    /// Whether the end of a connection is quiet while no request of this side is unfinished, as
+    /// [`QpConfig::quiet_end`](crate::QpConfig::quiet_end) has it.
+    #[must_use]
+    pub fn quiet_end(mut self, quiet_end: bool) -> Self {
+        self.modify.quiet_end = Some(quiet_end);
+        self
+    }
+
     /// Whether its stream, if it has one, belongs to this RNIC.
     pub(crate) fn is_of(&self, rnic: RnicId) -> bool {
         self.rnic.is_none_or(|of| of == rnic)

@@ -107,7 +107,13 @@ impl PostingEnd {
         if self.shared.is_destroyed() {
             return Err(PostError::Destroyed);
         }
-        if self.flushes_late && (state != QpState::Closing || half == Half::Receives) {
+        let is_accepted = match (state, half) {
+            // It waits for the next connection.
+            (QpState::Closing, _) if self.shared.ends_quietly() => true,
+            (QpState::Closing, Half::Sends) => false,
+            (_, Half::Sends | Half::Receives) => self.flushes_late,
+        };
+        if is_accepted {
             return Ok(());
         }
         Err(PostError::InvalidState(state))

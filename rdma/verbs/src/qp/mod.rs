@@ -150,6 +150,7 @@ impl QueuePair {
             start_up: config.start_up(),
             extensions: config.rfc7306,
             report_ends: config.report_ends,
+            quiet_end: config.quiet_end,
             sge: config.payload_limits(),
             sq,
             send_cq,

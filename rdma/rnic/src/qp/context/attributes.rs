@@ -15,6 +15,7 @@ pub(crate) struct Change {
     to: QpState,
     reads: ReadDepths,
     limit: Option<RqLimit>,
+    quiet_end: bool,
 }
 
 /// Modify QP.
@@ -29,6 +30,7 @@ impl QpContext {
             to,
             reads: self.wanted_reads(change)?,
             limit: self.wanted_limit(change)?,
+            quiet_end: change.quiet_end.unwrap_or(self.shared.ends_quietly()),
         })
     }
 
@@ -44,6 +46,7 @@ impl QpContext {
         self.work.resize(rings);
         let depths = self.depths();
         self.set_limit(change.limit, device);
+        self.shared.set_quiet_end(change.quiet_end);
         match (change.from, change.to) {
             (QpState::Rts, QpState::Closing) => self.seal(device),
             (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(device),
@@ -171,6 +174,8 @@ impl QpContext {
             inbound_read: self.user.has(QpAccess::INBOUND_READ),
             inbound_write: self.user.has(QpAccess::INBOUND_WRITE),
             bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
+            quiet_end: self.shared.ends_quietly(),
+            has_sends: self.work.has_sends(),
             terminate: self.terminate.as_deref().cloned(),
             stream: self.conn().map(|conn| StreamId {
                 engine: self.shared.engine(),

@@ -128,7 +128,9 @@ impl QpContext {
         self.enter_phase(Phase::Closing { progress });
         if peer_closed {
             self.note_end(&AsyncEventKind::Closed);
-            self.work.flush(&mut device.cqs, None);
+            if !self.shared.ends_quietly() {
+                self.work.flush(&mut device.cqs, None);
+            }
         }
     }
 
@@ -141,7 +143,7 @@ impl QpContext {
             return;
         };
         let stream = connection.stream_mut();
-        let has_work = self.work.has_posted() || self.work.has_in_flight();
+        let has_work = self.work.has_sends();
         let has_bytes = device.unread(stream.conn()) > 0;
         if has_work || stream.in_progress() || has_bytes {
             let reason = "work was outstanding when the close was asked for";
@@ -155,14 +157,15 @@ impl QpContext {
 
     /// Handles work that was posted while the queue pair entered Closing: a receive is flushed, any
     /// other request is an error (verbs draft §6.2.5). As long as the peer of a disconnect may
-    /// still send, its receives are needed, and unsent requests are no error.
+    /// still send, its receives are needed, and unsent requests are no error. Neither are they if the
+    /// end is quiet.
     pub(super) fn check_closing(&mut self, device: &mut RdmaDevice) {
         let ConnStage::Connected(connection, phase) = &self.stage else {
             return;
         };
         let may_come =
             !matches!(phase, Phase::Sealed { .. }) && !connection.stream().is_peer_closed();
-        if phase.begins_work() || may_come {
+        if phase.begins_work() || may_come || self.shared.ends_quietly() {
             return;
         }
         if self.work.has_posted() {
@@ -174,21 +177,28 @@ impl QpContext {
     }
 
     /// Both sides have closed. Work that was posted too late to be sent makes it a bad close (verbs
-    /// draft §6.2.5).
+    /// draft §6.2.5), unless the end is quiet.
     fn finish_close(&mut self, device: &mut RdmaDevice) {
-        if self.work.has_posted() {
-            self.fail_close(POSTED_IN_CLOSING, device);
-            return;
+        if !self.shared.ends_quietly() {
+            if self.work.has_posted() {
+                self.fail_close(POSTED_IN_CLOSING, device);
+                return;
+            }
+            self.work.flush_receives(&mut device.cqs);
         }
-        self.note_end(&AsyncEventKind::Closed);
-        self.work.flush_receives(&mut device.cqs);
-        let closed = AsyncEvent {
+        self.become_idle(AsyncEventKind::Closed, device);
+    }
+
+    /// Closing to Idle. Reports the event before the state becomes Idle (verbs draft §6.2.5,
+    /// verbs.md A31).
+    fn become_idle(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
+        self.note_end(&kind);
+        let event = AsyncEvent {
             resource: EventResource::Qp(self.id),
-            kind: AsyncEventKind::Closed,
+            kind,
         };
         let mut former = ConnStage::None;
-        // Reports the event before the state becomes Idle (verbs draft §6.2.5, verbs.md A31).
-        (device.events).report_before(closed, || former = self.enter(ConnStage::None));
+        (device.events).report_before(event, || former = self.enter(ConnStage::None));
         former.release(device);
     }
 
@@ -291,6 +301,10 @@ impl QpContext {
 
     /// Enters Error without a connection, and reports the event.
     fn fail_as(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
+        if self.may_end_quietly() {
+            self.end_quietly(kind, device);
+            return;
+        }
         self.note_end(&kind);
         self.fail(device);
         self.report(kind, device);
@@ -309,9 +323,31 @@ impl QpContext {
     /// event.
     fn fail_lost(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         let kind = AsyncEventKind::ConnectionLost { reason };
+        if self.may_end_quietly() {
+            if let Some(conn) = self.conn() {
+                device.stack.abort(conn, device.now);
+            }
+            self.end_quietly(kind, device);
+            return;
+        }
         self.note_end(&kind);
         self.reset(device);
         self.report(kind, device);
+    }
+
+    /// Whether the connection is lost without harm: no request or message is unfinished.
+    fn may_end_quietly(&self) -> bool {
+        let ConnStage::Connected(connection, _) = &self.stage else {
+            return false;
+        };
+        self.shared.ends_quietly() && !self.work.has_sends() && !connection.stream().in_progress()
+    }
+
+    /// Enters Idle without a connection, and reports the event. Receive buffers stay posted.
+    fn end_quietly(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
+        let progress = device.now;
+        self.enter_phase(Phase::Closing { progress });
+        self.become_idle(kind, device);
     }
 
     /// The connection fails during the close after a Terminate. If no event has reported why the

@@ -213,6 +213,7 @@ impl QpContext {
     pub(crate) fn new(place: Identity, user: QpIdentity, new: NewQp, receives: Receives) -> Self {
         let cqs = [new.send_cq, new.recv_cq];
         let id = QpId::new(user.serial(), place.slot());
+        new.shared.set_quiet_end(new.quiet_end);
         Self {
             id,
             _place: place,

@@ -196,6 +196,11 @@ impl WorkQueues {
         !self.in_flight.is_empty()
     }
 
+    /// True if the send queue has work requests that are not completed.
+    pub(super) fn has_sends(&self) -> bool {
+        self.has_posted() || self.has_in_flight()
+    }
+
     /// The next work request of the send queue, without taking it.
     pub(super) fn peek(&self) -> Option<&SendRequest> {
         self.posted.peek()

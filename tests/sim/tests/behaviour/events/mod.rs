@@ -3,6 +3,7 @@
 mod bounded;
 mod broken;
 mod ends;
+mod quiet;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
