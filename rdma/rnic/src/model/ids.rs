@@ -5,6 +5,7 @@
 //! other numbers, and never while another queue pair has it.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xwarp_tcp::ConnId;
@@ -110,12 +111,12 @@ impl QpId {
 
     /// The queue pair's number of 24 bits, as in `qp_num` of libibverbs: never 0 or 1, which
     /// InfiniBand reserves. No other queue pair of the RNIC has it at the same time. It is reused
-    /// only after all other numbers.
+    /// only after all other numbers of the range that `Rnic::set_qp_numbers` has set.
     pub fn number(self) -> u32 {
         number_of(self.serial())
     }
 
-    /// Number of queue pairs that the RNIC had before.
+    /// Its place in the order of creation, where numbers that were left out count, too.
     pub(crate) fn serial(self) -> u64 {
         self.0 >> Self::SLOT_BITS
     }
@@ -136,6 +137,9 @@ impl fmt::Display for QpId {
 
 /// Queue pair numbers: 2^24, as in InfiniBand and in `qp_num` of libibverbs.
 pub(crate) const QP_NUMBERS: u64 = 1 << 24;
+
+/// All numbers but those that InfiniBand reserves, which are QP0 and QP1.
+pub(crate) const ALL_QP_NUMBERS: Range<u32> = 2..1 << 24;
 
 /// The number of the queue pair with this serial number.
 pub(crate) fn number_of(serial: u64) -> u32 {

@@ -34,9 +34,7 @@ pub use error::{
 };
 pub use event::{AsyncEvent, AsyncEventKind, EventContext, EventHandler, EventResource};
 pub use host::{Host, HostError, LocalPort, NextHop, NextHopSearch, PresentWay, Way};
-#[cfg(test)]
-pub(crate) use ids::QP_NUMBERS;
-pub(crate) use ids::number_of;
+pub(crate) use ids::{ALL_QP_NUMBERS, QP_NUMBERS, number_of};
 pub use ids::{CqId, HandlerId, IncomingId, ListenKey, PdId, QpId, RnicId, SrqId, StreamId, WrId};
 pub use inbound_error::{InboundError, ProtectionError};
 pub use limits::{

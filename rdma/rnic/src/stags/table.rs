@@ -1,6 +1,7 @@
 //! The table of `STag`s.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use xwarp_driver::SharedBytes;
 use xwarp_iwarp::rdmap::ATOMIC_OPERAND_BYTES;
@@ -13,8 +14,8 @@ use super::entry::Entry;
 use super::users::Users;
 use super::view::{Bytes, View};
 use crate::model::{
-    Access, Addressing, DeallocateError, MAX_STAGS, PblMode, PdId, PhysicalList, QpAccess, QpId,
-    QpIdentity, RegisterError, SpecError, StagScope,
+    ALL_QP_NUMBERS, Access, Addressing, CapabilityError, DeallocateError, MAX_QPS, MAX_STAGS,
+    PblMode, PdId, PhysicalList, QpAccess, QpId, QpIdentity, RegisterError, SpecError, StagScope,
 };
 
 /// All `STag`s of an RNIC.
@@ -142,6 +143,21 @@ impl StagTable {
     /// The protection domains.
     pub fn domains(&mut self) -> &mut Domains {
         &mut self.users.domains
+    }
+
+    /// Sets the numbers of queue pairs that are created from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`CapabilityError`]: these are not numbers of 24 bits above 1, or no more of them than there
+    /// can be queue pairs.
+    pub fn set_qp_numbers(&mut self, range: Range<u32>) -> Result<(), CapabilityError> {
+        let what = "a range of queue pair numbers of length";
+        let are_numbers = range.start >= ALL_QP_NUMBERS.start && range.end <= ALL_QP_NUMBERS.end;
+        let len = if are_numbers { range.len() } else { 0 };
+        CapabilityError::check(what, len, MAX_QPS + 1, ALL_QP_NUMBERS.len())?;
+        self.users.set_numbers(range);
+        Ok(())
     }
 
     /// Adds a new queue pair.

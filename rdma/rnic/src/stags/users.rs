@@ -1,26 +1,41 @@
 //! The queue pairs that may use regions (RFC 5041 §8.2).
 
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
 use super::domains::Domains;
-use crate::model::{PdId, QpAccess, QpIdentity, StagScope, number_of};
-
-/// Queue pair numbers that InfiniBand reserves: QP0 and QP1.
-const RESERVED_NUMBERS: u32 = 2;
+use crate::model::{ALL_QP_NUMBERS, PdId, QP_NUMBERS, QpAccess, QpIdentity, StagScope, number_of};
 
 /// Existing queue pairs.
-#[derive(Default)]
 pub struct Users {
     next_serial: u64,
+    /// Numbers of new queue pairs, many more than there can be queue pairs.
+    range: Range<u32>,
     /// Queue pair numbers in use, of 24 bits each, with their serial numbers.
     numbers: FxHashMap<u32, u64>,
     /// Counts the queue pairs of each domain.
     pub(super) domains: Domains,
 }
 
+impl Default for Users {
+    fn default() -> Self {
+        Self {
+            next_serial: 0,
+            range: ALL_QP_NUMBERS,
+            numbers: FxHashMap::default(),
+            domains: Domains::default(),
+        }
+    }
+}
+
 impl Users {
+    /// Sets the numbers of queue pairs that are created from now on.
+    pub(super) fn set_numbers(&mut self, range: Range<u32>) {
+        self.range = range;
+    }
+
     /// Adds a new queue pair.
     pub(crate) fn join(&mut self, pd: PdId, access: QpAccess) -> QpIdentity {
         let serial = self.take_serial();
@@ -28,16 +43,19 @@ impl Users {
         QpIdentity::new(pd, access, serial)
     }
 
-    /// The next serial number whose queue pair number is free. An RNIC has far fewer queue pairs
-    /// than there are numbers.
+    /// The next serial number whose queue pair number is free and in the range.
     fn take_serial(&mut self) -> u64 {
         loop {
-            let serial = self.next_serial;
-            self.next_serial += 1; // 2^48 are never created
-            let number = number_of(serial);
-            if number < RESERVED_NUMBERS {
-                continue;
+            let number = u64::from(number_of(self.next_serial));
+            let first = u64::from(self.range.start);
+            if number < first {
+                self.next_serial += first - number;
+            } else if number >= u64::from(self.range.end) {
+                self.next_serial += QP_NUMBERS - number + first;
             }
+            let serial = self.next_serial;
+            self.next_serial += 1; // 2^48 are never passed
+            let number = number_of(serial);
             if let Entry::Vacant(vacant) = self.numbers.entry(number) {
                 vacant.insert(serial);
                 return serial;
@@ -68,7 +86,6 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::QP_NUMBERS;
 
     const PD: PdId = PdId(1);
     const OTHER: PdId = PdId(2);
@@ -118,6 +135,22 @@ mod tests {
         let last = number(join(&mut users));
         let again = [(); 3].map(|()| number(join(&mut users)));
         assert_eq!((last, again), ((1 << 24) - 1, [3, 4, 6]));
+    }
+
+    #[test]
+    fn numbers_of_a_range_begin_anew_in_the_range() {
+        let mut users = Users::default();
+        let number = |user: QpIdentity| number_of(user.serial());
+        let join = |users: &mut Users| number(users.join(PD, NONE));
+        assert_eq!(join(&mut users), 2);
+        users.set_numbers(0x1_0000..0x1_0003);
+        let all = [(); 3].map(|()| users.join(PD, NONE));
+        assert_eq!(all.map(number), [0x1_0000, 0x1_0001, 0x1_0002]);
+        users.leave(all[1]);
+        assert_eq!(join(&mut users), 0x1_0001, "the only free one");
+        users.set_numbers(0..2);
+        users.leave(all[0]);
+        assert_eq!([(); 2].map(|()| join(&mut users)), [0, 1]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod network;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,6 +200,22 @@ impl Rnic {
     /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
     pub fn allocate_pd(&self) -> Result<ProtectionDomain, CreateError> {
         ProtectionDomain::new(&self.control)
+    }
+
+    /// Sets the numbers of queue pairs that are created from now on (24 bits, from 2 on). All, unless
+    /// set. RNICs that share an address may have ranges of their own, so that a number names one
+    /// queue pair of the address. A number is reused after all others of the range.
+    ///
+    /// # Errors
+    ///
+    /// - [`CreateError::Capability`]: these are other numbers, or no more of them than the RNIC can
+    ///   have queue pairs.
+    /// - [`CreateError::Unavailable`]: the RNIC was closed, or its handler made the call.
+    pub fn set_qp_numbers(&self, numbers: Range<u32>) -> Result<(), CreateError> {
+        let set = self
+            .control
+            .call(|engine| engine.stags().set_qp_numbers(numbers))?;
+        set.map_err(CreateError::Capability)
     }
 
     /// Create CQ (verbs draft §9.2.3.1): a completion queue with room for `entries` completions. It
