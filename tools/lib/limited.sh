@@ -3,7 +3,7 @@
 # program that hangs.
 set -euo pipefail
 
-limit=${XWARP_TEST_SECONDS:-900}
+limit=${XWARP_TEST_SECONDS:-1800}
 status=0
 timeout --foreground --kill-after=10 "$limit" "$@" || status=$?
 # 137 is a killed program: by timeout if its time was over.

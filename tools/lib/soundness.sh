@@ -127,7 +127,7 @@ all() {
     short "$1" && long "$1"
 }
 
-limit=${XWARP_TEST_SECONDS:-900}
+limit=${XWARP_TEST_SECONDS:-1800}
 export PROPTEST_CASES=4 PROPTEST_RNG_SEED=1 PROPTEST_DISABLE_FAILURE_PERSISTENCE=true
 seeds=
 for variable in PROPTEST_CASES PROPTEST_RNG_SEED PROPTEST_DISABLE_FAILURE_PERSISTENCE; do seeds+=" -Zmiri-env-forward=$variable"; done
