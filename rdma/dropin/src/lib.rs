@@ -23,6 +23,7 @@ mod object;
 #[cfg(feature = "testbed")]
 mod program;
 pub mod refused;
+pub mod rendezvous;
 mod stack;
 pub mod verbs;
 

@@ -42,9 +42,12 @@ static int queue_pairs(struct objects *made)
     attr.qp_state = IBV_QPS_INIT;
     CHECK(ibv_modify_qp(made->qp, &attr, IBV_QP_STATE) == 0);
     attr.qp_state = IBV_QPS_RTR;
-    // How to connect instead is said once.
+    CHECK(ibv_modify_qp(made->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN) == EINVAL);
+    // A peer is not reached by a LID, and how to name it instead is said once.
     for (int time = 0; time < 2; time++)
-        CHECK(ibv_modify_qp(made->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN) == EOPNOTSUPP);
+        CHECK(ibv_modify_qp(made->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == EINVAL);
     CHECK(ibv_modify_qp(made->qp, &attr, IBV_QP_CAP) == EOPNOTSUPP);
     CHECK(ibv_modify_qp_rate_limit(made->qp, &(struct ibv_qp_rate_limit_attr){ 0 }) == EOPNOTSUPP);
     CHECK(ibv_set_ece(made->qp, &ece) == EOPNOTSUPP && ibv_query_ece(made->qp, &ece) == 0 && ece.options == 0);

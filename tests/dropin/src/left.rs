@@ -14,28 +14,38 @@ const NEVER_CLOSED: &str = "xwarp: never closed: ";
 /// `destroy_rdma_resources` for its identifier and channel after errors only.
 const PERFTEST: &str = "1 ibv_context, 1 list of devices, 1 rdma_cm_id, 1 rdma_event_channel";
 
+/// What it leaves without -R.
+const WITHOUT_CM: &str = "1 list of devices";
+
 /// Objects that a program itself never destroys, by words of its command line. The first that fits
 /// counts.
-const KNOWN: [(&[&str], &str); 11] = [
+const KNOWN: [(&[&str], &str); 14] = [
     // destroy_ctx() destroys the client's completion queue for receives only with -e or -b;
     // create_cqs() always makes it.
-    (&["ib_send_bw", " -e"], PERFTEST),
-    (&["ib_send_bw", " -b"], PERFTEST),
+    (&["ib_send_bw", " -R", " -e"], PERFTEST),
+    (&["ib_send_bw", " -R", " -b"], PERFTEST),
     (
-        &["ib_send_bw", SERVER],
+        &["ib_send_bw", " -R", SERVER],
         "1 ibv_context, 1 ibv_cq, 1 list of devices, 1 rdma_cm_id, 1 rdma_event_channel",
     ),
-    (&["ib_atomic_lat", SERVER], PERFTEST),
+    (&["ib_atomic_lat", " -R", SERVER], PERFTEST),
     // The server returns from main() without destroy_ctx().
     (
-        &["ib_atomic_lat", " -e"],
+        &["ib_atomic_lat", " -R", " -e"],
         "1 ibv_comp_channel, 1 ibv_context, 3 ibv_cq, 2 ibv_mr, 2 ibv_pd, 2 ibv_qp, 1 list of devices, 1 rdma_addrinfo, 2 rdma_cm_id, 2 rdma_event_channel",
     ),
     (
-        &["ib_atomic_lat"],
+        &["ib_atomic_lat", " -R"],
         "1 ibv_context, 3 ibv_cq, 2 ibv_mr, 2 ibv_pd, 2 ibv_qp, 1 list of devices, 1 rdma_addrinfo, 2 rdma_cm_id, 2 rdma_event_channel",
     ),
-    (&["ib_"], PERFTEST),
+    (&["ib_", " -R"], PERFTEST),
+    (&["ib_atomic_lat", SERVER], WITHOUT_CM),
+    // As with -R.
+    (
+        &["ib_atomic_lat"],
+        "1 ibv_context, 1 ibv_cq, 1 ibv_mr, 1 ibv_pd, 1 ibv_qp, 1 list of devices",
+    ),
+    (&["ib_"], WITHOUT_CM),
     // rdma_create_qp() returns in the attributes which completion queues it has made, and cmtime
     // uses the attributes again. So all queue pairs complete on the queues of the first, which
     // cannot be destroyed with it.

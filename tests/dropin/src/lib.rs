@@ -79,12 +79,17 @@ pub fn serve(host: &Host, program: &str) -> Running {
 /// there.
 pub fn serve_by_tcp(host: &Host, program: &str, port: u16) -> Running {
     let server = start(host, program);
+    await_tcp(host, port);
+    server
+}
+
+/// Waits until a program of a host listens by the kernel's TCP.
+pub fn await_tcp(host: &Host, port: u16) {
     eventually("the server listens by the kernel's TCP", || {
         let mut command = host.command("ss");
         command.args(["-ltnH", &format!("sport = :{port}")]);
         !output_of(command).trim().is_empty()
     });
-    server
 }
 
 /// Waits for a program, which has to succeed and leave nothing.

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{SERVER, SERVER_V6, compile};
+use xwarp_dropin_tests::{SERVER, SERVER_V6, await_tcp, compile};
 use xwarp_system_tests::{Finished, Host, Hosts, Running, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
@@ -179,6 +179,36 @@ fn perftest_measures_every_operation() {
         "ib_write_bw -R -q 4 -n 500 -b",
     ] {
         local.run_both(program);
+    }
+}
+
+/// Queue pairs of several programs at one address have different numbers.
+#[test]
+fn programs_bring_their_queue_pairs_up_by_hand_at_once() {
+    needs_root!();
+    let local = Local::new();
+    let programs = [
+        "ibv_rc_pingpong -g 0 -c -p 18501",
+        "ibv_rc_pingpong -g 1 -c -e -p 18502",
+        "ibv_srq_pingpong -g 0 -c -p 18503",
+        "ib_write_bw -n 500 -p 18504",
+        "ib_read_lat -n 200 -p 18505",
+    ];
+    let servers = programs.map(|program| local.start(program));
+    for port in 18_501..=18_505 {
+        await_tcp(&local.hosts.b, port);
+    }
+    let commands = programs.map(|program| format!("{program} {SERVER}"));
+    let clients = commands.each_ref().map(|client| local.start(client));
+    for (program, running) in commands.iter().zip(clients) {
+        let ended = Local::finish(program, running);
+        assert!(
+            ended.stderr.contains(" fpdus_"),
+            "the RNIC has carried it: {ended}"
+        );
+    }
+    for (program, running) in programs.iter().zip(servers) {
+        Local::finish(program, running);
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`framing`] | one flag byte, then a stream in Full Operation |
 //! | [`segments`] | one flag byte, then ULPDUs, each behind its length (one byte) |
 //! | [`connection`] | as for `framing`, and its ULPDUs go to a receiver |
+//! | [`rendezvous`] | private data of a queue pair that is brought up by hand |
 //! | [`control`] | a message of the switch's control socket |
 //! | [`switch`] | steps of hostile clients of the switch: frames, messages, numbers that cannot be, ends |
 //! | [`rnic`] | a program for the peer of a whole RNIC: TCP bytes, frames, time; what application and network do besides |
@@ -26,6 +27,7 @@ mod hex;
 mod memory;
 mod mutate;
 mod predicted;
+mod rendezvous;
 mod rnic;
 mod switch;
 
@@ -34,6 +36,7 @@ pub use control::control;
 pub use hex::{from_hex, to_hex};
 pub use mutate::Mutator;
 pub use predicted::Predicted;
+pub use rendezvous::rendezvous;
 pub use rnic::rnic;
 pub use switch::switch;
 
@@ -53,11 +56,12 @@ pub type Target = fn(&[u8]) -> Behaviour;
 
 /// All targets by the name of their corpus folder. Of the pure state machines every input counts as
 /// one behaviour.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("startup", |input| unknown(startup, input)),
     ("framing", |input| unknown(framing, input)),
     ("segments", |input| unknown(segments, input)),
     ("connection", |input| unknown(connection, input)),
+    ("rendezvous", |input| unknown(rendezvous, input)),
     ("control", control),
     ("switch", switch),
     ("rnic", rnic),

@@ -23,6 +23,7 @@ const INPUTS: [(&str, u64); TARGETS.len()] = [
     ("framing", 20_000),
     ("segments", 20_000),
     ("connection", 20_000),
+    ("rendezvous", 20_000),
     ("control", 20_000),
     ("switch", 10_000),
     ("rnic", 200),

@@ -34,6 +34,7 @@ pub const IBV_WC_LOC_ACCESS_ERR: u32 = 8;
 pub const IBV_WC_REM_INV_REQ_ERR: u32 = 9;
 pub const IBV_WC_REM_ACCESS_ERR: u32 = 10;
 pub const IBV_WC_REM_OP_ERR: u32 = 11;
+pub const IBV_WC_RETRY_EXC_ERR: u32 = 12;
 pub const IBV_WC_FATAL_ERR: u32 = 19;
 pub const IBV_WC_GENERAL_ERR: u32 = 21;
 

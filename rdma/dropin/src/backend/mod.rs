@@ -115,6 +115,8 @@ pub(crate) enum QpStatus {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpView {
     pub(crate) status: QpStatus,
+    /// Sends are posted that have not completed.
+    pub(crate) has_sends: bool,
     /// Reads of the peer that are answered at once (IRD).
     pub(crate) ird: u16,
     /// Reads that may be outstanding (ORD).

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -174,6 +175,9 @@ fn depths(param: &rdma_conn_param) -> ReadDepths {
     }
 }
 
+/// For how long an attempt is repeated where no peer listens yet.
+const PATIENCE: Duration = Duration::from_millis(300);
+
 /// The largest depths of the device.
 const MOST: ReadDepths = ReadDepths {
     ird: RDMA_MAX_DEPTH as u16,
@@ -212,6 +216,7 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
         remote,
         depths: param.map_or(at_most(MOST), depths),
         private_data: param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len)),
+        patience: PATIENCE,
     };
     state.phase = Phase::Connecting;
     let begun = qp.connect(request, callback(id));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::ptr;
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use xwarp_test_kit::{Side, TIMEOUT, eventually};
 
@@ -113,6 +114,7 @@ impl Bed {
             remote: at_b(),
             depths: ReadDepths::default(),
             private_data: Vec::new(),
+            patience: Duration::ZERO,
         };
         let qp = queue_pair(shown(id, |it| it.qp));
         qp.connect(request, callback).expect("an attempt");

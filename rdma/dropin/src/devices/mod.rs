@@ -39,6 +39,11 @@ pub(crate) trait Devices: Send + Sync {
     /// By what an RNIC on a device is connected to the network.
     fn attach(&self) -> Attach;
 
+    /// Whether other programs have RNICs at the addresses of its devices.
+    fn shares_addresses(&self) -> bool {
+        matches!(self.attach(), Attach::Service(_))
+    }
+
     /// All devices, with their present attributes.
     fn list(&self) -> Result<Vec<Interface>>;
 

@@ -41,6 +41,10 @@ impl Kind for Cq {
 }
 
 impl Cq {
+    pub(super) fn context(&self) -> &Arc<Object<Context>> {
+        &self.context
+    }
+
     pub(crate) fn is_of(&self, context: &Arc<Object<Context>>) -> bool {
         Arc::ptr_eq(&self.context, context)
     }

@@ -15,6 +15,7 @@ use crate::environment;
 use crate::fork;
 use crate::logging::{self, say_once};
 use crate::object::{Kind, Object};
+use crate::rendezvous::Rendezvous;
 
 /// The transport that a device reports to programs: `iwarp`, which it is, or `ib`.
 const TRANSPORT: &CStr = c"XWARP_TRANSPORT";
@@ -34,6 +35,8 @@ pub(crate) struct Device {
 struct Opened {
     contexts: usize,
     backend: Option<Arc<Backend>>,
+    /// The meeting point of queue pairs that are brought up by hand on this RNIC.
+    rendezvous: Option<Arc<Rendezvous>>,
 }
 
 /// Targets of a device's events: its contexts, and identifiers that are bound to it.
@@ -153,7 +156,7 @@ impl Device {
     pub(crate) fn leave(&self) {
         let mut opened = lock(&self.opened);
         opened.contexts = opened.contexts.saturating_sub(1);
-        let last = (opened.contexts == 0).then(|| opened.backend.take());
+        let last = (opened.contexts == 0).then(|| opened.take());
         if let Some(Some(backend)) = last {
             backend.close();
         }
@@ -169,16 +172,30 @@ impl Device {
         logging::begin();
         let targets: Arc<dyn EventTarget> = Arc::<Targets>::clone(&self.targets);
         let backend = backend::open(&*self.source, &self.name, targets)?;
+        opened.rendezvous = Some(Rendezvous::new(&backend, self.source.shares_addresses())?);
         opened.backend = Some(Arc::clone(&backend));
         Ok(backend)
     }
 
+    /// The meeting point of queue pairs that are brought up by hand. EIO if the RNIC is closed.
+    pub(super) fn rendezvous(&self) -> Result<Arc<Rendezvous>> {
+        lock(&self.opened).rendezvous.clone().ok_or(Errno::EIO)
+    }
+
     /// Closes the RNIC, whatever its contexts are doing.
     pub(super) fn close(&self) {
-        let backend = lock(&self.opened).backend.take();
+        let backend = lock(&self.opened).take();
         if let Some(backend) = backend {
             backend.close();
         }
+    }
+}
+
+impl Opened {
+    /// Takes the RNIC, to close it.
+    fn take(&mut self) -> Option<Arc<Backend>> {
+        self.rendezvous = None;
+        self.backend.take()
     }
 }
 
@@ -186,13 +203,24 @@ impl Device {
 impl Device {
     /// A device for tests, whose RNIC is open.
     pub(crate) fn for_test(targets: &Arc<Targets>, backend: &Arc<Backend>) -> Arc<Object<Self>> {
+        Self::one_of(crate::devices::present(), "lo", targets, backend)
+    }
+
+    /// The device of this name of `source`, whose RNIC is open.
+    pub(crate) fn one_of(
+        source: Arc<dyn Devices>,
+        name: &str,
+        targets: &Arc<Targets>,
+        backend: &Arc<Backend>,
+    ) -> Arc<Object<Self>> {
         let opened = Opened {
             contexts: 0,
+            rendezvous: Some(Rendezvous::new(backend, false).expect("an RNIC")),
             backend: Some(Arc::clone(backend)),
         };
         let device = Self {
-            source: crate::devices::present(),
-            name: "lo".to_owned(),
+            source,
+            name: name.to_owned(),
             index: 1,
             guid: [0; 8],
             opened: Mutex::new(opened),

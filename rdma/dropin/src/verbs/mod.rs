@@ -3,6 +3,7 @@
 pub mod ah;
 pub mod async_events;
 mod batch;
+mod by_hand;
 pub mod channel;
 pub mod context;
 pub mod cq;

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::batch::Batch;
 use super::cq::Cq;
+use super::device::Device;
 use super::pd::Pd;
 use super::qp_state::QpAttributes;
 use super::srq::Srq;
@@ -51,6 +52,11 @@ impl Qp {
 
     pub(crate) fn watched(&self) -> &Watched {
         &self.watched
+    }
+
+    /// The device, of which all of its parts are.
+    fn device(&self) -> &Device {
+        self.send_cq.body().context().body().device()
     }
 
     #[inline]
@@ -194,6 +200,7 @@ fn abi_of(spec: &QpSpec<'_>, parts: &Parts) -> ibv_qp_ex {
 pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<()> {
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
+    lock(&body.attributes).leave(&body.queue_pair, body.device());
     body.queue_pair.destroy()?;
     body.watched.end();
     qp.destroy()?;
@@ -206,7 +213,7 @@ pub(crate) fn modify(qp: *mut ibv_qp, attr: &ibv_qp_attr, mask: u32) -> Result<(
     let qp = Object::<Qp>::find(qp)?;
     let body = qp.body();
     let mut attributes = lock(&body.attributes);
-    let state = attributes.modify(&body.queue_pair, attr, mask)?;
+    let state = attributes.modify(&body.queue_pair, body.device(), attr, mask)?;
     drop(attributes);
     let Some(state) = state else {
         return Ok(());

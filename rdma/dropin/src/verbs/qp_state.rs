@@ -2,42 +2,35 @@
 //!
 //! iWARP has no Reset, Init and RTR: a queue pair is Idle until its connection is made. So these
 //! states are kept here, and the connection manager or the program sets RTS. Like the kernel's
-//! iWARP, Query QP reports Init for a queue pair that is new or reset.
+//! iWARP, Query QP reports Init for a queue pair that is new or reset. A queue pair that is brought
+//! up by hand is in the state that its program has set, whether it has found its peer or not.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
+use super::by_hand::{self, Step};
+use super::device::{Device, are_taken_for_infiniband};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND, IBV_ACCESS_ON_DEMAND,
     IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
-    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_QP_ACCESS_FLAGS, IBV_QP_ALT_PATH,
-    IBV_QP_AV, IBV_QP_CUR_STATE, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MIG_STATE, IBV_QP_PATH_MTU,
-    IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
-    IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET,
-    IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_QP_ACCESS_FLAGS, IBV_QP_AV,
+    IBV_QP_CUR_STATE, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY,
+    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE,
 };
 use crate::abi::verbs::{ibv_qp_attr, ibv_qp_cap};
 use crate::backend::{Qp, QpStatus};
 use crate::entry::Result;
-use crate::logging::say_once;
-use crate::verbs::device::are_taken_for_infiniband;
 
-/// Attributes of a connection that a program makes by `ibv_modify_qp` itself, without the
-/// connection manager.
-const BY_HAND: u32 = IBV_QP_AV
-    | IBV_QP_DEST_QPN
-    | IBV_QP_PATH_MTU
-    | IBV_QP_RQ_PSN
-    | IBV_QP_SQ_PSN
-    | IBV_QP_ALT_PATH
-    | IBV_QP_PATH_MIG_STATE;
-/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are only kept,
-/// and reported by Query QP. libfabric sets one.
+/// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are kept, and
+/// reported by Query QP. By hand they say for how long sends wait for a peer that does not answer.
 const HINTS: u32 = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER;
 const KNOWN: u32 = HINTS
+    | by_hand::ALL
     | IBV_QP_STATE
     | IBV_QP_CUR_STATE
     | IBV_QP_ACCESS_FLAGS
@@ -63,6 +56,8 @@ pub(super) struct QpAttributes {
     all_signaled: bool,
     /// Query QP reports Reset as such, as of InfiniBand.
     shows_reset: bool,
+    /// The program has named the peer itself.
+    is_by_hand: bool,
 }
 
 /// Effect of a change of state on the queue pair.
@@ -92,10 +87,6 @@ fn effect(from: u32, to: u32) -> Result<Effect> {
 
 /// Refuses attributes that are not supported, and impossible values.
 fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
-    if mask & BY_HAND != 0 {
-        say_how_to_connect();
-        return Err(Errno::EOPNOTSUPP);
-    }
     if mask & !KNOWN != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -111,14 +102,6 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     are_valid.then_some(()).ok_or(Errno::EINVAL)
 }
 
-/// Prints once why no queue pair can be connected by `ibv_modify_qp`. Programs print an error
-/// number at most.
-fn say_how_to_connect() {
-    say_once(format_args!(
-        "ibv_modify_qp cannot connect a queue pair by LID, GID or QP number, as iWARP connects by TCP: have the program connect by librdmacm (perftest: -R)"
-    ));
-}
-
 impl QpAttributes {
     pub(super) fn new(cap: ibv_qp_cap, all_signaled: bool) -> Self {
         let mut kept = ibv_qp_attr::zeroed();
@@ -127,6 +110,7 @@ impl QpAttributes {
             kept,
             all_signaled,
             shows_reset: are_taken_for_infiniband(),
+            is_by_hand: false,
         }
     }
 
@@ -138,9 +122,9 @@ impl QpAttributes {
     fn state(&self, status: QpStatus) -> u32 {
         match status {
             QpStatus::Error => IBV_QPS_ERR,
-            QpStatus::Connected => IBV_QPS_RTS,
+            QpStatus::Connected if !self.is_by_hand => IBV_QPS_RTS,
             QpStatus::Idle if self.is_reset() && !self.shows_reset => IBV_QPS_INIT,
-            QpStatus::Idle => self.kept.qp_state,
+            QpStatus::Idle | QpStatus::Connected => self.kept.qp_state,
         }
     }
 
@@ -157,7 +141,13 @@ impl QpAttributes {
     }
 
     /// Changes the attributes of `mask`, and returns the new state if it is among them.
-    pub(super) fn modify(&mut self, qp: &Qp, attr: &ibv_qp_attr, mask: u32) -> Result<Option<u32>> {
+    pub(super) fn modify(
+        &mut self,
+        qp: &Arc<Qp>,
+        device: &Device,
+        attr: &ibv_qp_attr,
+        mask: u32,
+    ) -> Result<Option<u32>> {
         check(attr, mask)?;
         let status = qp.query()?.status;
         if mask & IBV_QP_CUR_STATE != 0 && !self.may_be(attr.cur_qp_state, status) {
@@ -165,18 +155,64 @@ impl QpAttributes {
         }
         let to = (mask & IBV_QP_STATE != 0).then_some(attr.qp_state);
         let effect = to.map_or(Ok(Effect::None), |to| effect(self.state(status), to))?;
-        // A queue pair in Error accepts no depths, neither before the change to Error nor after the
-        // change from it.
-        if effect == Effect::Reset {
-            Self::apply(effect, status, qp)?;
-            Self::modify_reads(qp, attr, mask)?;
-        } else {
-            Self::modify_reads(qp, attr, mask)?;
-            Self::apply(effect, status, qp)?;
+        let own = (device, qp.number());
+        match by_hand::step(attr, mask, to, self.is_by_hand, own)? {
+            Some(step) => self.meet(step, qp, device)?,
+            None => self.apply_with_reads((effect, status), qp, device, (attr, mask))?,
         }
         self.keep(attr, mask);
         self.kept.qp_state = to.unwrap_or(self.kept.qp_state);
         Ok(to)
+    }
+
+    /// Takes a step of a queue pair that is brought up by hand.
+    fn meet(&mut self, step: Step, qp: &Arc<Qp>, device: &Device) -> Result<()> {
+        let rendezvous = device.rendezvous()?;
+        match step {
+            // Reset is reported as Init.
+            Step::Receive(..) if self.is_reset() => return Err(Errno::EINVAL),
+            Step::Receive(party, scope) => {
+                rendezvous.receive(qp, party, scope)?;
+                self.is_by_hand = true;
+            }
+            Step::Send(sends) => rendezvous.send(qp.number(), sends),
+        }
+        Ok(())
+    }
+
+    /// Gives its peer up, if the program has named one.
+    pub(super) fn leave(&self, qp: &Arc<Qp>, device: &Device) {
+        // An RNIC that is closed has no rendezvous.
+        if self.is_by_hand
+            && let Ok(rendezvous) = device.rendezvous()
+        {
+            rendezvous.forget(qp);
+        }
+    }
+
+    /// Applies a change of state, and the depths of Reads.
+    fn apply_with_reads(
+        &mut self,
+        (effect, status): (Effect, QpStatus),
+        qp: &Arc<Qp>,
+        device: &Device,
+        (attr, mask): (&ibv_qp_attr, u32),
+    ) -> Result<()> {
+        if effect != Effect::None {
+            self.leave(qp, device);
+        }
+        // A queue pair in Error accepts no depths, neither before the change to Error nor after the
+        // change from it.
+        if effect == Effect::Reset {
+            Self::apply(effect, status, qp)?;
+            if std::mem::take(&mut self.is_by_hand) {
+                qp.set_quiet_end(false)?;
+            }
+            Self::modify_reads(qp, attr, mask)
+        } else {
+            Self::modify_reads(qp, attr, mask)?;
+            Self::apply(effect, status, qp)
+        }
     }
 
     fn apply(effect: Effect, status: QpStatus, qp: &Qp) -> Result<()> {
@@ -204,7 +240,35 @@ impl QpAttributes {
         if mask & IBV_QP_ACCESS_FLAGS != 0 {
             self.kept.qp_access_flags = attr.qp_access_flags;
         }
+        if mask & IBV_QP_AV != 0 {
+            self.kept.ah_attr = attr.ah_attr;
+        }
+        let numbers = [
+            (
+                IBV_QP_DEST_QPN,
+                &mut self.kept.dest_qp_num,
+                attr.dest_qp_num,
+            ),
+            (IBV_QP_PATH_MTU, &mut self.kept.path_mtu, attr.path_mtu),
+            (IBV_QP_RQ_PSN, &mut self.kept.rq_psn, attr.rq_psn),
+            (IBV_QP_SQ_PSN, &mut self.kept.sq_psn, attr.sq_psn),
+        ];
+        for (flag, kept, number) in numbers {
+            if mask & flag != 0 {
+                *kept = number;
+            }
+        }
         let hints = [
+            (
+                IBV_QP_MAX_QP_RD_ATOMIC,
+                &mut self.kept.max_rd_atomic,
+                attr.max_rd_atomic,
+            ),
+            (
+                IBV_QP_MAX_DEST_RD_ATOMIC,
+                &mut self.kept.max_dest_rd_atomic,
+                attr.max_dest_rd_atomic,
+            ),
             (IBV_QP_TIMEOUT, &mut self.kept.timeout, attr.timeout),
             (IBV_QP_RETRY_CNT, &mut self.kept.retry_cnt, attr.retry_cnt),
             (IBV_QP_RNR_RETRY, &mut self.kept.rnr_retry, attr.rnr_retry),
@@ -227,8 +291,10 @@ impl QpAttributes {
         let mut attr = self.kept;
         attr.qp_state = self.state(view.status);
         attr.cur_qp_state = attr.qp_state;
-        attr.max_rd_atomic = u8::try_from(view.ord).unwrap_or(u8::MAX);
-        attr.max_dest_rd_atomic = u8::try_from(view.ird).unwrap_or(u8::MAX);
+        if !self.is_by_hand {
+            attr.max_rd_atomic = u8::try_from(view.ord).unwrap_or(u8::MAX);
+            attr.max_dest_rd_atomic = u8::try_from(view.ird).unwrap_or(u8::MAX);
+        }
         Ok(attr)
     }
 }

@@ -19,8 +19,7 @@ use crate::entry::Result;
 
 /// How long an attempt may take, including the answer of the peer's program.
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
-/// For how long an attempt is repeated, and how soon after a refusal.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// How soon an attempt is repeated after a refusal.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// A request to connect a queue pair, the callback for its outcome, and when it was first tried.
@@ -71,7 +70,7 @@ impl Attempt {
 
     /// Whether the attempt is to be repeated after this error, [`PAUSE`] later.
     pub(super) fn is_made_again(&self, error: &ConnectError) -> bool {
-        matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < PATIENCE
+        matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < self.request.patience
     }
 }
 
@@ -80,12 +79,15 @@ mod tests {
     use super::*;
     use crate::backend::connection_event::ReadDepths;
 
+    const PATIENCE: Duration = Duration::from_millis(300);
+
     fn attempt_since(since: Instant) -> Attempt {
         let request = ConnectRequest {
             local: SocketAddr::from(([0, 0, 0, 0], 0)),
             remote: ([10, 0, 0, 2], 7471).into(),
             depths: ReadDepths::default(),
             private_data: Vec::new(),
+            patience: PATIENCE,
         };
         Attempt {
             qp: Weak::new(),

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -70,4 +71,6 @@ pub(crate) struct ConnectRequest {
     pub(crate) remote: SocketAddr,
     pub(crate) depths: ReadDepths,
     pub(crate) private_data: Vec<u8>,
+    /// For how long the attempt is repeated where no peer listens.
+    pub(crate) patience: Duration,
 }

@@ -15,11 +15,14 @@ use super::errors::Numbered;
 use super::keyed::Key;
 use super::owned::Owned;
 use super::peer::PeerRequest;
-use super::queue_pair::{Qp, make_idle};
+use super::queue_pair::{Qp, has_quiet_end, make_idle};
 use crate::entry::{Result, lock};
 
 /// How long destroying a queue pair waits for a close that is in progress.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// How long destroying a queue pair whose end is quiet waits for its peer. Programs destroy many at
+/// once, and a peer that is gone does not answer.
+const QUIET_WAIT: Duration = Duration::from_millis(100);
 
 /// State of a port.
 pub(crate) enum PortState {
@@ -187,15 +190,28 @@ impl Qp {
         })
     }
 
+    /// Cancels an attempt to connect, whose outcome is not reported.
+    pub(crate) fn stop_connecting(self: &Arc<Self>) -> Result<()> {
+        let rnic = self.owned.rnic()?;
+        rnic.watcher.cancel_attempt(self);
+        rnic.watcher.connected().remove_present(self.id());
+        Ok(())
+    }
+
     /// Destroys the queue pair, which resets its connection. A close in progress may end before
-    /// that: programs destroy a queue pair as soon as they have asked for the close. The
-    /// connection's end is reported, if it was not.
+    /// that: programs destroy a queue pair as soon as they have asked for the close. A connection
+    /// whose end is quiet is closed. The connection's end is reported, if it was not.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<()> {
         self.owned.end(|rnic| {
             rnic.watcher.cancel_attempt(self);
             self.owned.with(|qp| {
-                if qp.state() == QpState::Closing
-                    && let Err(error) = qp.disconnect(CLOSE_WAIT)
+                let wait = match qp.state() {
+                    QpState::Closing => Some(CLOSE_WAIT),
+                    QpState::Rts => has_quiet_end(qp)?.then_some(QUIET_WAIT),
+                    QpState::Idle | QpState::Terminate | QpState::Error => None,
+                };
+                if let Some(wait) = wait
+                    && let Err(error) = qp.disconnect(wait)
                 {
                     log::info!("a connection is reset: {error}");
                 }

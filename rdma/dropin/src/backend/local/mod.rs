@@ -25,8 +25,9 @@ pub(crate) mod testbed;
 mod watcher;
 
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use xwarp::attr::RnicAttributes;
@@ -185,6 +186,23 @@ impl Backend {
     pub(crate) fn alloc_pd(&self) -> Result<Arc<Pd>> {
         let pd = self.rnic.allocate_pd().map_err(|error| error.errno())?;
         Ok(self.own(pd))
+    }
+
+    /// Sets the numbers of queue pairs that are created from now on.
+    pub(crate) fn set_qp_numbers(&self, numbers: Range<u32>) -> Result<()> {
+        let set = self.rnic.set_qp_numbers(numbers);
+        set.map_err(|error| error.errno())
+    }
+
+    /// Sets a timer: the call is made at this time by the thread that reports connections, unless
+    /// the RNIC is closed or the timer set again before.
+    pub(crate) fn call_at(
+        &self,
+        timer: u64,
+        due: Instant,
+        call: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        self.watcher.call_at(timer, due, Box::new(call))
     }
 
     /// The queue pair with that number of 24 bits.

@@ -16,8 +16,8 @@ use crate::abi::numbers::{
     IBV_WC_GENERAL_ERR, IBV_WC_LOC_ACCESS_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
     IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOCAL_INV, IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ,
     IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR,
-    IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
-    IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR,
+    IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS,
+    IBV_WC_WITH_IMM, IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR,
 };
 use crate::abi::verbs::ibv_wc;
 use crate::backend::{CompletionCallback, CqPort, EventTarget};
@@ -28,6 +28,9 @@ use crate::lock::Lock;
 pub(super) trait Terminates: Send + Sync {
     /// The Terminate that has ended the connection of a queue pair.
     fn terminate_of(&self, qp: QpId) -> Option<TermCode>;
+    /// Whether this flushed send of a queue pair is the one that the peer has not answered. True
+    /// once.
+    fn takes_unanswered(&self, qp: QpId) -> bool;
 }
 
 /// A completion queue, until it is destroyed.
@@ -222,6 +225,13 @@ impl Cq {
 
     #[cold]
     fn write_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
+        if completion.status == CompletionStatus::Flushed {
+            let terminates = self.terminates.upgrade();
+            if terminates.is_some_and(|it| it.takes_unanswered(completion.qp)) {
+                place.status = IBV_WC_RETRY_EXC_ERR;
+                return;
+            }
+        }
         // Only this one asks the engine.
         let is_remote = completion.status == CompletionStatus::RemoteTermination;
         let terminates = is_remote.then(|| self.terminates.upgrade()).flatten();
@@ -248,8 +258,8 @@ fn vendor_error(code: TermCode) -> u32 {
 fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
     let status = match completion.status {
         CompletionStatus::Success if has_no_data(completion) => IBV_WC_SUCCESS,
-        // A queue that is flushed has many.
-        CompletionStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
+        // A queue that is flushed has many. Of sends one may be unanswered.
+        CompletionStatus::Flushed if completion.opcode == Opcode::Receive => IBV_WC_WR_FLUSH_ERR,
         _ => return false,
     };
     write_common(completion, status, place);

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use xwarp::attr::{QpChange, QpId};
 use xwarp::cm::{PeerToPeer, RtrTypes};
 use xwarp::error::TermCode;
+use xwarp::event::{AsyncEventKind, ConnectionEnd};
 use xwarp::{ProtectionDomain, QpConfig, QpState, QueuePair};
 
 use super::Backend;
@@ -150,6 +151,7 @@ impl Qp {
             };
             Ok(QpView {
                 status,
+                has_sends: info.has_sends,
                 ird: info.ird,
                 ord: info.ord,
             })
@@ -168,6 +170,38 @@ impl Qp {
         let _rnic = self.owned.rnic()?;
         self.owned
             .with(|qp| modify(qp, QpChange::to(QpState::Idle)))
+    }
+
+    /// Sets whether the end of a connection is quiet: receives stay posted, and of sends the first
+    /// one that is not acknowledged completes as unanswered. Only a queue pair without a connection
+    /// changes.
+    pub(crate) fn set_quiet_end(&self, quiet_end: bool) -> Result<()> {
+        let rnic = self.owned.rnic()?;
+        self.owned
+            .with(|qp| modify(qp, QpChange::to(QpState::Idle).quiet_end(quiet_end)))?;
+        rnic.registry.set_quiet(self.id, quiet_end);
+        Ok(())
+    }
+
+    /// Brings a queue pair into Error because its peer does not answer: the oldest send completes
+    /// as unanswered.
+    pub(crate) fn fail_unanswered(&self) -> Result<()> {
+        let rnic = self.owned.rnic()?;
+        rnic.registry.set_unanswered(self.id);
+        self.abort()
+    }
+
+    /// Whether its last connection has ended because the peer was gone.
+    pub(super) fn was_lost(&self) -> bool {
+        let why = self.owned.with(|qp| Ok(qp.why_ended()));
+        matches!(
+            why,
+            Ok(Some(ConnectionEnd::Event(
+                AsyncEventKind::ConnectionReset
+                    | AsyncEventKind::ConnectionLost { .. }
+                    | AsyncEventKind::BadPeerClose { .. }
+            )))
+        )
     }
 
     /// The Terminate that has ended its connection.
@@ -194,7 +228,7 @@ impl Qp {
     /// queue pair that already has its next connection is left alone.
     pub(super) fn flush(&self, connected: &Connected) {
         let flushed = self.owned.with(|qp| {
-            if connected.has(self.id) {
+            if connected.has(self.id) || has_quiet_end(qp)? {
                 return Ok(());
             }
             qp.abort().map_err(|error| error.errno())
@@ -217,6 +251,12 @@ impl Qp {
         }
         Ok(())
     }
+}
+
+/// Whether the end of its connection is quiet.
+pub(super) fn has_quiet_end(qp: &mut QueuePair) -> Result<bool> {
+    let info = qp.query().map_err(|error| error.errno())?;
+    Ok(info.quiet_end)
 }
 
 /// Brings a queue pair without a connection into Idle, where it can begin one with these depths.

@@ -20,11 +20,32 @@ pub(super) struct Registry {
     qps: Mutex<FxHashMap<u32, QpEntry>>,
     cqs: Mutex<FxHashMap<CqId, CqEntry>>,
     srqs: Mutex<FxHashMap<SrqId, Weak<dyn EventTarget>>>,
+    /// Queue pairs whose end is quiet.
+    quiet: Mutex<FxHashMap<QpId, Quiet>>,
+}
+
+/// Whether a send of a queue pair whose end is quiet has completed as unanswered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quiet {
+    /// The next flushed one does, if the connection is lost.
+    IfLost,
+    /// The next flushed one does: there is no connection.
+    Unanswered,
 }
 
 impl Terminates for Registry {
     fn terminate_of(&self, qp: QpId) -> Option<TermCode> {
         self.qp(qp)?.terminate()
+    }
+
+    fn takes_unanswered(&self, qp: QpId) -> bool {
+        let quiet = lock(&self.quiet).get(&qp).copied();
+        let is_unanswered = match quiet {
+            None => false,
+            Some(Quiet::Unanswered) => true,
+            Some(Quiet::IfLost) => self.qp(qp).is_some_and(|qp| qp.was_lost()),
+        };
+        is_unanswered && lock(&self.quiet).remove(&qp).is_some()
     }
 }
 
@@ -58,6 +79,22 @@ impl Registry {
 
     pub(super) fn remove_qp(&self, id: QpId) {
         lock(&self.qps).remove(&id.number());
+        lock(&self.quiet).remove(&id);
+    }
+
+    /// Records whether the end of a queue pair is quiet.
+    pub(super) fn set_quiet(&self, id: QpId, is_quiet: bool) {
+        let mut quiet = lock(&self.quiet);
+        if is_quiet {
+            quiet.insert(id, Quiet::IfLost);
+        } else {
+            quiet.remove(&id);
+        }
+    }
+
+    /// Records that the peer of a queue pair does not answer.
+    pub(super) fn set_unanswered(&self, id: QpId) {
+        lock(&self.quiet).insert(id, Quiet::Unanswered);
     }
 
     pub(super) fn add_cq(&self, id: CqId, callback: Option<CompletionCallback>) {

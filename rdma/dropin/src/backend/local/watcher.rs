@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
+use rustc_hash::FxHashMap;
 use xwarp::Listener;
 use xwarp::attr::QpId;
 use xwarp::cm::{Connecting, ConnectionRequest, PrivateData};
@@ -48,6 +49,9 @@ pub(crate) const POLL_TIME: Duration = Duration::from_millis(100);
 /// How often the thread checks whether the completions are polled.
 const POLL_PAUSE: Duration = Duration::from_millis(1);
 
+/// A call that the thread makes at a given time.
+type Call = Box<dyn FnOnce() + Send>;
+
 /// The watcher of an RNIC.
 pub(super) struct Watcher {
     connected: Arc<Connected>,
@@ -62,6 +66,8 @@ struct Shared {
     sources: Mutex<Keyed<Source>>,
     /// Attempts that are to be repeated, and when.
     later: Mutex<Vec<(Instant, Attempt)>>,
+    /// Calls that are to be made, and when, by the names of their timers.
+    timers: Mutex<FxHashMap<u64, (Instant, Call)>>,
     /// Ends that are held back until the completions before them are polled, and for how long.
     held: Mutex<Vec<(Instant, Ended)>>,
     connected: Arc<Connected>,
@@ -133,6 +139,7 @@ impl Watcher {
             wake,
             sources: Mutex::default(),
             later: Mutex::default(),
+            timers: Mutex::default(),
             held: Mutex::default(),
             connected: Arc::clone(&connected),
             has_failed: AtomicBool::new(false),
@@ -205,6 +212,15 @@ impl Watcher {
         let key = shared.find_attempt(|attempt| attempt.is_of(qp));
         drop(key.and_then(|key| shared.remove(key)));
         drop(shared.take_later(|_, attempt| attempt.is_of(qp)));
+    }
+
+    /// Sets a timer: the call is made at this time, without any lock, in place of the one that the
+    /// timer was set for before. It is dropped if the thread ends before.
+    pub(super) fn call_at(&self, timer: u64, due: Instant, call: Call) -> Result<()> {
+        let shared = self.shared()?;
+        let former = lock(&shared.timers).insert(timer, (due, call));
+        drop(former);
+        shared.wake()
     }
 
     /// Reports that the connection of a destroyed queue pair has ended, unless that was reported
@@ -324,15 +340,17 @@ impl Shared {
             self.report_ends(POLL_TIME);
             self.report_failure();
             self.make_again();
+            self.make_calls();
         }
     }
 
     /// How long the thread may sleep.
     fn until_later(&self) -> EpollTimeout {
         let attempt = lock(&self.later).iter().map(|(due, _)| *due).min();
+        let call = lock(&self.timers).values().map(|(due, _)| *due).min();
         let is_held = !lock(&self.held).is_empty();
         let check = is_held.then(|| Instant::now() + POLL_PAUSE);
-        let Some(due) = attempt.into_iter().chain(check).min() else {
+        let Some(due) = attempt.into_iter().chain(call).chain(check).min() else {
             return EpollTimeout::NONE;
         };
         let left = due.saturating_duration_since(Instant::now());
@@ -362,6 +380,17 @@ impl Shared {
             {
                 callback(ConnectionEvent::NotConnected(Failure::Failed(errno)));
             }
+        }
+    }
+
+    /// Makes the calls that are due.
+    fn make_calls(&self) {
+        let now = Instant::now();
+        let due: Vec<_> = lock(&self.timers)
+            .extract_if(|_, (due, _)| *due <= now)
+            .collect();
+        for (_, (_, call)) in due {
+            call();
         }
     }
 
@@ -494,5 +523,41 @@ impl Shared {
             self.report_ends(Duration::ZERO);
             self.device.notify(Happening::DeviceGone);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    struct Unheard;
+
+    impl EventTarget for Unheard {
+        fn notify(&self, _happening: Happening) {}
+    }
+
+    #[test]
+    fn timer_that_is_set_again_makes_only_the_later_call() {
+        let device: Arc<dyn EventTarget> = Arc::new(Unheard);
+        let watcher = Watcher::new(&Arc::default(), &Arc::default(), None, &device);
+        let watcher = watcher.expect("descriptors");
+        let (sender, calls) = mpsc::channel();
+        let now = Instant::now();
+        for (timer, after, name) in [(1, 0, 'a'), (1, 20, 'b'), (2, 60, 'c')] {
+            let sender = sender.clone();
+            let due = now + Duration::from_millis(100 + after);
+            let call = move || sender.send((name, Instant::now())).expect("the test waits");
+            watcher
+                .call_at(timer, due, Box::new(call))
+                .expect("it runs");
+        }
+        drop(sender);
+        let made: Vec<_> = calls.iter().collect();
+        let [('b', first), ('c', second)] = made[..] else {
+            panic!("{made:?}");
+        };
+        assert!(first >= now + Duration::from_millis(120) && second > first);
     }
 }

@@ -77,11 +77,11 @@ type Change = fn(&mut ibv_qp_attr);
 
 /// Bits of the mask, attributes, and what Modify QP returns of an unconnected queue pair.
 const MASKS: [(u32, Change, i32); 26] = [
-    (IBV_QP_AV, |_| {}, UNSUPPORTED),
-    (IBV_QP_DEST_QPN, |_| {}, UNSUPPORTED),
-    (IBV_QP_PATH_MTU, |_| {}, UNSUPPORTED),
-    (IBV_QP_RQ_PSN, |_| {}, UNSUPPORTED),
-    (IBV_QP_SQ_PSN, |_| {}, UNSUPPORTED),
+    (IBV_QP_AV, |_| {}, INVALID),
+    (IBV_QP_DEST_QPN, |_| {}, INVALID),
+    (IBV_QP_PATH_MTU, |_| {}, INVALID),
+    (IBV_QP_RQ_PSN, |_| {}, INVALID),
+    (IBV_QP_SQ_PSN, |_| {}, INVALID),
     (IBV_QP_ALT_PATH, |_| {}, UNSUPPORTED),
     (IBV_QP_PATH_MIG_STATE, |_| {}, UNSUPPORTED),
     (IBV_QP_EN_SQD_ASYNC_NOTIFY, |_| {}, UNSUPPORTED),

@@ -1,6 +1,7 @@
 //! Tests of libibverbs' half through the C interface, on RNICs in memory.
 
 mod attributes;
+mod by_hand;
 mod devices;
 mod events;
 mod failures;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use xwarp_test_kit::Side;
+
 use crate::abi::verbs::ibv_qp;
-use crate::backend::EventTarget;
 use crate::backend::testbed::Pair;
+use crate::backend::{Backend, EventTarget};
+use crate::devices::fixed::Fixed;
 use crate::object::Object;
 use crate::verbs::device::{Device, Targets};
 use crate::verbs::qp::ibv_create_qp;
@@ -48,7 +51,24 @@ impl Bed {
         Self::on_cable(true)
     }
 
+    /// Two hosts that are not connected, and whose devices have the addresses of their RNICs.
+    pub(super) fn addressed() -> Self {
+        Self::with_devices(false, |side, targets, backend| {
+            let fixed = Fixed::new(&[side.address()], &[]);
+            Device::one_of(Arc::new(fixed), Fixed::NAME, targets, backend)
+        })
+    }
+
     fn on_cable(timed: bool) -> Self {
+        Self::with_devices(timed, |_, targets, backend| {
+            Device::for_test(targets, backend)
+        })
+    }
+
+    fn with_devices(
+        timed: bool,
+        device: impl Fn(Side, &Arc<Targets>, &Arc<Backend>) -> Arc<Object<Device>>,
+    ) -> Self {
         let targets: [Arc<Targets>; 2] = Default::default();
         let devices = targets
             .each_ref()
@@ -57,10 +77,16 @@ impl Bed {
         let [backend_a, backend_b] = pair.backends();
         let [targets_a, targets_b] = &targets;
         Self {
-            a: host(&Device::for_test(targets_a, &backend_a)),
-            b: host(&Device::for_test(targets_b, &backend_b)),
+            a: host(&device(Side::A, targets_a, &backend_a)),
+            b: host(&device(Side::B, targets_b, &backend_b)),
             pair,
         }
+    }
+
+    /// The RNIC of the second.
+    pub(super) fn backend_of_b(&self) -> Arc<Backend> {
+        let [_, backend] = self.pair.backends();
+        backend
     }
 
     /// Closes both RNICs, which the bed still holds.
