@@ -19,7 +19,7 @@ const WITHOUT_CM: &str = "1 list of devices";
 
 /// Objects that a program itself never destroys, by words of its command line. The first that fits
 /// counts.
-const KNOWN: [(&[&str], &str); 14] = [
+const KNOWN: [(&[&str], &str); 16] = [
     // destroy_ctx() destroys the client's completion queue for receives only with -e or -b;
     // create_cqs() always makes it.
     (&["ib_send_bw", " -R", " -e"], PERFTEST),
@@ -39,6 +39,8 @@ const KNOWN: [(&[&str], &str); 14] = [
         "1 ibv_context, 3 ibv_cq, 2 ibv_mr, 2 ibv_pd, 2 ibv_qp, 1 list of devices, 1 rdma_addrinfo, 2 rdma_cm_id, 2 rdma_event_channel",
     ),
     (&["ib_", " -R"], PERFTEST),
+    (&["ib_send_bw", " -e"], WITHOUT_CM),
+    (&["ib_send_bw", SERVER], "1 ibv_cq, 1 list of devices"),
     (&["ib_atomic_lat", SERVER], WITHOUT_CM),
     // As with -R.
     (

@@ -40,8 +40,6 @@ fn ping_pongs_of_rdma_core_compare_their_data() {
     ]);
 }
 
-/// Without `ib_send_bw`: where the device is of iWARP, perftest 4.5 counts credits. It deregisters
-/// their region with -R only, so that it cannot deallocate its domain.
 #[test]
 fn perftest_measures_bandwidth_as_people_type_it() {
     needs_root!();
@@ -53,6 +51,19 @@ fn perftest_measures_bandwidth_as_people_type_it() {
         "ib_write_bw -n 500 -b",
         "ib_read_bw -n 500 -e",
         "ib_write_bw -D 1",
+    ]);
+}
+
+/// Where the device is of iWARP, perftest 4.5 counts credits. It deregisters their region with -R
+/// only, so that it cannot deallocate its domain.
+#[test]
+fn perftest_sends_over_infiniband_though_the_receiver_may_not_be_ready() {
+    needs_root!();
+    run_all(&[
+        "env XWARP_TRANSPORT=ib ib_send_bw -n 1000",
+        "env XWARP_TRANSPORT=ib ib_send_bw -n 1000 -r 16",
+        "env XWARP_TRANSPORT=ib ib_send_bw -n 500 -e",
+        "env XWARP_TRANSPORT=ib ib_send_bw -n 200 -q 2 --use-srq",
     ]);
 }
 

@@ -119,7 +119,7 @@ impl Rendezvous {
             return Err(Errno::EOPNOTSUPP);
         }
         self.listen()?;
-        qp.set_quiet_end(true)?;
+        qp.set_by_hand(true)?;
         let mut lists = lock(&self.lists);
         let guest = Guest {
             serial: lists.next,

@@ -206,7 +206,7 @@ impl QpAttributes {
         if effect == Effect::Reset {
             Self::apply(effect, status, qp)?;
             if std::mem::take(&mut self.is_by_hand) {
-                qp.set_quiet_end(false)?;
+                qp.set_by_hand(false)?;
             }
             Self::modify_reads(qp, attr, mask)
         } else {

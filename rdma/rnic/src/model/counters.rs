@@ -39,6 +39,8 @@ pub struct EngineCounters {
     pub first_fpdu_retries: u64,
     /// Payload bytes placed into regions.
     pub placed_bytes: u64,
+    /// Messages that waited for a receive buffer.
+    pub rnr_waits: u64,
     /// Connections refused because their start-up was not valid MPA.
     pub drop_startup: u64,
     /// Connections dropped because their start-up took too long.
@@ -67,6 +69,7 @@ xwarp_driver::named_counters!(EngineCounters {
     fpdus_out,
     first_fpdu_retries,
     placed_bytes,
+    rnr_waits,
     drop_startup,
     drop_startup_timeout,
     drop_startup_backlog,

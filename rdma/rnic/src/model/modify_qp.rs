@@ -47,6 +47,8 @@ pub struct ModifyQp {
     pub arm_rq_limit: bool,
     /// Whether the end of a connection is quiet while no request is unfinished.
     pub quiet_end: Option<bool>,
+    /// Whether a message that finds no receive buffer waits for one.
+    pub await_receives: Option<bool>,
     /// The stream that connects a queue pair in Idle.
     pub handover: Option<Handover>,
 }
@@ -74,6 +76,7 @@ impl ModifyQp {
             rq_limit: None,
             arm_rq_limit: false,
             quiet_end: None,
+            await_receives: None,
             handover: None,
         }
     }
@@ -91,6 +94,7 @@ impl ModifyQp {
     /// True if it changes nothing but the state.
     pub(crate) fn is_bare(&self) -> bool {
         let limits = self.rq_limit.is_some() || self.arm_rq_limit;
-        !self.concerns_connection() && !self.resizes() && !limits && self.quiet_end.is_none()
+        let switches = self.quiet_end.is_some() || self.await_receives.is_some();
+        !self.concerns_connection() && !self.resizes() && !limits && !switches
     }
 }

@@ -83,6 +83,10 @@ pub struct QpConfig {
     /// flushed (verbs draft §6.2.5), and a lost connection leads to Error (§6.2.4). On InfiniBand a
     /// queue pair does not notice that its peer is gone until it sends to it.
     pub quiet_end: bool,
+    /// Whether a message that finds no receive buffer waits for one, and all later ones behind it.
+    /// The peer's TCP waits once this side's window is closed. False by default: the connection
+    /// ends (RFC 5041 §7.1). InfiniBand's programs may send before the peer is ready to receive.
+    pub await_receives: bool,
 }
 
 xwarp_driver::setters!(QpConfig {
@@ -123,6 +127,8 @@ xwarp_driver::setters!(QpConfig {
     report_ends: bool,
     /// Sets whether the end of a connection is quiet while no request is unfinished.
     quiet_end: bool,
+    /// Sets whether a message that finds no receive buffer waits for one.
+    await_receives: bool,
 });
 
 impl Default for QpConfig {
@@ -146,6 +152,7 @@ impl Default for QpConfig {
             flush_late_posts: false,
             report_ends: false,
             quiet_end: false,
+            await_receives: false,
         }
     }
 }

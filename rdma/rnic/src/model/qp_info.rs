@@ -56,6 +56,8 @@ pub struct QpInfo {
     pub bind_windows: bool,
     /// Whether the end of a connection is quiet while no request is unfinished.
     pub quiet_end: bool,
+    /// Whether a message that finds no receive buffer waits for one.
+    pub await_receives: bool,
     /// Whether the send queue has work requests that are not completed.
     pub has_sends: bool,
     /// The Terminate that was sent, should have been sent, or was received. Only in Terminate and

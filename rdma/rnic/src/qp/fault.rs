@@ -51,6 +51,8 @@ impl From<CqOverflow> for SendFault {
 
 /// Why receiving cannot continue.
 pub(crate) enum ReceiveFault {
+    /// A message waits for a receive buffer, which is no fault of the stream.
+    NotReady,
     Mpa(MpaError),
     Violation(Violation),
     /// A receive buffer is not usable.

@@ -3,6 +3,7 @@
 
 use xwarp_tcp::Instant;
 
+use super::new_qp::NotReady;
 use super::stream::Stream;
 use super::work_queues::WorkQueues;
 use crate::model::{QpId, QpIdentity};
@@ -16,6 +17,7 @@ pub(super) struct FullOperation<'a> {
     pub(super) begins_work: bool,
     /// Reads and Atomic Operations that this side may have outstanding.
     pub(super) ord: u16,
+    pub(super) not_ready: NotReady,
     pub(super) now: Instant,
     pub(super) stream: &'a mut Stream,
     pub(super) work: &'a mut WorkQueues,

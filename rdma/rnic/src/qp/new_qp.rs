@@ -24,6 +24,26 @@ pub(crate) enum Receives {
     Shared(Arc<Srq>, usize),
 }
 
+/// What becomes of a message that finds no receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotReady {
+    /// It ends the connection (RFC 5041 §7.1).
+    Ends,
+    /// It waits for one.
+    Waits,
+}
+
+impl NotReady {
+    /// By the attribute of a queue pair.
+    pub fn new(await_receives: bool) -> Self {
+        if await_receives {
+            Self::Waits
+        } else {
+            Self::Ends
+        }
+    }
+}
+
 /// Attributes of a new queue pair, except for the source of its receive buffers.
 pub struct NewQp {
     /// Its protection domain.
@@ -38,6 +58,8 @@ pub struct NewQp {
     pub report_ends: bool,
     /// Whether the end of a connection is quiet while no request is unfinished.
     pub quiet_end: bool,
+    /// What becomes of a message that finds no receive buffer.
+    pub not_ready: NotReady,
     /// Maximum lengths of scatter/gather lists and inline data.
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.

@@ -115,6 +115,14 @@ impl QpChange {
         self
     }
 
+    /// Whether a message that finds no receive buffer waits for one, as
+    /// [`QpConfig::await_receives`](crate::QpConfig::await_receives) has it.
+    #[must_use]
+    pub fn await_receives(mut self, await_receives: bool) -> Self {
+        self.modify.await_receives = Some(await_receives);
+        self
+    }
+
     /// Whether its stream, if it has one, belongs to this RNIC.
     pub(crate) fn is_of(&self, rnic: RnicId) -> bool {
         self.rnic.is_none_or(|of| of == rnic)

@@ -23,6 +23,7 @@ mod lossy;
 mod memory;
 mod midway;
 mod mpa;
+mod not_ready;
 mod order;
 mod own_host;
 mod packing;

@@ -172,14 +172,16 @@ impl Qp {
             .with(|qp| modify(qp, QpChange::to(QpState::Idle)))
     }
 
-    /// Sets whether the end of a connection is quiet: receives stay posted, and of sends the first
-    /// one that is not acknowledged completes as unanswered. Only a queue pair without a connection
-    /// changes.
-    pub(crate) fn set_quiet_end(&self, quiet_end: bool) -> Result<()> {
+    /// Sets whether the queue pair is brought up by hand. Then the end of a connection is quiet, and
+    /// of sends the oldest one that is not answered completes as such. Messages that find no
+    /// receive buffer wait for one. Only a queue pair without a connection changes.
+    pub(crate) fn set_by_hand(&self, by_hand: bool) -> Result<()> {
         let rnic = self.owned.rnic()?;
-        self.owned
-            .with(|qp| modify(qp, QpChange::to(QpState::Idle).quiet_end(quiet_end)))?;
-        rnic.registry.set_quiet(self.id, quiet_end);
+        let change = QpChange::to(QpState::Idle)
+            .quiet_end(by_hand)
+            .await_receives(by_hand);
+        self.owned.with(|qp| modify(qp, change))?;
+        rnic.registry.set_quiet(self.id, by_hand);
         Ok(())
     }
 

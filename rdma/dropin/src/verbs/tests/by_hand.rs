@@ -227,6 +227,26 @@ fn work_that_is_posted_before_the_peer_is_there_waits_for_it() {
     bed.end();
 }
 
+/// InfiniBand's receiver answers that it is not ready, and the sender tries again.
+#[test]
+fn message_waits_for_a_receive_that_is_posted_late() {
+    let bed = Bed::addressed();
+    let [a, b] = Told::of(&bed);
+    a.up();
+    b.up();
+    a.send(1, *b"hello");
+    a.send(2, *b"hello");
+    thread::sleep(Duration::from_millis(20));
+    assert!(b.has_no_completion());
+    for (wr_id, place) in [(3, 256), (4, 264)] {
+        b.host.post_recv(wr_id, b.host.sge(place, 5));
+        assert_eq!(b.completion(), (wr_id, IBV_WC_SUCCESS));
+        assert_eq!(&b.host.read(place), b"hello");
+    }
+    assert_eq!(b.state(), IBV_QPS_RTS);
+    bed.end();
+}
+
 /// A program that only receives need not go beyond RTR.
 #[test]
 fn side_that_stays_in_rtr_receives() {
@@ -283,8 +303,9 @@ fn peer_with_another_number_or_psn_is_not_found_until_the_program_is_right() {
         let [a, b] = Told::of(&bed);
         let mut mistaken = b;
         wrong(&mut mistaken);
-        a.up();
+        // Before RTS the other direction is not known, and may be any.
         mistaken.up();
+        a.up();
         a.send(7, *b"hello");
         thread::sleep(Duration::from_millis(100));
         assert!(a.has_no_completion(), "it has not arrived");

@@ -161,6 +161,13 @@ impl Receiver {
         self.sends.mid_message() || self.outstanding.mid_message()
     }
 
+    /// Whether a ULPDU begins a message that takes a receive buffer, unless it is refused. Changes
+    /// nothing.
+    pub fn takes_receive(&self, ulpdu: &[u8]) -> bool {
+        let is_untagged = ulpdu.first().is_some_and(|it| !Control(*it).is_tagged());
+        !self.ended && !self.await_rtr && is_untagged && self.sends.is_next(ulpdu)
+    }
+
     /// True if a violation or a Terminate has ended the stream: later segments are dropped.
     pub const fn has_ended(&self) -> bool {
         self.ended

@@ -6,6 +6,7 @@ use crate::model::{
     AsyncEventKind, CapabilityError, Depths, MAX_READS, ModifyError, ModifyQp, OutOfMemory,
     QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
 };
+use crate::qp::new_qp::NotReady;
 use crate::queues::NewRings;
 use crate::tables::Srq;
 
@@ -16,6 +17,7 @@ pub(crate) struct Change {
     reads: ReadDepths,
     limit: Option<RqLimit>,
     quiet_end: bool,
+    not_ready: NotReady,
 }
 
 /// Modify QP.
@@ -31,6 +33,7 @@ impl QpContext {
             reads: self.wanted_reads(change)?,
             limit: self.wanted_limit(change)?,
             quiet_end: change.quiet_end.unwrap_or(self.shared.ends_quietly()),
+            not_ready: change.await_receives.map_or(self.not_ready, NotReady::new),
         })
     }
 
@@ -47,6 +50,7 @@ impl QpContext {
         let depths = self.depths();
         self.set_limit(change.limit, device);
         self.shared.set_quiet_end(change.quiet_end);
+        self.not_ready = change.not_ready;
         match (change.from, change.to) {
             (QpState::Rts, QpState::Closing) => self.seal(device),
             (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(device),
@@ -175,6 +179,7 @@ impl QpContext {
             inbound_write: self.user.has(QpAccess::INBOUND_WRITE),
             bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
             quiet_end: self.shared.ends_quietly(),
+            await_receives: self.not_ready == NotReady::Waits,
             has_sends: self.work.has_sends(),
             terminate: self.terminate.as_deref().cloned(),
             stream: self.conn().map(|conn| StreamId {

@@ -47,6 +47,11 @@ impl QpContext {
             return;
         };
         let (phase, stream) = (*phase, connection.stream_mut());
+        if stream.is_holding() {
+            // Earlier bytes are not handled yet.
+            stream.hold_close();
+            return;
+        }
         stream.set_peer_closed();
         if phase.state() == QpState::Terminate {
             return;
@@ -491,6 +496,7 @@ impl QpContext {
 impl QpContext {
     pub(super) fn on_receive_fault(&mut self, fault: ReceiveFault, device: &mut RdmaDevice) {
         match fault {
+            ReceiveFault::NotReady => {}
             ReceiveFault::Mpa(error) => {
                 device.counters.drop_bad_fpdu += 1;
                 let reason = error.to_string();

@@ -23,7 +23,7 @@ use xwarp_tcp::{ConnId, Instant};
 
 use super::device::RdmaDevice;
 use super::full_operation::FullOperation;
-use super::new_qp::{NewQp, Receives};
+use super::new_qp::{NewQp, NotReady, Receives};
 use super::send::Sent;
 use super::starting::{Searching, Starting};
 use super::stream::{Connection, Stream};
@@ -202,6 +202,7 @@ pub(crate) struct QpContext {
     /// application requested it.
     unreported: bool,
     ends: Ends,
+    not_ready: NotReady,
     past: Past,
     #[cfg(feature = "fault-injection")]
     injected: super::fault::Injected,
@@ -232,6 +233,7 @@ impl QpContext {
             } else {
                 Ends::Unexpected
             },
+            not_ready: new.not_ready,
             past: Past::Idle,
             #[cfg(feature = "fault-injection")]
             injected: super::fault::Injected::default(),
@@ -392,10 +394,21 @@ impl QpContext {
         }
     }
 
+    /// When a message that waits for a receive buffer is tried again.
+    fn held_due(&self) -> Option<Instant> {
+        match &self.stage {
+            ConnStage::Connected(connection, _) => connection.stream().held_due(),
+            ConnStage::None
+            | ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::Failed => None,
+        }
+    }
+
     /// Time of the next action without an event.
     fn due(&self) -> Option<Instant> {
-        let both = [self.deadline(), self.retry_due()];
-        both.into_iter().flatten().min()
+        let all = [self.deadline(), self.retry_due(), self.held_due()];
+        all.into_iter().flatten().min()
     }
 
     /// When the engine has to call [`handle_timeout`](Self::handle_timeout). `None` if an earlier
@@ -429,8 +442,12 @@ impl QpContext {
         self.armed = None;
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= device.now);
         let (is_late, is_silent) = (due(self.deadline()), due(self.retry_due()));
+        let is_held = due(self.held_due());
         if is_late {
             self.on_deadline(device);
+        }
+        if is_held {
+            self.handle_readable(device);
         }
         if is_silent && let ConnStage::Connected(connection, phase) = &mut self.stage {
             let begins_work = phase.begins_work();
@@ -438,7 +455,7 @@ impl QpContext {
                 .stream_mut()
                 .retry_first_fpdu(begins_work, device);
         }
-        usize::from(is_late) + usize::from(is_silent)
+        usize::from(is_late) + usize::from(is_silent) + usize::from(is_held)
     }
 
     /// Adds the queue pair to those that have something to send.
@@ -491,6 +508,7 @@ impl QpContext {
             user: self.user,
             begins_work: phase.begins_work(),
             ord,
+            not_ready: self.not_ready,
             now,
             stream,
             work: &mut self.work,

@@ -2,6 +2,7 @@
 
 use super::{ConnStage, Phase, QpContext, RdmaDevice};
 use crate::model::{QpState, TerminateInfo};
+use crate::qp::stream::Stream;
 
 impl QpContext {
     /// Handles all received FPDUs, or the Reply.
@@ -37,6 +38,8 @@ impl QpContext {
         }
         if let Err(fault) = received {
             self.on_receive_fault(fault, device);
+        } else if self.stream().is_some_and(Stream::take_held_close) {
+            self.handle_peer_closed(device);
         }
     }
 

@@ -15,6 +15,7 @@ use xwarp_iwarp::{AccessError, AccessKind, Inbound, InvalidateError, Placement, 
 use super::device::{LentDevice, Tables};
 use super::fault::{CqOverflow, Inconsistency, ReceiveFault};
 use super::full_operation::FullOperation;
+use super::new_qp::NotReady;
 use super::rights::right_for;
 use super::stream::{Response, Stream, for_each_piece};
 use super::work_queues::ReceiveBuffers;
@@ -71,6 +72,14 @@ fn admit(
     stags.access(user, stag, to, len, right_for(user, access)?)
 }
 
+/// The end of a receive: a message that waits is no fault.
+fn without_waiting(fault: ReceiveFault) -> Result<(), ReceiveFault> {
+    match fault {
+        ReceiveFault::NotReady => Ok(()),
+        fault => Err(fault),
+    }
+}
+
 impl<'a> Resources for QpResources<'a, '_> {
     type Place = Bytes<'a>;
 
@@ -116,6 +125,10 @@ impl FullOperation<'_> {
             mut tables,
         } = device;
         let (mut any, mut want) = (false, 1);
+        match self.receive_held(&mut tables) {
+            Ok(was_held) => any |= was_held,
+            Err(fault) => return (false, without_waiting(fault)),
+        }
         loop {
             if tables.cqs.stamps() {
                 tables.cqs.note_arrival(tcp.arrival(want));
@@ -130,12 +143,25 @@ impl FullOperation<'_> {
             let readable = tcp.consume(slice.taken);
             match slice.end {
                 Ok(needed) => want = needed.max(rest + 1),
-                Err(fault) => return (any, Err(fault)),
+                Err(fault) => return (any, without_waiting(fault)),
             }
             if readable < want {
                 return (any, Ok(()));
             }
         }
+    }
+
+    /// Handles the message that waits for a receive buffer, if there is one.
+    fn receive_held(&mut self, tables: &mut Tables<'_>) -> Result<bool, ReceiveFault> {
+        if !self.stream.is_holding() {
+            return Ok(false);
+        }
+        if !self.work.receive_mut().prepare(tables.events) {
+            self.stream.hold_on(self.now);
+            return Err(ReceiveFault::NotReady);
+        }
+        let ulpdu = self.stream.take_held();
+        self.take_ulpdu(&ulpdu, tables).map(|()| true)
     }
 
     /// Receives all whole FPDUs of `bytes`.
@@ -211,6 +237,11 @@ impl FullOperation<'_> {
 
     /// Checks the ULPDU of a valid FPDU, and handles it.
     fn take_ulpdu(&mut self, ulpdu: &[u8], tables: &mut Tables<'_>) -> Result<(), ReceiveFault> {
+        if self.not_ready == NotReady::Waits && self.lacks_receive(ulpdu, tables.events) {
+            tables.counters.rnr_waits += 1;
+            self.stream.hold(ulpdu, self.now);
+            return Err(ReceiveFault::NotReady);
+        }
         let stags = tables.stags.read();
         match self.check(ulpdu, &stags, tables.events)? {
             Inbound::Write { placement, .. } => {
@@ -241,6 +272,11 @@ impl FullOperation<'_> {
             // An RTR has opened the stream, and has no further effect (R6581-9.2-11).
             Inbound::RtrSend | Inbound::Dropped => Ok(()),
         }
+    }
+
+    /// Whether a ULPDU begins a message, and no buffer is posted for it.
+    fn lacks_receive(&mut self, ulpdu: &[u8], events: &EventQueue) -> bool {
+        self.stream.takes_receive(ulpdu) && !self.work.receive_mut().prepare(events)
     }
 
     /// Checks a ULPDU by the protocol's rules.

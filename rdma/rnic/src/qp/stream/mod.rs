@@ -1,6 +1,7 @@
 //! RDMAP stream of a queue pair over one TCP connection in full operation (RFC 5044 §7.1,
 //! RFC 5040).
 
+mod held;
 mod tx_message;
 mod tx_stream;
 
@@ -24,6 +25,7 @@ use super::first_fpdu_retry::FirstFpduRetry;
 use super::payload_pass;
 use crate::model::{ConnectionInfo, LocalPort, QpIdentity, ReadDepths, RemoteAddress};
 use crate::stags::StagTable;
+use held::Held;
 use tx_message::TxSource;
 pub(super) use tx_message::{Response, execute, for_each_piece};
 pub(super) use tx_stream::{FpduSize, TxStream};
@@ -83,6 +85,8 @@ pub(super) struct Stream {
     rtr_read: bool,
     /// Whether the peer has closed its side, so that nothing more is received.
     peer_closed: bool,
+    /// The message that waits for a receive buffer.
+    held: Option<Box<Held>>,
     port: Arc<LocalPort>,
 }
 
@@ -212,6 +216,7 @@ impl Stream {
             streaming_message: VecDeque::new(),
             rtr_read: false,
             peer_closed: false,
+            held: None,
             port,
         }
     }
@@ -261,7 +266,7 @@ impl Stream {
 
     /// True if a message is being sent, answered or received.
     pub(super) fn in_progress(&self) -> bool {
-        let incoming = self.mid_message() || self.outstanding_reads() > 0;
+        let incoming = self.mid_message() || self.is_holding() || self.outstanding_reads() > 0;
         incoming || !self.tx.is_idle()
     }
 
@@ -478,6 +483,55 @@ impl Stream {
     /// True if a message has arrived in part.
     pub(super) fn mid_message(&self) -> bool {
         self.receiver.mid_message()
+    }
+
+    /// Whether a ULPDU begins a message that takes a receive buffer, unless it is refused.
+    pub(super) fn takes_receive(&self, ulpdu: &[u8]) -> bool {
+        self.receiver.takes_receive(ulpdu)
+    }
+
+    /// Keeps the first segment of a message until there is a receive buffer.
+    pub(super) fn hold(&mut self, ulpdu: &[u8], now: Instant) {
+        let is_closed = self.held.take().is_some_and(|held| held.is_closed());
+        self.held = Some(Box::new(Held::new(ulpdu, now, is_closed)));
+    }
+
+    /// True while a message waits for a receive buffer, and all later ones behind it.
+    pub(super) fn is_holding(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.waits())
+    }
+
+    /// Keeps it for longer, as there is still no buffer.
+    pub(super) fn hold_on(&mut self, now: Instant) {
+        if let Some(held) = &mut self.held {
+            held.go_on(now);
+        }
+    }
+
+    /// When it is tried again.
+    pub(super) fn held_due(&self) -> Option<Instant> {
+        self.held.as_ref()?.due()
+    }
+
+    /// Takes the first segment of the message that has waited.
+    pub(super) fn take_held(&mut self) -> Vec<u8> {
+        self.held
+            .as_mut()
+            .map(|held| held.take())
+            .unwrap_or_default()
+    }
+
+    /// Records that the peer has closed its side behind the message that waits.
+    pub(super) fn hold_close(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.close();
+        }
+    }
+
+    /// True once if the peer has closed behind a message that no longer waits.
+    pub(super) fn take_held_close(&mut self) -> bool {
+        let is_over = !self.is_holding();
+        is_over && self.held.take().is_some_and(|held| held.is_closed())
     }
 
     /// Reads and Atomic Operations of this side that await their response.

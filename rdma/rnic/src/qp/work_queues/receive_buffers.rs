@@ -20,6 +20,8 @@ pub(in crate::qp) enum Source {
 /// Receive buffers of a queue pair.
 pub(in crate::qp) struct ReceiveBuffers {
     source: Source,
+    /// The buffer of a message that is about to begin.
+    prepared: Option<CurrentReceive>,
     current: Option<CurrentReceive>,
     unavailable: Option<Unavailable>,
     /// Limit of messages in progress; never armed if the source is not shared.
@@ -44,6 +46,7 @@ impl ReceiveBuffers {
     pub(in crate::qp) fn new(source: Source, limit: usize) -> Self {
         Self {
             source,
+            prepared: None,
             current: None,
             unavailable: None,
             limit: RqLimit {
@@ -69,9 +72,19 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Takes the next buffer for a new message. Returns its length in bytes.
-    pub(in crate::qp) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
-        let next = match &mut self.source {
+    /// Takes the next buffer ahead of the message that is about to begin. False if none is posted:
+    /// another queue pair may have taken the last one of a shared queue. True of a queue that has
+    /// failed, for which [`begin`](Self::begin) has the reason.
+    pub(in crate::qp) fn prepare(&mut self, events: &EventQueue) -> bool {
+        if self.prepared.is_none() {
+            self.prepared = self.next(events);
+        }
+        self.prepared.is_some() || self.unavailable.is_some()
+    }
+
+    /// The next buffer of the queue.
+    fn next(&mut self, events: &EventQueue) -> Option<CurrentReceive> {
+        match &mut self.source {
             Source::Own(own) => own.take(),
             Source::Shared(srq) => {
                 let next = srq.take(events);
@@ -80,7 +93,12 @@ impl ReceiveBuffers {
                 }
                 next.ok().flatten()
             }
-        }?;
+        }
+    }
+
+    /// Takes the next buffer for a new message. Returns its length in bytes.
+    pub(in crate::qp) fn begin(&mut self, events: &EventQueue) -> Option<u64> {
+        let next = self.prepared.take().or_else(|| self.next(events))?;
         let len = total(&next.request.sgl);
         self.current = Some(next);
         if len.is_none() {
@@ -145,7 +163,8 @@ impl ReceiveBuffers {
     /// Takes the oldest buffer that has not completed, at the end of the queue pair. Unused buffers
     /// stay in a shared queue (verbs draft §6.3.6).
     pub(in crate::qp) fn flush_one(&mut self) -> Option<CurrentReceive> {
-        self.end().or_else(|| match &mut self.source {
+        let begun = self.end().or_else(|| self.prepared.take());
+        begun.or_else(|| match &mut self.source {
             Source::Own(own) => own.take(),
             Source::Shared(_) => None,
         })

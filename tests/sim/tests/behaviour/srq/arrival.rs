@@ -1,6 +1,9 @@
 //! Messages of several queue pairs take buffers of a shared receive queue in their order of arrival
 //! (verbs draft §6.3.5).
 
+use std::time::Duration;
+
+use xwarp::attr::QpChange;
 use xwarp::work::Sgl;
 use xwarp::{QpConfig, QpState, RecvRequest, SendRequest, WrId};
 use xwarp_sim_tests::{Done, Sim, for_each_seed};
@@ -28,6 +31,35 @@ fn messages_of_all_queue_pairs_take_buffers_in_the_order_of_their_arrival() {
     for (id, who) in (0..).zip(order) {
         let bytes = region.bytes().to_vec();
         assert_eq!(bytes[id * 8..][..8], *format!("from {who} {id}").as_bytes());
+    }
+}
+
+#[test]
+fn messages_wait_for_buffers_that_are_posted_later() {
+    let mut sim = sim();
+    let mut srq = queue(&sim.b(), 16, 0);
+    let mut pairs = pairs(&mut sim, &srq, 3);
+    for (a, b) in &mut pairs {
+        let change = QpChange::to(QpState::Rts).await_receives(true);
+        b.qp.modify(change).unwrap();
+        for id in 0..3 {
+            a.post_send(id, b"8 bytes!");
+        }
+    }
+    sim.run_for(Duration::from_millis(50));
+    let _region = post(&sim.b(), &mut srq, 0..9);
+    sim.run_until_idle();
+    let mut taken = Vec::new();
+    for (_, b) in &mut pairs {
+        assert_eq!((b.events(), b.state()), (vec![], QpState::Rts));
+        let received = b.receives();
+        assert_eq!(received.len(), 3);
+        taken.extend(received);
+    }
+    let mut expected: Vec<_> = (0..9).map(|id| Done::receive(id, 8)).collect();
+    for done in taken {
+        let place = expected.iter().position(|it| *it == done);
+        expected.remove(place.expect("each buffer is taken once"));
     }
 }
 
