@@ -51,6 +51,8 @@ pub enum Event {
         conn: ConnId,
         /// The reason.
         reason: CloseReason,
+        /// Whether the peer has not acknowledged all bytes.
+        lost: bool,
     },
 }
 

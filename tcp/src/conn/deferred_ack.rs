@@ -29,6 +29,11 @@ pub(super) struct DeferredAck {
 }
 
 impl DeferredAck {
+    /// The first byte that it does not acknowledge.
+    pub(super) fn ack(&self) -> Seq {
+        self.ack
+    }
+
     /// The ACK of a segment that [may wait](Conn::may_wait).
     fn of(segment: &Segment, ack: Seq, now: Instant) -> Self {
         Self {

@@ -292,6 +292,12 @@ impl Conn {
         self.send.unacked()
     }
 
+    /// True if the peer has not acknowledged all payload.
+    pub(crate) fn has_unacked(&self) -> bool {
+        let acked = self.deferred_ack.as_ref().map(DeferredAck::ack);
+        self.send.has_unacked(acked.unwrap_or(self.send.una()))
+    }
+
     /// True while committed bytes wait for room in the peer's window.
     pub fn has_unsent(&self) -> bool {
         self.send.has_unsent()

@@ -481,10 +481,9 @@ impl Connections {
         let known = entry.lifecycle.is_known();
         let news = entry.lifecycle.end();
         if news && known {
-            let conn = ConnId(handle);
-            self.reports
-                .events
-                .push_back(Event::Closed { conn, reason });
+            let (conn, lost) = (ConnId(handle), entry.conn.has_unacked());
+            let closed = Event::Closed { conn, reason, lost };
+            self.reports.events.push_back(closed);
         }
         if entry.is_in_time_wait() {
             if news {

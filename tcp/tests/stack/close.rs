@@ -9,7 +9,11 @@ use crate::frames;
 use crate::net::{Fate, Net, config};
 
 fn closed(conn: ConnId, reason: CloseReason) -> Event {
-    Event::Closed { conn, reason }
+    Event::Closed {
+        conn,
+        reason,
+        lost: false,
+    }
 }
 
 fn assert_dead(stack: &mut Stack, conn: ConnId, net_now: xwarp_tcp::Instant) {
@@ -185,7 +189,12 @@ fn unacknowledged_bytes_time_out() {
     net.pass(Duration::from_secs(99));
     assert_eq!(net.a.events(), []);
     net.pass(Duration::from_secs(2));
-    assert_eq!(net.a.events(), [closed(a, CloseReason::TimedOut)]);
+    let timed_out = Event::Closed {
+        conn: a,
+        reason: CloseReason::TimedOut,
+        lost: true,
+    };
+    assert_eq!(net.a.events(), [timed_out]);
     assert_eq!(net.a.stack.next_deadline(), None);
 }
 

@@ -198,6 +198,7 @@ fn repeated_ack_of_a_cookie_makes_a_connection_that_the_peer_resets() {
         Event::Closed {
             conn: closed,
             reason,
+            ..
         },
     ] = net.b.events()[..]
     else {

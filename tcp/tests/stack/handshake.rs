@@ -100,7 +100,14 @@ fn port_without_a_listener_refuses() {
     let conn = net.a.stack.connect(Net::path(false, 1), net.now).unwrap();
     net.settle();
     let reason = CloseReason::Refused;
-    assert_eq!(net.a.events(), [Event::Closed { conn, reason }]);
+    assert_eq!(
+        net.a.events(),
+        [Event::Closed {
+            conn,
+            reason,
+            lost: false
+        }]
+    );
     let counters = net.b.stack.counters();
     assert_eq!((counters.drop_no_flow, counters.resets_out), (1, 1));
     assert_eq!(net.a.stack.next_deadline(), None);
@@ -116,7 +123,14 @@ fn silent_peer_times_out_after_retries() {
     assert_eq!(net.a.events(), []);
     net.pass(Duration::from_millis(20));
     let reason = CloseReason::TimedOut;
-    assert_eq!(net.a.events(), [Event::Closed { conn, reason }]);
+    assert_eq!(
+        net.a.events(),
+        [Event::Closed {
+            conn,
+            reason,
+            lost: false
+        }]
+    );
     assert!(net.now - start < Duration::from_secs(6));
     // At 0, 1, 3 and 4 s. A peer that does not answer gets no RST.
     assert_eq!(net.carried.len(), 4);
@@ -268,7 +282,8 @@ fn unlisten_resets_what_was_not_accepted() {
         net.a.events(),
         [Event::Closed {
             conn: waiting,
-            reason
+            reason,
+            lost: false
         }]
     );
     assert_eq!(net.b.events(), []);

@@ -192,9 +192,9 @@ fn connections_of_an_address_that_the_host_has_lost_end_in_silence() {
     assert!(net.b.write(peer, b"never answered", net.now));
     net.a.stack.withdraw(Net::path(false, 1).local.ip());
     let reason = CloseReason::AddressLost;
-    let closed = |conn| Event::Closed { conn, reason };
+    let closed = |conn, lost| Event::Closed { conn, reason, lost };
     let events: Vec<Event> = std::iter::from_fn(|| net.a.stack.poll_event()).collect();
-    assert_eq!(events, [closed(mine), closed(syn)]);
+    assert_eq!(events, [closed(mine, true), closed(syn, false)]);
     net.be_kind();
     net.pass(Duration::from_mins(5));
     let from_it = |frame: &[u8]| frame[12..14] == [8, 0];

@@ -90,7 +90,14 @@ fn last_try_is_one_segment_more_and_the_end_comes_on_time() {
     assert_eq!(net.carried.len(), 1 + 1 + 10 + 1, "with a tail probe");
     net.pass(2 * MS);
     let reason = CloseReason::TimedOut;
-    assert_eq!(net.a.events(), [Event::Closed { conn: a, reason }]);
+    assert_eq!(
+        net.a.events(),
+        [Event::Closed {
+            conn: a,
+            reason,
+            lost: true
+        }]
+    );
     assert!(net.now - start < USER_TIMEOUT + 3 * MS);
 }
 

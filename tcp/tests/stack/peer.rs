@@ -193,7 +193,14 @@ fn reset_within_the_window_ends_and_one_beyond_it_does_not() {
     let within = segment(TcpControl::Rst, ISS + 1, Some(iss + 1));
     assert_eq!(send(&mut net.b, net.now, &within), []);
     let reason = CloseReason::Reset;
-    assert_eq!(net.b.events(), [Event::Closed { conn, reason }]);
+    assert_eq!(
+        net.b.events(),
+        [Event::Closed {
+            conn,
+            reason,
+            lost: false
+        }]
+    );
 }
 
 #[test]

@@ -221,7 +221,14 @@ fn refusal_counts_wherever_it_comes() {
     let reset = segment(TcpControl::Rst, 0, Some(syn[0].seq + 1));
     assert_eq!(host.receive(At::Other, 5001, &reset), []);
     let reason = CloseReason::Refused;
-    assert_eq!(host.events(), [Event::Closed { conn, reason }]);
+    assert_eq!(
+        host.events(),
+        [Event::Closed {
+            conn,
+            reason,
+            lost: false
+        }]
+    );
 }
 
 /// An attacker who does not know our number cannot make it open again.
@@ -263,7 +270,14 @@ fn time_goes_on_when_a_connection_begins_anew() {
             continue;
         }
         let reason = CloseReason::TimedOut;
-        assert_eq!(events, [Event::Closed { conn, reason }]);
+        assert_eq!(
+            events,
+            [Event::Closed {
+                conn,
+                reason,
+                lost: false
+            }]
+        );
         assert_eq!(host.now, began + LIMIT);
         return;
     }
@@ -285,7 +299,14 @@ fn only_a_connection_whose_answer_was_refused_begins_anew() {
     host.stacks[0].abort(conn, host.now);
     assert!(!host.stacks[0].open_anew(conn, to(5002), host.now));
     let reason = CloseReason::Aborted;
-    assert_eq!(host.events(), [Event::Closed { conn, reason }]);
+    assert_eq!(
+        host.events(),
+        [Event::Closed {
+            conn,
+            reason,
+            lost: false
+        }]
+    );
     assert!(!host.stacks[0].open_anew(conn, to(5002), host.now));
     assert_eq!(host.turn(), [], "nothing is said of it");
 }

@@ -105,7 +105,9 @@ impl Endpoint {
     /// How the connection has ended, by the events that were not taken.
     pub fn close_reasons(&self, conn: ConnId) -> Vec<CloseReason> {
         let reason = |event: &Event| match event {
-            Event::Closed { conn: c, reason } if *c == conn => Some(*reason),
+            Event::Closed {
+                conn: c, reason, ..
+            } if *c == conn => Some(*reason),
             _ => None,
         };
         self.events.iter().filter_map(reason).collect()

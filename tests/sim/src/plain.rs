@@ -231,7 +231,9 @@ impl Inner {
                 self.read();
                 self.saw_fin |= self.conn == Some(conn);
             }
-            Event::Closed { conn, reason } if self.conn == Some(conn) => self.ended = Some(reason),
+            Event::Closed { conn, reason, .. } if self.conn == Some(conn) => {
+                self.ended = Some(reason);
+            }
             Event::RouteWanted(_)
             | Event::Writable(_)
             | Event::Doubtful(_)

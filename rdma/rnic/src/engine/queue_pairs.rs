@@ -72,7 +72,7 @@ impl Engine {
                 qp.handle_readable(device);
                 qp.handle_peer_closed(device);
             }
-            Event::Closed { reason, .. } => qp.handle_closed(reason, device),
+            Event::Closed { reason, lost, .. } => qp.handle_closed(reason, lost, device),
             Event::Incoming { .. }
             | Event::RouteWanted(_)
             | Event::Doubtful(_)

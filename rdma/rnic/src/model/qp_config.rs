@@ -78,7 +78,8 @@ pub struct QpConfig {
     /// (§8.3.3).
     pub report_ends: bool,
     /// Whether the end of a connection is quiet while no request of this side is unfinished: receive
-    /// buffers stay posted, and the queue pair returns to Idle, even if the peer is lost. Work that
+    /// buffers stay posted, and the queue pair returns to Idle, even if the peer is lost. A peer
+    /// that is lost before it has acknowledged all messages is an error still. Work that
     /// is posted meanwhile waits for the next connection. False by default: receive buffers are
     /// flushed (verbs draft §6.2.5), and a lost connection leads to Error (§6.2.4). On InfiniBand a
     /// queue pair does not notice that its peer is gone until it sends to it.

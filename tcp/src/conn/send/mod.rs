@@ -94,6 +94,12 @@ impl SendSide {
         self.queue.payload_from(self.una)
     }
 
+    /// True if an acknowledgement of all before `acked` leaves payload out.
+    pub(crate) fn has_unacked(&self, acked: Seq) -> bool {
+        let payload = self.iss + 1;
+        acked.max(payload).is_before(self.fin.unwrap_or(self.end))
+    }
+
     /// True if the byte with this sequence number was sent and is not acknowledged.
     pub(crate) fn is_in_flight(&self, seq: Seq) -> bool {
         seq.offset(self.una) < self.nxt.offset(self.una)

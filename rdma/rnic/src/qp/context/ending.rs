@@ -72,8 +72,13 @@ impl QpContext {
         }
     }
 
-    /// TCP has ended the connection.
-    pub(crate) fn handle_closed(&mut self, reason: CloseReason, device: &mut RdmaDevice) {
+    /// TCP has ended the connection. `lost`: the peer has not acknowledged all messages.
+    pub(crate) fn handle_closed(
+        &mut self,
+        reason: CloseReason,
+        lost: bool,
+        device: &mut RdmaDevice,
+    ) {
         if let ConnStage::Starting(_) = &self.stage {
             self.on_start_failed(reason, device);
             return;
@@ -83,14 +88,14 @@ impl QpContext {
             (QpState::Terminate, reason) => self.fail_terminating(describe(reason), device),
             (QpState::Idle | QpState::Error, _) => {}
             (QpState::Rts | QpState::Closing, CloseReason::Reset) if self.begins_work() => {
-                self.fail_as(AsyncEventKind::ConnectionReset, device);
+                self.lose(AsyncEventKind::ConnectionReset, lost, device);
             }
             (QpState::Closing, CloseReason::Graceful) if !self.begins_work() => {
                 self.finish_close(device);
             }
             (QpState::Rts | QpState::Closing, reason) => {
                 let reason = describe(reason);
-                self.fail_as(AsyncEventKind::ConnectionLost { reason }, device);
+                self.lose(AsyncEventKind::ConnectionLost { reason }, lost, device);
             }
         }
     }
@@ -304,9 +309,9 @@ impl QpContext {
         self.work.flush(&mut device.cqs, None);
     }
 
-    /// Enters Error without a connection, and reports the event.
-    fn fail_as(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
-        if self.may_end_quietly() {
+    /// The connection is gone: enters Error, or Idle if that is quiet, and reports the event.
+    fn lose(&mut self, kind: AsyncEventKind, lost: bool, device: &mut RdmaDevice) {
+        if !lost && self.may_end_quietly() {
             self.end_quietly(kind, device);
             return;
         }
@@ -328,7 +333,8 @@ impl QpContext {
     /// event.
     fn fail_lost(&mut self, reason: &'static str, device: &mut RdmaDevice) {
         let kind = AsyncEventKind::ConnectionLost { reason };
-        if self.may_end_quietly() {
+        let lost = self.conn().is_some_and(|conn| device.unacked(conn) > 0);
+        if !lost && self.may_end_quietly() {
             if let Some(conn) = self.conn() {
                 device.stack.abort(conn, device.now);
             }

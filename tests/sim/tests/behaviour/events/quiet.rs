@@ -100,6 +100,23 @@ fn lost_request_is_no_quiet_end() {
     assert_eq!(b.receives().len(), 2, "they are flushed");
 }
 
+/// It has completed when TCP had it, so no completion can report that it is lost.
+#[test]
+fn message_that_the_peer_has_not_acknowledged_is_no_quiet_end() {
+    let mut sim = sim().expecting(&["drop_no_flow"]);
+    let (mut a, mut b) = connected(&mut sim);
+    a.post_recv(4, 8);
+    b.post_send(3, b"lost");
+    a.qp.abort().unwrap();
+    sim.run_until_idle();
+    assert_eq!(b.sends(), [Done::send(3, 4)]);
+    assert_eq!(
+        (b.events(), b.state()),
+        (vec![ConnectionReset], QpState::Error)
+    );
+    assert_eq!(b.receives().len(), 2, "they are flushed");
+}
+
 #[test]
 fn peer_that_no_longer_answers_is_lost_quietly() {
     let mut sim = sim();
