@@ -57,7 +57,8 @@ pub(super) fn bind_at(
 }
 
 /// Binds the same port at every device. The IPv6 wildcard includes IPv4, unless the port is taken
-/// there.
+/// there. As by the kernel, it is no error if no device has an address of the family: no peer comes
+/// then. A port is only chosen at an address, though.
 fn bind_to_any(id: &Arc<Id>, devices: &Listed, state: &mut State, local: SocketAddr) -> Result<()> {
     let second =
         (local.is_ipv6() && !state.one_family).then_some(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -78,7 +79,8 @@ fn bind_to_any(id: &Arc<Id>, devices: &Listed, state: &mut State, local: SocketA
             }
         }
     }
-    if state.ports.is_empty() {
+    let is_without_address = refused == Errno::EADDRNOTAVAIL && number != 0;
+    if state.ports.is_empty() && !is_without_address {
         return Err(refused);
     }
     state.set_source(id, address::with_port(local, number));

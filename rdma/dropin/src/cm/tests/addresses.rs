@@ -163,3 +163,25 @@ fn wildcard_address_is_bound_at_the_device() {
     }
     rnic.backend().close();
 }
+
+/// Servers listen for each family by an identifier of its own, whatever the host has.
+#[test]
+fn wildcard_of_a_family_that_no_device_has_is_bound_to_nothing() {
+    let program = Program::new();
+    let rnic = program.open();
+    let any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT);
+    let bound = |port, one_family| {
+        let (handle, id) = program.id();
+        id.body().state().one_family = one_family;
+        let mut wanted = any;
+        wanted.set_port(port);
+        let bound = bind(&id, &program.devices, wanted);
+        let ports = id.body().state().ports.len();
+        assert_eq!(rdma_destroy_id(handle), 0);
+        (bound, ports)
+    };
+    assert_eq!(bound(PORT, true), (Ok(()), 0));
+    assert_eq!(bound(0, true), (Err(Errno::EADDRNOTAVAIL), 0));
+    assert_eq!(bound(PORT, false), (Ok(()), 1), "it includes IPv4");
+    rnic.backend().close();
+}
