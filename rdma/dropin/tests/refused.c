@@ -34,7 +34,6 @@ static int queue_pairs(struct objects *made)
     struct ibv_ece ece = { .options = 1 };
 
     NONE(create(made, IBV_QPT_UD), EOPNOTSUPP);
-    NONE(create(made, IBV_QPT_UC), EOPNOTSUPP);
     NONE(create(made, IBV_QPT_RAW_PACKET), EOPNOTSUPP);
     NONE(create(made, IBV_QPT_XRC_SEND), EOPNOTSUPP);
     NONE(create(made, IBV_QPT_XRC_RECV), EOPNOTSUPP);

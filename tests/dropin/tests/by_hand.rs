@@ -37,6 +37,7 @@ fn ping_pongs_of_rdma_core_compare_their_data() {
         "ibv_rc_pingpong -g 0 -s 65536 -n 200 -r 10",
         "ibv_srq_pingpong -g 0 -c",
         "ibv_rc_pingpong -g 1 -c",
+        "ibv_uc_pingpong -g 0 -c",
     ]);
 }
 
@@ -51,6 +52,7 @@ fn perftest_measures_bandwidth_as_people_type_it() {
         "ib_write_bw -n 500 -b",
         "ib_read_bw -n 500 -e",
         "ib_write_bw -D 1",
+        "ib_write_bw -c UC -n 500",
     ]);
 }
 
@@ -76,5 +78,6 @@ fn perftest_measures_latency_as_people_type_it() {
         "ib_send_lat -n 200",
         "ib_atomic_lat -n 200",
         "ib_send_lat -n 100 -e",
+        "ib_write_lat -c UC -n 100",
     ]);
 }

@@ -6,6 +6,7 @@ pub const IBV_TRANSPORT_IB: u32 = 0;
 pub const IBV_TRANSPORT_IWARP: u32 = 1;
 
 pub const IBV_QPT_RC: u32 = 2;
+pub const IBV_QPT_UC: u32 = 3;
 
 pub const IBV_WR_RDMA_WRITE: u32 = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: u32 = 1;

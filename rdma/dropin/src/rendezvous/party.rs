@@ -8,7 +8,7 @@ use crate::backend::connection_event::ReadDepths;
 
 /// Shortest time for which a queue pair whose program sends waits for its peer: the peer's program
 /// may still be starting. InfiniBand's programs set times that suit a network.
-const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 /// The unit of the Local ACK Timeout, in nanoseconds.
 const TIMEOUT_UNIT: u64 = 4096;
 

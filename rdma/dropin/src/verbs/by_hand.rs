@@ -10,21 +10,21 @@ use super::query::max_reads;
 use crate::abi::numbers::{
     IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
     IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
-    IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_RTR, IBV_QPS_RTS,
+    IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC,
 };
 use crate::abi::verbs::{ibv_ah_attr, ibv_qp_attr};
 use crate::entry::Result;
 use crate::logging::say_once;
 use crate::rendezvous::hello::MAX_24;
-use crate::rendezvous::party::{End, Party, Sends, patience};
+use crate::rendezvous::party::{End, LEAST_PATIENCE, Party, Sends, patience};
 
-/// Attributes that name the peer, at RTR only.
+/// Attributes that name the peer, at RTR only. An unreliable connection needs no more.
 const NAMES: u32 = IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_PATH_MTU | IBV_QP_RQ_PSN;
-/// Attributes that RTR needs.
-const RTR: u32 = NAMES | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-/// Attributes that RTS needs.
-const RTS: u32 =
-    IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+/// What RTR of a reliable connection needs besides.
+const RELIABLE_RTR: u32 = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+/// What RTS of a reliable connection needs besides the PSN.
+const RELIABLE_RTS: u32 =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 /// Attributes of a connection without the connection manager.
 pub(super) const ALL: u32 = NAMES | IBV_QP_SQ_PSN;
 
@@ -40,31 +40,78 @@ pub(super) enum Step {
 /// Index of the interface that a link-local address is on.
 pub(super) type Scope = u32;
 
-/// The step that a change to the state `to` makes; `None` if it is not by hand. EINVAL if it lacks
-/// an attribute or has one too many, as InfiniBand's drivers check it.
-pub(super) fn step(
-    attr: &ibv_qp_attr,
-    mask: u32,
-    to: Option<u32>,
-    is_by_hand: bool,
-    own: (&Device, u32),
-) -> Result<Option<Step>> {
-    let takes = |all: u32| {
-        let is_right = mask & all == all && mask & ALL & !all == 0;
-        is_right.then_some(()).ok_or(Errno::EINVAL)
-    };
-    match to {
-        Some(IBV_QPS_RTR) if mask & NAMES != 0 => {
-            takes(RTR)?;
-            let (party, scope) = party(attr, own)?;
-            Ok(Some(Step::Receive(party, scope)))
+/// What a connection promises, by the type of the queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// RC.
+    Reliable,
+    /// UC, of which only the attributes differ: it gets more than it is promised.
+    Unreliable,
+}
+
+impl Service {
+    pub(super) fn of(qp_type: u32) -> Self {
+        if qp_type == IBV_QPT_UC {
+            Self::Unreliable
+        } else {
+            Self::Reliable
         }
-        Some(IBV_QPS_RTS) if is_by_hand => {
-            takes(RTS)?;
-            Ok(Some(Step::Send(sends(attr)?)))
+    }
+
+    /// What RTR and RTS need.
+    fn needs(self) -> [u32; 2] {
+        match self {
+            Self::Reliable => [NAMES | RELIABLE_RTR, IBV_QP_SQ_PSN | RELIABLE_RTS],
+            Self::Unreliable => [NAMES, IBV_QP_SQ_PSN],
         }
-        _ if mask & ALL != 0 => Err(Errno::EINVAL),
-        _ => Ok(None),
+    }
+
+    /// The step that a change to the state `to` makes; `None` if it is not by hand. EINVAL if it
+    /// lacks an attribute or has one too many, as InfiniBand's drivers check it.
+    pub(super) fn step(
+        self,
+        (attr, mask): (&ibv_qp_attr, u32),
+        to: Option<u32>,
+        is_by_hand: bool,
+        own: (&Device, u32),
+    ) -> Result<Option<Step>> {
+        let [rtr, rts] = self.needs();
+        let takes = |all: u32| {
+            let is_right = mask & all == all && mask & ALL & !all == 0;
+            is_right.then_some(()).ok_or(Errno::EINVAL)
+        };
+        match to {
+            Some(IBV_QPS_RTR) if mask & NAMES != 0 => {
+                takes(rtr)?;
+                let ird = match self {
+                    Self::Reliable => reads(attr.max_dest_rd_atomic)?,
+                    Self::Unreliable => 0,
+                };
+                let (party, scope) = party(attr, ird, own)?;
+                Ok(Some(Step::Receive(party, scope)))
+            }
+            Some(IBV_QPS_RTS) if is_by_hand => {
+                takes(rts)?;
+                Ok(Some(Step::Send(self.sends(attr)?)))
+            }
+            _ if mask & ALL != 0 => Err(Errno::EINVAL),
+            _ => Ok(None),
+        }
+    }
+
+    fn sends(self, attr: &ibv_qp_attr) -> Result<Sends> {
+        let (ord, patience) = match self {
+            Self::Reliable => (
+                reads(attr.max_rd_atomic)?,
+                patience(attr.timeout, attr.retry_cnt),
+            ),
+            Self::Unreliable => (0, Some(LEAST_PATIENCE)),
+        };
+        Ok(Sends {
+            psn: attr.sq_psn & MAX_24,
+            ord,
+            patience,
+        })
     }
 }
 
@@ -74,7 +121,7 @@ fn reads(wanted: u8) -> Result<u16> {
     is_possible.then_some(wanted.into()).ok_or(Errno::EINVAL)
 }
 
-fn party(attr: &ibv_qp_attr, (device, number): (&Device, u32)) -> Result<(Party, Scope)> {
+fn party(attr: &ibv_qp_attr, ird: u16, (device, number): (&Device, u32)) -> Result<(Party, Scope)> {
     let ah = &attr.ah_attr;
     let peer = peer_address(ah)?;
     let interface = device.interface()?;
@@ -98,7 +145,7 @@ fn party(attr: &ibv_qp_attr, (device, number): (&Device, u32)) -> Result<(Party,
         },
         recv_psn: attr.rq_psn & MAX_24,
         sends: None,
-        ird: reads(attr.max_dest_rd_atomic)?,
+        ird,
     };
     Ok((party, interface.index))
 }
@@ -114,12 +161,4 @@ fn peer_address(ah: &ibv_ah_attr) -> Result<IpAddr> {
     let address = IpAddr::from(Ipv6Addr::from(ah.grh.dgid.0)).to_canonical();
     let is_host = !address.is_unspecified() && !address.is_multicast();
     is_host.then_some(address).ok_or(Errno::EINVAL)
-}
-
-fn sends(attr: &ibv_qp_attr) -> Result<Sends> {
-    Ok(Sends {
-        psn: attr.sq_psn & MAX_24,
-        ord: reads(attr.max_rd_atomic)?,
-        patience: patience(attr.timeout, attr.retry_cnt),
-    })
 }

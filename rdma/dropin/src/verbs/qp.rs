@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use nix::errno::Errno;
 
 use super::batch::Batch;
+use super::by_hand::Service;
 use super::cq::Cq;
 use super::device::Device;
 use super::pd::Pd;
@@ -13,7 +14,7 @@ use super::qp_state::QpAttributes;
 use super::srq::Srq;
 use super::watched::Watched;
 use crate::abi::Zeroed;
-use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPT_RC};
+use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPT_RC, IBV_QPT_UC};
 use crate::abi::verbs::{
     ibv_cq, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_srq,
 };
@@ -136,7 +137,7 @@ pub(crate) fn create(
     mut spec: QpSpec<'_>,
     fill: impl FnOnce(&mut ibv_qp_ex),
 ) -> Result<*mut ibv_qp> {
-    if spec.qp_type != IBV_QPT_RC {
+    if !matches!(spec.qp_type, IBV_QPT_RC | IBV_QPT_UC) {
         return Err(Errno::EOPNOTSUPP);
     }
     let parts = parts(&spec)?;
@@ -152,7 +153,8 @@ pub(crate) fn create(
     let made = parts.pd.body().domain().create_qp(&request)?;
     abi.qp_base.handle = next_handle();
     abi.qp_base.qp_num = made.number();
-    let attributes = QpAttributes::new(*spec.cap, request.all_signaled);
+    let service = Service::of(spec.qp_type);
+    let attributes = QpAttributes::new(*spec.cap, request.all_signaled, service);
     parts.publish(&abi, made, attributes)
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::by_hand::{self, Step};
+use super::by_hand::{self, Service, Step};
 use super::device::{Device, are_taken_for_infiniband};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
@@ -56,6 +56,7 @@ pub(super) struct QpAttributes {
     all_signaled: bool,
     /// Query QP reports Reset as such, as of InfiniBand.
     shows_reset: bool,
+    service: Service,
     /// The program has named the peer itself.
     is_by_hand: bool,
 }
@@ -103,13 +104,14 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
 }
 
 impl QpAttributes {
-    pub(super) fn new(cap: ibv_qp_cap, all_signaled: bool) -> Self {
+    pub(super) fn new(cap: ibv_qp_cap, all_signaled: bool, service: Service) -> Self {
         let mut kept = ibv_qp_attr::zeroed();
         (kept.cap, kept.port_num) = (cap, 1);
         Self {
             kept,
             all_signaled,
             shows_reset: are_taken_for_infiniband(),
+            service,
             is_by_hand: false,
         }
     }
@@ -156,7 +158,7 @@ impl QpAttributes {
         let to = (mask & IBV_QP_STATE != 0).then_some(attr.qp_state);
         let effect = to.map_or(Ok(Effect::None), |to| effect(self.state(status), to))?;
         let own = (device, qp.number());
-        match by_hand::step(attr, mask, to, self.is_by_hand, own)? {
+        match self.service.step((attr, mask), to, self.is_by_hand, own)? {
             Some(step) => self.meet(step, qp, device)?,
             None => self.apply_with_reads((effect, status), qp, device, (attr, mask))?,
         }

@@ -15,8 +15,8 @@ use crate::abi::numbers::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_WC_RETRY_EXC_ERR,
-    IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_SEND,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC,
+    IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_SEND,
 };
 use crate::abi::verbs::{ibv_gid, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_wc};
 use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, ReadDepths};
@@ -449,6 +449,23 @@ fn steps_without_an_attribute_or_with_an_impossible_one_are_refused() {
     assert_eq!(a.modify(&a.rts_attr(), RTS | late), invalid);
     assert_eq!(a.state(), IBV_QPS_RTR);
     a.rts();
+    bed.end();
+}
+
+#[test]
+fn unreliable_connection_takes_fewer_attributes_and_is_reliable() {
+    let bed = Bed::addressed_with(IBV_QPT_UC);
+    let told = Told::of(&bed);
+    let names = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    for side in &told {
+        assert_eq!(side.to(IBV_QPS_INIT), 0);
+        let lacking = IBV_QP_STATE | names & !IBV_QP_RQ_PSN;
+        assert_eq!(side.modify(&side.rtr_attr(), lacking), Errno::EINVAL as i32);
+        assert_eq!(side.modify(&side.rtr_attr(), IBV_QP_STATE | names), 0);
+        let psn = IBV_QP_STATE | IBV_QP_SQ_PSN;
+        assert_eq!(side.modify(&side.rts_attr(), psn), 0);
+    }
+    assert_connected(&told);
     bed.end();
 }
 

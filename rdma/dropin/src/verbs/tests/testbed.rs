@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use xwarp_test_kit::Side;
 
+use crate::abi::numbers::IBV_QPT_RC;
 use crate::abi::verbs::ibv_qp;
 use crate::backend::testbed::Pair;
 use crate::backend::{Backend, EventTarget};
@@ -24,9 +25,11 @@ pub(super) struct Bed {
     pair: Pair,
 }
 
-fn host(device: &Arc<Object<Device>>) -> Host {
+fn host(device: &Arc<Object<Device>>, qp_type: u32) -> Host {
     Host::new(device, 64, |pd, cq| {
-        ibv_create_qp(pd, Some(&mut qp_attr(cq)))
+        let mut attr = qp_attr(cq);
+        attr.qp_type = qp_type;
+        ibv_create_qp(pd, Some(&mut attr))
     })
 }
 
@@ -53,20 +56,26 @@ impl Bed {
 
     /// Two hosts that are not connected, and whose devices have the addresses of their RNICs.
     pub(super) fn addressed() -> Self {
-        Self::with_devices(false, |side, targets, backend| {
+        Self::addressed_with(IBV_QPT_RC)
+    }
+
+    /// The same with queue pairs of another type.
+    pub(super) fn addressed_with(qp_type: u32) -> Self {
+        Self::with_devices(false, qp_type, |side, targets, backend| {
             let fixed = Fixed::new(&[side.address()], &[]);
             Device::one_of(Arc::new(fixed), Fixed::NAME, targets, backend)
         })
     }
 
     fn on_cable(timed: bool) -> Self {
-        Self::with_devices(timed, |_, targets, backend| {
+        Self::with_devices(timed, IBV_QPT_RC, |_, targets, backend| {
             Device::for_test(targets, backend)
         })
     }
 
     fn with_devices(
         timed: bool,
+        qp_type: u32,
         device: impl Fn(Side, &Arc<Targets>, &Arc<Backend>) -> Arc<Object<Device>>,
     ) -> Self {
         let targets: [Arc<Targets>; 2] = Default::default();
@@ -77,8 +86,8 @@ impl Bed {
         let [backend_a, backend_b] = pair.backends();
         let [targets_a, targets_b] = &targets;
         Self {
-            a: host(&device(Side::A, targets_a, &backend_a)),
-            b: host(&device(Side::B, targets_b, &backend_b)),
+            a: host(&device(Side::A, targets_a, &backend_a), qp_type),
+            b: host(&device(Side::B, targets_b, &backend_b), qp_type),
             pair,
         }
     }
