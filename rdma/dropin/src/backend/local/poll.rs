@@ -1,5 +1,6 @@
 //! Polling: completions of xwarp are converted to those of C.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
@@ -41,6 +42,8 @@ pub(crate) struct Cq {
     /// A weak reference instead of `rnic`: a poll holds the lock of this queue, which dropping the
     /// RNIC takes.
     terminates: Weak<dyn Terminates>,
+    /// Flushed sends may be unanswered.
+    has_unanswered: Arc<AtomicBool>,
 }
 
 impl Backend {
@@ -60,6 +63,7 @@ impl Backend {
             id,
             rnic: self.reference(),
             terminates: Arc::downgrade(&terminates),
+            has_unanswered: self.registry.has_quiet(),
         });
         self.objects.add(&cq);
         self.registry.add_cq(id, callback);
@@ -148,7 +152,7 @@ impl CqPort for Arc<Cq> {
         if let [place] = places
             && let Some(mut queue) = self.queue.try_lock()
             && let Some(queue) = queue.as_mut()
-            && queue.take_if(|completion| write_plain(completion, place))
+            && queue.take_if(|completion| write_plain(completion, &self.has_unanswered, place))
         {
             return Ok(1);
         }
@@ -212,7 +216,7 @@ impl Cq {
     /// Writes a completion into its place.
     #[inline]
     fn write(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        if write_plain(completion, place) {
+        if write_plain(completion, &self.has_unanswered, place) {
             return;
         }
         write_common(completion, IBV_WC_SUCCESS, place);
@@ -255,11 +259,19 @@ fn vendor_error(code: TermCode) -> u32 {
 
 /// Writes a completion into its place if it has no further fields; most have none.
 #[inline]
-fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
+fn write_plain(
+    completion: &WorkCompletion,
+    has_unanswered: &AtomicBool,
+    place: &mut ibv_wc,
+) -> bool {
     let status = match completion.status {
         CompletionStatus::Success if has_no_data(completion) => IBV_WC_SUCCESS,
-        // A queue that is flushed has many. Of sends one may be unanswered.
-        CompletionStatus::Flushed if completion.opcode == Opcode::Receive => IBV_WC_WR_FLUSH_ERR,
+        // A queue that is flushed has many.
+        CompletionStatus::Flushed
+            if completion.opcode == Opcode::Receive || !has_unanswered.load(Ordering::Relaxed) =>
+        {
+            IBV_WC_WR_FLUSH_ERR
+        }
         _ => return false,
     };
     write_common(completion, status, place);

@@ -1,5 +1,6 @@
 //! Objects by the identities that completions and events of the RNIC carry.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use rustc_hash::FxHashMap;
@@ -22,6 +23,8 @@ pub(super) struct Registry {
     srqs: Mutex<FxHashMap<SrqId, Weak<dyn EventTarget>>>,
     /// Queue pairs whose end is quiet.
     quiet: Mutex<FxHashMap<QpId, Quiet>>,
+    /// There has been one, so flushed sends may be unanswered. Polls read it.
+    has_quiet: Arc<AtomicBool>,
 }
 
 /// Whether a send of a queue pair whose end is quiet has completed as unanswered.
@@ -82,10 +85,16 @@ impl Registry {
         lock(&self.quiet).remove(&id);
     }
 
-    /// Records whether the end of a queue pair is quiet.
+    /// Whether there has been a queue pair whose end is quiet.
+    pub(super) fn has_quiet(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_quiet)
+    }
+
+    /// Records whether the end of a queue pair is quiet. No work of it has completed since.
     pub(super) fn set_quiet(&self, id: QpId, is_quiet: bool) {
         let mut quiet = lock(&self.quiet);
         if is_quiet {
+            self.has_quiet.store(true, Ordering::Relaxed);
             quiet.insert(id, Quiet::IfLost);
         } else {
             quiet.remove(&id);
