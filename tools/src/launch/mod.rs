@@ -6,6 +6,7 @@ mod elf;
 mod library;
 mod local;
 mod obstacle;
+mod transport;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -23,6 +24,7 @@ use xwarp_driver::net;
 use crate::device::{self, Devices, Switch};
 use crate::guard;
 use crate::output::{FailedWith, complain};
+use transport::Transport;
 
 /// Environment variable with the interfaces, for the library.
 const DEVICES: &str = "XWARP_DEV";
@@ -33,6 +35,8 @@ const SERVICE: &str = "XWARP_SERVICE";
 const STATS: &str = "XWARP_STATS";
 /// Environment variable that requests the NIC's timestamps in completions.
 const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
+/// Environment variable with the transport that devices report to the program.
+const TRANSPORT: &str = "XWARP_TRANSPORT";
 /// Environment variable with the folders that the loader searches first.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Exit codes of a program that could not be started, as in shells, env(1) and timeout(1).
@@ -63,6 +67,10 @@ pub(crate) struct RunArgs {
     /// The socket of a software switch (`xwarp serve`), whose device the program finds
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["dev", "fix_offloads"])]
     service: Option<PathBuf>,
+    /// The transport that the program is told its devices are of. Some programs work over
+    /// InfiniBand only. `XWARP_TRANSPORT` in the environment is kept, unless this names one
+    #[arg(long, value_enum, default_value_t)]
+    transport: Transport,
     /// Switch off offloads of the named interfaces that leave frames unfinished, until the program
     /// ends, even if it is killed
     #[arg(long)]
@@ -104,6 +112,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let asked = [(args.print.stats, STATS), (args.timestamps, TIMESTAMPS)];
     for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
         command.env(variable, "1");
+    }
+    let is_open = args.transport != Transport::Auto || env::var_os(TRANSPORT).is_none();
+    if let Some(transport) = args.transport.of(program, arguments).filter(|_| is_open) {
+        command.env(TRANSPORT, transport);
     }
     let mut switch = None;
     let devices = if args.local {
