@@ -29,9 +29,9 @@ use crate::lock::Lock;
 pub(super) trait Terminates: Send + Sync {
     /// The Terminate that has ended the connection of a queue pair.
     fn terminate_of(&self, qp: QpId) -> Option<TermCode>;
-    /// Whether this flushed send of a queue pair is the one that the peer has not answered. True
-    /// once.
-    fn takes_unanswered(&self, qp: QpId) -> bool;
+    /// Whether the flushed send of the queue pair with this number is the one that the peer has not
+    /// answered. True once.
+    fn takes_unanswered(&self, number: u32) -> bool;
 }
 
 /// A completion queue, until it is destroyed.
@@ -152,8 +152,11 @@ impl CqPort for Arc<Cq> {
         if let [place] = places
             && let Some(mut queue) = self.queue.try_lock()
             && let Some(queue) = queue.as_mut()
-            && queue.take_if(|completion| write_plain(completion, &self.has_unanswered, place))
+            && queue.take_if(|completion| write_plain(completion, place))
         {
+            if place.status != IBV_WC_SUCCESS {
+                self.name_unanswered(std::slice::from_mut(place));
+            }
             return Ok(1);
         }
         self.poll_any(places)
@@ -167,7 +170,11 @@ impl CqPort for Arc<Cq> {
             self.write(completion, place);
             time = Some(nanoseconds(completion));
         });
-        taken.map(|_one| time).map_err(|error| error.errno())
+        taken.map_err(|error| error.errno())?;
+        if time.is_some() {
+            self.name_unanswered(std::slice::from_mut(place));
+        }
+        Ok(time)
     }
 
     fn arm(&self, solicited_only: bool) -> Result<()> {
@@ -203,20 +210,41 @@ impl Cq {
     fn poll_any(&self, places: &mut [ibv_wc]) -> Result<u32> {
         let mut queue = self.queue.lock();
         let queue = queue.as_mut().ok_or(Errno::EINVAL)?;
-        let (most, mut places) = (places.len(), places.iter_mut());
+        let (most, mut free) = (places.len(), places.iter_mut());
         let taken = queue.poll_each(most, |completion| {
-            if let Some(place) = places.next() {
+            if let Some(place) = free.next() {
                 self.write(completion, place);
             }
         });
         let taken = taken.map_err(|error| error.errno())?;
+        if self.has_unanswered.load(Ordering::Relaxed) {
+            self.name_unanswered(places.get_mut(..taken).unwrap_or_default());
+        }
         u32::try_from(taken).map_err(|_never| Errno::EOVERFLOW)
+    }
+
+    /// Finds the flushed sends that the peer has not answered.
+    #[cold]
+    fn name_unanswered(&self, places: &mut [ibv_wc]) {
+        if !self.has_unanswered.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(terminates) = self.terminates.upgrade() else {
+            return;
+        };
+        for place in places {
+            let is_flushed_send =
+                place.status == IBV_WC_WR_FLUSH_ERR && place.opcode != IBV_WC_RECV;
+            if is_flushed_send && terminates.takes_unanswered(place.qp_num) {
+                place.status = IBV_WC_RETRY_EXC_ERR;
+            }
+        }
     }
 
     /// Writes a completion into its place.
     #[inline]
     fn write(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        if write_plain(completion, &self.has_unanswered, place) {
+        if write_plain(completion, place) {
             return;
         }
         write_common(completion, IBV_WC_SUCCESS, place);
@@ -229,13 +257,6 @@ impl Cq {
 
     #[cold]
     fn write_failure(&self, completion: &WorkCompletion, place: &mut ibv_wc) {
-        if completion.status == CompletionStatus::Flushed {
-            let terminates = self.terminates.upgrade();
-            if terminates.is_some_and(|it| it.takes_unanswered(completion.qp)) {
-                place.status = IBV_WC_RETRY_EXC_ERR;
-                return;
-            }
-        }
         // Only this one asks the engine.
         let is_remote = completion.status == CompletionStatus::RemoteTermination;
         let terminates = is_remote.then(|| self.terminates.upgrade()).flatten();
@@ -259,19 +280,11 @@ fn vendor_error(code: TermCode) -> u32 {
 
 /// Writes a completion into its place if it has no further fields; most have none.
 #[inline]
-fn write_plain(
-    completion: &WorkCompletion,
-    has_unanswered: &AtomicBool,
-    place: &mut ibv_wc,
-) -> bool {
+fn write_plain(completion: &WorkCompletion, place: &mut ibv_wc) -> bool {
     let status = match completion.status {
         CompletionStatus::Success if has_no_data(completion) => IBV_WC_SUCCESS,
         // A queue that is flushed has many.
-        CompletionStatus::Flushed
-            if completion.opcode == Opcode::Receive || !has_unanswered.load(Ordering::Relaxed) =>
-        {
-            IBV_WC_WR_FLUSH_ERR
-        }
+        CompletionStatus::Flushed => IBV_WC_WR_FLUSH_ERR,
         _ => return false,
     };
     write_common(completion, status, place);

@@ -41,7 +41,11 @@ impl Terminates for Registry {
         self.qp(qp)?.terminate()
     }
 
-    fn takes_unanswered(&self, qp: QpId) -> bool {
+    fn takes_unanswered(&self, number: u32) -> bool {
+        let qp = lock(&self.qps).get(&number).map(|entry| entry.id);
+        let Some(qp) = qp else {
+            return false;
+        };
         let quiet = lock(&self.quiet).get(&qp).copied();
         let is_unanswered = match quiet {
             None => false,
