@@ -154,7 +154,7 @@ impl CqPort for Arc<Cq> {
             && let Some(queue) = queue.as_mut()
             && queue.take_if(|completion| write_plain(completion, place))
         {
-            if place.status != IBV_WC_SUCCESS {
+            if place.status != IBV_WC_SUCCESS && self.has_unanswered() {
                 self.name_unanswered(std::slice::from_mut(place));
             }
             return Ok(1);
@@ -171,7 +171,7 @@ impl CqPort for Arc<Cq> {
             time = Some(nanoseconds(completion));
         });
         taken.map_err(|error| error.errno())?;
-        if time.is_some() {
+        if time.is_some() && self.has_unanswered() {
             self.name_unanswered(std::slice::from_mut(place));
         }
         Ok(time)
@@ -217,18 +217,21 @@ impl Cq {
             }
         });
         let taken = taken.map_err(|error| error.errno())?;
-        if self.has_unanswered.load(Ordering::Relaxed) {
+        if self.has_unanswered() {
             self.name_unanswered(places.get_mut(..taken).unwrap_or_default());
         }
         u32::try_from(taken).map_err(|_never| Errno::EOVERFLOW)
     }
 
+    /// Whether flushed sends may be unanswered.
+    #[inline]
+    fn has_unanswered(&self) -> bool {
+        self.has_unanswered.load(Ordering::Relaxed)
+    }
+
     /// Finds the flushed sends that the peer has not answered.
     #[cold]
     fn name_unanswered(&self, places: &mut [ibv_wc]) {
-        if !self.has_unanswered.load(Ordering::Relaxed) {
-            return;
-        }
         let Some(terminates) = self.terminates.upgrade() else {
             return;
         };
