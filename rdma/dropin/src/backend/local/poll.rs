@@ -150,11 +150,13 @@ impl Release for Cq {
 impl CqPort for Arc<Cq> {
     fn poll(&self, places: &mut [ibv_wc]) -> Result<u32> {
         if let [place] = places
-            && !self.has_unanswered()
             && let Some(mut queue) = self.queue.try_lock()
             && let Some(queue) = queue.as_mut()
             && queue.take_if(|completion| write_plain(completion, place))
         {
+            if place.status != IBV_WC_SUCCESS && self.has_unanswered() {
+                self.name_unanswered(std::slice::from_mut(place));
+            }
             return Ok(1);
         }
         self.poll_any(places)
