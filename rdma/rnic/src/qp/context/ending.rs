@@ -265,7 +265,7 @@ impl QpContext {
         self.enter_phase(Phase::Terminate { since });
         self.work.flush(&mut device.cqs, culprit);
         let ends = |stream: &mut Stream| stream.end(terminate, device);
-        if self.stream().is_some_and(ends) {
+        if self.stream_mut().is_some_and(ends) {
             self.activate(device);
         }
     }
@@ -329,29 +329,21 @@ impl QpContext {
         self.report(kind, device);
     }
 
-    /// Resets the connection because the peer no longer answers, enters Error, and reports the
-    /// event.
+    /// Resets the connection because the peer no longer answers.
     fn fail_lost(&mut self, reason: &'static str, device: &mut RdmaDevice) {
-        let kind = AsyncEventKind::ConnectionLost { reason };
-        let lost = self.conn().is_some_and(|conn| device.unacked(conn) > 0);
-        if !lost && self.may_end_quietly() {
-            if let Some(conn) = self.conn() {
-                device.stack.abort(conn, device.now);
-            }
-            self.end_quietly(kind, device);
-            return;
+        let mut lost = false;
+        if let Some(conn) = self.conn() {
+            lost = device.unacked(conn) > 0;
+            device.stack.abort(conn, device.now);
         }
-        self.note_end(&kind);
-        self.reset(device);
-        self.report(kind, device);
+        self.lose(AsyncEventKind::ConnectionLost { reason }, lost, device);
     }
 
     /// Whether the connection is lost without harm: no request or message is unfinished.
     fn may_end_quietly(&self) -> bool {
-        let ConnStage::Connected(connection, _) = &self.stage else {
-            return false;
-        };
-        self.shared.ends_quietly() && !self.work.has_sends() && !connection.stream().in_progress()
+        let is_unfinished = |stream: &Stream| self.work.has_sends() || stream.in_progress();
+        let stream = self.stream();
+        self.shared.ends_quietly() && stream.is_some_and(|stream| !is_unfinished(stream))
     }
 
     /// Enters Idle without a connection, and reports the event. Receive buffers stay posted.
@@ -448,8 +440,8 @@ impl QpContext {
         self.enter(ConnStage::Failed);
     }
 
-    fn may_send(&mut self) -> bool {
-        self.stream().is_some_and(|stream| stream.is_open())
+    fn may_send(&self) -> bool {
+        self.stream().is_some_and(Stream::is_open)
     }
 }
 

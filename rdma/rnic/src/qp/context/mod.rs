@@ -302,13 +302,7 @@ impl QpContext {
 
     /// The TCP connection of its stream.
     pub(crate) fn conn(&self) -> Option<ConnId> {
-        match &self.stage {
-            ConnStage::Connected(connection, _) => Some(connection.stream().conn()),
-            ConnStage::None
-            | ConnStage::Searching(_)
-            | ConnStage::Starting(_)
-            | ConnStage::Failed => None,
-        }
+        self.stream().map(Stream::conn)
     }
 
     /// Sets the stage of the connection. Returns the former one.
@@ -385,24 +379,12 @@ impl QpContext {
 
     /// When a silent peer is woken.
     fn retry_due(&self) -> Option<Instant> {
-        match &self.stage {
-            ConnStage::Connected(connection, _) => connection.stream().retry_due(),
-            ConnStage::None
-            | ConnStage::Searching(_)
-            | ConnStage::Starting(_)
-            | ConnStage::Failed => None,
-        }
+        self.stream()?.retry_due()
     }
 
     /// When a message that waits for a receive buffer is tried again.
     fn held_due(&self) -> Option<Instant> {
-        match &self.stage {
-            ConnStage::Connected(connection, _) => connection.stream().held_due(),
-            ConnStage::None
-            | ConnStage::Searching(_)
-            | ConnStage::Starting(_)
-            | ConnStage::Failed => None,
-        }
+        self.stream()?.held_due()
     }
 
     /// Time of the next action without an event.
@@ -518,7 +500,17 @@ impl QpContext {
         Some((deframer, full))
     }
 
-    fn stream(&mut self) -> Option<&mut Stream> {
+    fn stream(&self) -> Option<&Stream> {
+        match &self.stage {
+            ConnStage::Connected(connection, _) => Some(connection.stream()),
+            ConnStage::None
+            | ConnStage::Searching(_)
+            | ConnStage::Starting(_)
+            | ConnStage::Failed => None,
+        }
+    }
+
+    fn stream_mut(&mut self) -> Option<&mut Stream> {
         match &mut self.stage {
             ConnStage::Connected(connection, _) => Some(connection.stream_mut()),
             ConnStage::None

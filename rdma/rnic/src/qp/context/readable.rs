@@ -38,7 +38,7 @@ impl QpContext {
         }
         if let Err(fault) = received {
             self.on_receive_fault(fault, device);
-        } else if self.stream().is_some_and(Stream::take_held_close) {
+        } else if self.stream_mut().is_some_and(Stream::take_held_close) {
             self.handle_peer_closed(device);
         }
     }
