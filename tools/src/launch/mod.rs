@@ -67,7 +67,7 @@ pub(crate) struct RunArgs {
     /// The socket of a software switch (`xwarp serve`), whose device the program finds
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["dev", "fix_offloads"])]
     service: Option<PathBuf>,
-    /// The transport that the program is told its devices are of. Some programs work over
+    /// The transport that devices report to the program. Some programs work over
     /// InfiniBand only. `XWARP_TRANSPORT` in the environment is kept, unless this names one
     #[arg(long, value_enum, default_value_t)]
     transport: Transport,

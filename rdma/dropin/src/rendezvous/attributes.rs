@@ -21,7 +21,7 @@ pub(crate) struct End {
 
 /// Attributes that Modify QP has set for the connection to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Party {
+pub(crate) struct Attributes {
     pub(crate) own: End,
     pub(crate) peer: End,
     /// PSN that is expected in the peer's first message.
@@ -43,7 +43,7 @@ pub(crate) struct Sends {
     pub(crate) patience: Option<Duration>,
 }
 
-impl Party {
+impl Attributes {
     /// Whether this side connects, and the peer accepts.
     pub(super) fn connects(&self) -> bool {
         self.own < self.peer
@@ -119,8 +119,8 @@ mod tests {
         patience: None,
     };
 
-    fn party() -> Party {
-        Party {
+    fn attributes() -> Attributes {
+        Attributes {
             own: end(1, 7),
             peer: end(2, 3),
             recv_psn: 9,
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// What the peer of `party` says.
+    /// What the peer of `attributes` says.
     const HELLO: Hello = Hello {
         from: 3,
         to: 7,
@@ -140,12 +140,12 @@ mod tests {
     #[test]
     fn lower_address_connects_and_with_one_address_the_lower_number() {
         let connects = |own, peer| {
-            let party = Party {
+            let attributes = Attributes {
                 own,
                 peer,
-                ..party()
+                ..attributes()
             };
-            party.connects()
+            attributes.connects()
         };
         assert!(connects(end(1, 7), end(2, 3)) && !connects(end(2, 3), end(1, 7)));
         assert!(connects(end(1, 2), end(1, 3)) && !connects(end(1, 3), end(1, 2)));
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn peer_is_known_by_address_numbers_and_psns() {
         let address = end(2, 3).address;
-        assert!(party().is_peer(address, &HELLO));
-        assert!(!party().is_peer(end(3, 3).address, &HELLO));
+        assert!(attributes().is_peer(address, &HELLO));
+        assert!(!attributes().is_peer(end(3, 3).address, &HELLO));
         let wrong = [
             Hello { from: 4, ..HELLO },
             Hello { to: 8, ..HELLO },
@@ -174,23 +174,23 @@ mod tests {
             },
         ];
         for hello in wrong {
-            assert!(!party().is_peer(address, &hello), "{hello:?}");
+            assert!(!attributes().is_peer(address, &hello), "{hello:?}");
         }
     }
 
     #[test]
     fn one_direction_is_enough_while_the_other_is_not_known() {
         let address = end(2, 3).address;
-        let receives_only = Party {
+        let receives_only = Attributes {
             sends: None,
-            ..party()
+            ..attributes()
         };
         let not_yet_sending = Hello {
             send_psn: None,
             ..HELLO
         };
         assert!(receives_only.is_peer(address, &HELLO));
-        assert!(party().is_peer(address, &not_yet_sending));
+        assert!(attributes().is_peer(address, &not_yet_sending));
         assert!(
             !receives_only.is_peer(address, &not_yet_sending),
             "nothing is known"

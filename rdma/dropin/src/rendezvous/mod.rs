@@ -5,9 +5,9 @@
 //! lower one of the two connects to a port of the RNIC, on which the other one is found. The private
 //! data of both name the queue pairs. A peer that is not expected yet is refused, and comes again.
 
+pub(crate) mod attributes;
 mod block;
 pub mod hello;
-pub(crate) mod party;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, Weak};
@@ -20,9 +20,9 @@ use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, EventCal
 use crate::backend::{Backend, BackendRef, Qp, QpStatus};
 use crate::entry::{Result, lock};
 use crate::logging::say_once;
+use attributes::{Attributes, Sends};
 use block::{Block, BoundPorts};
 use hello::Hello;
-use party::{Party, Sends};
 
 /// How long the connecting side waits for RTS, which usually follows RTR at once and names a PSN.
 const GRACE: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// How often a queue pair without its peer is checked for sends that wait.
 const CHECK_PAUSE: Duration = Duration::from_millis(500);
 /// How long a queue pair refuses its peer after a wrong PSN, so that no PSN is found by trying.
-const DEAF_TIME: Duration = Duration::from_millis(10);
+const WRONG_PSN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The queue pairs of an RNIC that are brought up by hand.
 pub(crate) struct Rendezvous {
@@ -55,25 +55,25 @@ enum Ports {
 #[derive(Default)]
 struct Lists {
     /// The queue pairs by number.
-    guests: FxHashMap<u32, Guest>,
-    /// Serial number of the next guest.
+    endpoints: FxHashMap<u32, Endpoint>,
+    /// Serial number of the next endpoint.
     next: u64,
 }
 
 /// A queue pair, from RTR until it is reset, destroyed, or in Error.
-struct Guest {
-    /// A number that no other guest has: a call for a former one with its number finds nothing.
+struct Endpoint {
+    /// Never used twice: a call for a former endpoint with the same number finds nothing.
     serial: u64,
     qp: Weak<Qp>,
-    party: Party,
+    attributes: Attributes,
     /// Index of the interface, for link-local addresses.
     scope: u32,
     stage: Stage,
     /// It refuses its peer until then.
-    deaf_until: Option<Instant>,
+    refuses_until: Option<Instant>,
 }
 
-/// Where a guest stands with its peer, and since when it is without.
+/// Connection of an endpoint, and since when it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Apart(Instant),
@@ -84,8 +84,8 @@ enum Stage {
     Ended,
 }
 
-/// Number and serial number of a guest.
-type GuestKey = (u32, u64);
+/// Number and serial number of an endpoint.
+type EndpointKey = (u32, u64);
 
 impl Rendezvous {
     /// The rendezvous of an RNIC that has no queue pair yet. One that `shares` its addresses with
@@ -111,8 +111,8 @@ impl Rendezvous {
     }
 
     /// A queue pair in Idle has come to RTR: it may receive from its peer.
-    pub(crate) fn receive(&self, qp: &Arc<Qp>, party: Party, scope: u32) -> Result<()> {
-        if party.own == party.peer {
+    pub(crate) fn receive(&self, qp: &Arc<Qp>, attributes: Attributes, scope: u32) -> Result<()> {
+        if attributes.own == attributes.peer {
             say_once(format_args!(
                 "ibv_modify_qp: a queue pair that is its own peer is not supported"
             ));
@@ -121,37 +121,41 @@ impl Rendezvous {
         self.listen()?;
         qp.set_by_hand(true)?;
         let mut lists = lock(&self.lists);
-        let guest = Guest {
+        let endpoint = Endpoint {
             serial: lists.next,
             qp: Arc::downgrade(qp),
-            party,
+            attributes,
             scope,
             stage: Stage::Apart(Instant::now()),
-            deaf_until: None,
+            refuses_until: None,
         };
         lists.next += 1;
-        let pause = if party.connects() { GRACE } else { CHECK_PAUSE };
-        self.schedule(&guest, pause);
-        lists.guests.insert(party.own.number, guest);
+        let pause = if attributes.connects() {
+            GRACE
+        } else {
+            CHECK_PAUSE
+        };
+        self.schedule(&endpoint, pause);
+        lists.endpoints.insert(attributes.own.number, endpoint);
         Ok(())
     }
 
     /// A queue pair has come to RTS: it may send.
     pub(crate) fn send(&self, number: u32, sends: Sends) {
         let mut lists = lock(&self.lists);
-        let Some(guest) = lists.guests.get_mut(&number) else {
+        let Some(endpoint) = lists.endpoints.get_mut(&number) else {
             return;
         };
-        guest.party.sends = Some(sends);
-        if guest.party.connects() && matches!(guest.stage, Stage::Apart(_)) {
-            self.schedule(guest, Duration::ZERO);
+        endpoint.attributes.sends = Some(sends);
+        if endpoint.attributes.connects() && matches!(endpoint.stage, Stage::Apart(_)) {
+            self.schedule(endpoint, Duration::ZERO);
         }
     }
 
     /// Forgets a queue pair that is about to be reset, destroyed, or brought into Error.
     pub(crate) fn forget(&self, qp: &Arc<Qp>) {
-        let guest = lock(&self.lists).guests.remove(&qp.number());
-        if guest.is_some()
+        let endpoint = lock(&self.lists).endpoints.remove(&qp.number());
+        if endpoint.is_some()
             && let Err(errno) = qp.stop_connecting()
         {
             log::debug!("an attempt ends with its RNIC: {errno}");
@@ -195,28 +199,33 @@ impl Rendezvous {
         })
     }
 
-    /// Accepts the peer of a guest, and rejects all others.
+    /// Accepts the peer of an endpoint, and rejects all others.
     fn answer(&self, request: &Request) {
         let mut lists = lock(&self.lists);
-        let guest = Hello::parse(&request.private_data)
-            .and_then(|hello| Some((lists.guests.get_mut(&hello.to)?, hello)))
-            .and_then(|(guest, hello)| guest.admit(request, &hello));
-        let Some((guest, qp)) = guest else {
+        let endpoint = Hello::parse(&request.private_data)
+            .and_then(|hello| Some((lists.endpoints.get_mut(&hello.to)?, hello)))
+            .and_then(|(endpoint, hello)| endpoint.admit(request, &hello));
+        let Some((endpoint, qp)) = endpoint else {
             drop(lists);
             if let Err(errno) = request.peer.reject(b"") {
                 log::debug!("{} is gone: {errno}", request.remote);
             }
             return;
         };
-        let hello = guest.party.hello().to_bytes();
-        let callback = self.callback(guest.key());
-        match qp.accept(&request.peer, guest.party.depths(), &hello, callback) {
-            Ok(()) => guest.stage = Stage::Connected,
+        let hello = endpoint.attributes.hello().to_bytes();
+        let callback = self.callback(endpoint.key());
+        match qp.accept(
+            &request.peer,
+            endpoint.attributes.depths(),
+            &hello,
+            callback,
+        ) {
+            Ok(()) => endpoint.stage = Stage::Connected,
             Err(errno) => log::info!("{} is not accepted: {errno}", request.remote),
         }
     }
 
-    fn callback(&self, key: GuestKey) -> EventCallback {
+    fn callback(&self, key: EndpointKey) -> EventCallback {
         let this = Weak::clone(&self.this);
         Arc::new(move |event| {
             if let Some(this) = this.upgrade() {
@@ -225,46 +234,46 @@ impl Rendezvous {
         })
     }
 
-    /// Handles an event of a guest's connection.
-    fn on_event(&self, key: GuestKey, event: ConnectionEvent) {
+    /// Handles an event of an endpoint's connection.
+    fn on_event(&self, key: EndpointKey, event: ConnectionEvent) {
         let mut lists = lock(&self.lists);
-        let Some(guest) = lists.guest(key) else {
+        let Some(endpoint) = lists.endpoint(key) else {
             return;
         };
         let pause = match event {
             ConnectionEvent::Connected { private_data, .. } => {
-                let address = guest.party.peer.address;
+                let address = endpoint.attributes.peer.address;
                 let answer = Hello::parse(&private_data);
-                if !answer.is_some_and(|it| guest.party.is_peer(address, &it)) {
+                if !answer.is_some_and(|it| endpoint.attributes.is_peer(address, &it)) {
                     log::warn!("{address} is not the peer that it says it is");
                     drop(lists);
                     self.fail(key);
                     return;
                 }
-                guest.stage = Stage::Connected;
+                endpoint.stage = Stage::Connected;
                 return;
             }
             ConnectionEvent::NotConnected(failure) => {
-                let Stage::Connecting(since) = guest.stage else {
+                let Stage::Connecting(since) = endpoint.stage else {
                     return;
                 };
                 log::debug!("queue pair {} is without its peer: {failure:?}", key.0);
-                guest.stage = Stage::Apart(since);
+                endpoint.stage = Stage::Apart(since);
                 let is_soon = since.elapsed() < SOON;
                 if is_soon { FIRST_PAUSE } else { LATER_PAUSE }
             }
             ConnectionEvent::Disconnected => {
-                guest.stage = Stage::Ended;
+                endpoint.stage = Stage::Ended;
                 CHECK_PAUSE
             }
             ConnectionEvent::Request(_) => return,
         };
-        self.schedule(guest, pause);
+        self.schedule(endpoint, pause);
     }
 
-    /// Checks a guest after this time, instead of at the time that was scheduled before.
-    fn schedule(&self, guest: &Guest, pause: Duration) {
-        let (key, this) = (guest.key(), Weak::clone(&self.this));
+    /// Checks an endpoint after this time, instead of at the time that was scheduled before.
+    fn schedule(&self, endpoint: &Endpoint, pause: Duration) {
+        let (key, this) = (endpoint.key(), Weak::clone(&self.this));
         let check = move || {
             if let Some(this) = this.upgrade() {
                 this.check(key);
@@ -277,23 +286,23 @@ impl Rendezvous {
         }
     }
 
-    /// Connects a guest that has to, and fails one whose sends have waited for too long.
-    fn check(&self, key: GuestKey) {
+    /// Connects an endpoint that has to, and fails one whose sends have waited for too long.
+    fn check(&self, key: EndpointKey) {
         let mut lists = lock(&self.lists);
-        let Some(guest) = lists.guest(key) else {
+        let Some(endpoint) = lists.endpoint(key) else {
             return;
         };
-        match guest.next_step() {
+        match endpoint.next_step() {
             Step::None => {}
-            Step::Wait => self.schedule(guest, CHECK_PAUSE),
-            Step::Leave => drop(lists.guests.remove(&key.0)),
+            Step::Wait => self.schedule(endpoint, CHECK_PAUSE),
+            Step::Leave => drop(lists.remove(key)),
             Step::Connect { qp, since } => {
                 // The outcome is reported by this thread, later.
-                match qp.connect(guest.request(), self.callback(key)) {
-                    Ok(_) => guest.stage = Stage::Connecting(since),
+                match qp.connect(endpoint.request(), self.callback(key)) {
+                    Ok(_) => endpoint.stage = Stage::Connecting(since),
                     Err(errno) => log::info!("queue pair {} cannot connect: {errno}", key.0),
                 }
-                self.schedule(guest, CHECK_PAUSE);
+                self.schedule(endpoint, CHECK_PAUSE);
             }
             Step::Fail => {
                 drop(lists);
@@ -302,15 +311,10 @@ impl Rendezvous {
         }
     }
 
-    /// Brings a guest into Error, as its peer does not answer.
-    fn fail(&self, key: GuestKey) {
-        let mut lists = lock(&self.lists);
-        let guest = lists
-            .guest(key)
-            .is_some()
-            .then(|| lists.guests.remove(&key.0));
-        drop(lists);
-        let Some(qp) = guest.flatten().and_then(|it| it.qp.upgrade()) else {
+    /// Brings an endpoint into Error, as its peer does not answer.
+    fn fail(&self, key: EndpointKey) {
+        let removed = lock(&self.lists).remove(key);
+        let Some(qp) = removed.and_then(|endpoint| endpoint.qp.upgrade()) else {
             return;
         };
         log::info!("queue pair {} is failed: its peer does not answer", key.0);
@@ -322,14 +326,20 @@ impl Rendezvous {
 }
 
 impl Lists {
-    /// The guest, unless it is gone.
-    fn guest(&mut self, (number, serial): GuestKey) -> Option<&mut Guest> {
-        let guest = self.guests.get_mut(&number)?;
-        (guest.serial == serial).then_some(guest)
+    /// The endpoint, unless it is gone.
+    fn endpoint(&mut self, (number, serial): EndpointKey) -> Option<&mut Endpoint> {
+        let endpoint = self.endpoints.get_mut(&number)?;
+        (endpoint.serial == serial).then_some(endpoint)
+    }
+
+    /// Removes the endpoint, unless it is gone.
+    fn remove(&mut self, key: EndpointKey) -> Option<Endpoint> {
+        self.endpoint(key)?;
+        self.endpoints.remove(&key.0)
     }
 }
 
-/// What a check of a guest leads to.
+/// What a check of an endpoint leads to.
 enum Step {
     /// Nothing until the next event.
     None,
@@ -344,12 +354,12 @@ enum Step {
     Leave,
 }
 
-impl Guest {
-    fn key(&self) -> GuestKey {
-        (self.party.own.number, self.serial)
+impl Endpoint {
+    fn key(&self) -> EndpointKey {
+        (self.attributes.own.number, self.serial)
     }
 
-    /// The guest and its queue pair, if it accepts a peer that says this now.
+    /// The endpoint and its queue pair, if it accepts a peer that says this now.
     fn admit(&mut self, request: &Request, hello: &Hello) -> Option<(&mut Self, Arc<Qp>)> {
         let between = [request.local, request.remote].map(|it| it.ip().to_canonical());
         if !self.recognises(between, hello, Instant::now()) {
@@ -362,22 +372,22 @@ impl Guest {
     /// Whether a queue pair that connects between these addresses, the own one first, and says this
     /// is the peer.
     fn recognises(&mut self, [own, peer]: [IpAddr; 2], hello: &Hello, now: Instant) -> bool {
-        let is_expected = !self.party.connects()
+        let is_expected = !self.attributes.connects()
             && matches!(self.stage, Stage::Apart(_))
-            && own == self.party.own.address
-            && self.party.is_named(peer, hello)
-            && self.deaf_until.is_none_or(|until| until <= now);
+            && own == self.attributes.own.address
+            && self.attributes.is_named(peer, hello)
+            && self.refuses_until.is_none_or(|until| until <= now);
         if !is_expected {
             return false;
         }
-        let is_peer = self.party.is_peer(peer, hello);
-        self.deaf_until = (!is_peer).then(|| now + DEAF_TIME);
+        let is_peer = self.attributes.is_peer(peer, hello);
+        self.refuses_until = (!is_peer).then(|| now + WRONG_PSN_PAUSE);
         is_peer
     }
 
     /// Whether sends would have waited for too long.
     fn is_overdue(&self) -> bool {
-        let patience = self.party.patience();
+        let patience = self.attributes.patience();
         match self.stage {
             Stage::Connected => false,
             Stage::Ended => patience.is_some(),
@@ -399,19 +409,19 @@ impl Guest {
             Ok(view) if view.status == QpStatus::Error => Step::Leave,
             Ok(view) if view.has_sends && self.is_overdue() => Step::Fail,
             Ok(_) => match self.stage {
-                Stage::Apart(since) if self.party.connects() => Step::Connect { qp, since },
+                Stage::Apart(since) if self.attributes.connects() => Step::Connect { qp, since },
                 _ => Step::Wait,
             },
         }
     }
 
     fn request(&self) -> ConnectRequest {
-        let Party { own, peer, .. } = self.party;
+        let Attributes { own, peer, .. } = self.attributes;
         ConnectRequest {
             local: at(own.address, 0, self.scope),
             remote: at(peer.address, Block::of(peer.number).port(), self.scope),
-            depths: self.party.depths(),
-            private_data: self.party.hello().to_bytes().to_vec(),
+            depths: self.attributes.depths(),
+            private_data: self.attributes.hello().to_bytes().to_vec(),
             patience: Duration::ZERO,
         }
     }
@@ -430,13 +440,13 @@ fn at(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendezvous::party::End;
+    use crate::rendezvous::attributes::End;
 
     const ADDRESSES: [IpAddr; 2] = [
         IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
         IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
     ];
-    /// What the peer of `guest` says.
+    /// What the peer of `endpoint` says.
     const HELLO: Hello = Hello {
         from: 3,
         to: 7,
@@ -444,9 +454,9 @@ mod tests {
         recv_psn: 5,
     };
 
-    fn guest(now: Instant) -> Guest {
+    fn endpoint(now: Instant) -> Endpoint {
         let [own, peer] = ADDRESSES;
-        let party = Party {
+        let attributes = Attributes {
             own: End {
                 address: own,
                 number: 7,
@@ -459,38 +469,38 @@ mod tests {
             sends: None,
             ird: 1,
         };
-        Guest {
+        Endpoint {
             serial: 0,
             qp: Weak::new(),
-            party,
+            attributes,
             scope: 0,
             stage: Stage::Apart(now),
-            deaf_until: None,
+            refuses_until: None,
         }
     }
 
     #[test]
-    fn wrong_psn_is_answered_by_a_while_without_an_ear() {
+    fn wrong_psn_is_followed_by_a_pause() {
         let now = Instant::now();
-        let mut guest = guest(now);
+        let mut endpoint = endpoint(now);
         let wrong = Hello {
             send_psn: Some(8),
             ..HELLO
         };
-        assert!(!guest.recognises(ADDRESSES, &wrong, now));
-        let soon = now + DEAF_TIME / 2;
+        assert!(!endpoint.recognises(ADDRESSES, &wrong, now));
+        let soon = now + WRONG_PSN_PAUSE / 2;
         assert!(
-            !guest.recognises(ADDRESSES, &HELLO, soon),
-            "it does not listen"
+            !endpoint.recognises(ADDRESSES, &HELLO, soon),
+            "it still refuses"
         );
-        assert!(guest.recognises(ADDRESSES, &HELLO, now + DEAF_TIME));
+        assert!(endpoint.recognises(ADDRESSES, &HELLO, now + WRONG_PSN_PAUSE));
     }
 
-    /// Others cannot keep the peer away.
+    /// Otherwise any host could keep the peer away.
     #[test]
-    fn stranger_with_other_numbers_or_another_address_does_not_make_it_deaf() {
+    fn other_numbers_or_another_address_are_followed_by_no_pause() {
         let now = Instant::now();
-        let mut guest = guest(now);
+        let mut endpoint = endpoint(now);
         let [own, peer] = ADDRESSES;
         let others = [
             (
@@ -511,20 +521,20 @@ mod tests {
             ([peer, peer], HELLO),
         ];
         for (between, hello) in others {
-            assert!(!guest.recognises(between, &hello, now));
+            assert!(!endpoint.recognises(between, &hello, now));
         }
-        assert!(guest.recognises(ADDRESSES, &HELLO, now));
+        assert!(endpoint.recognises(ADDRESSES, &HELLO, now));
     }
 
     #[test]
-    fn only_a_guest_without_its_peer_accepts_one() {
+    fn only_an_endpoint_without_its_peer_accepts_one() {
         let now = Instant::now();
         for stage in [Stage::Connecting(now), Stage::Connected, Stage::Ended] {
-            let mut guest = Guest {
+            let mut endpoint = Endpoint {
                 stage,
-                ..guest(now)
+                ..endpoint(now)
             };
-            assert!(!guest.recognises(ADDRESSES, &HELLO, now), "{stage:?}");
+            assert!(!endpoint.recognises(ADDRESSES, &HELLO, now), "{stage:?}");
         }
     }
 
@@ -555,12 +565,12 @@ mod tests {
             (Stage::Ended, None, false),
         ];
         for (stage, patience, expected) in cases {
-            let mut guest = Guest {
+            let mut endpoint = Endpoint {
                 stage,
-                ..guest(long_ago)
+                ..endpoint(long_ago)
             };
-            guest.party.sends = Some(sends(patience));
-            assert_eq!(guest.is_overdue(), expected, "{stage:?}, {patience:?}");
+            endpoint.attributes.sends = Some(sends(patience));
+            assert_eq!(endpoint.is_overdue(), expected, "{stage:?}, {patience:?}");
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::abi::numbers::{
 use crate::abi::verbs::{ibv_ah_attr, ibv_qp_attr};
 use crate::entry::Result;
 use crate::logging::say_once;
+use crate::rendezvous::attributes::{Attributes, End, LEAST_PATIENCE, Sends, patience};
 use crate::rendezvous::hello::MAX_24;
-use crate::rendezvous::party::{End, LEAST_PATIENCE, Party, Sends, patience};
 
 /// Attributes that name the peer, at RTR only. An unreliable connection needs no more.
 const NAMES: u32 = IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_PATH_MTU | IBV_QP_RQ_PSN;
@@ -32,7 +32,7 @@ pub(super) const ALL: u32 = NAMES | IBV_QP_SQ_PSN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Init to RTR: the program names the peer.
-    Receive(Party, Scope),
+    Receive(Attributes, Scope),
     /// RTR to RTS.
     Send(Sends),
 }
@@ -87,8 +87,8 @@ impl Service {
                     Self::Reliable => reads(attr.max_dest_rd_atomic)?,
                     Self::Unreliable => 0,
                 };
-                let (party, scope) = party(attr, ird, own)?;
-                Ok(Some(Step::Receive(party, scope)))
+                let (attributes, scope) = attributes(attr, ird, own)?;
+                Ok(Some(Step::Receive(attributes, scope)))
             }
             Some(IBV_QPS_RTS) if is_by_hand => {
                 takes(rts)?;
@@ -121,7 +121,11 @@ fn reads(wanted: u8) -> Result<u16> {
     is_possible.then_some(wanted.into()).ok_or(Errno::EINVAL)
 }
 
-fn party(attr: &ibv_qp_attr, ird: u16, (device, number): (&Device, u32)) -> Result<(Party, Scope)> {
+fn attributes(
+    attr: &ibv_qp_attr,
+    ird: u16,
+    (device, number): (&Device, u32),
+) -> Result<(Attributes, Scope)> {
     let ah = &attr.ah_attr;
     let peer = peer_address(ah)?;
     let interface = device.interface()?;
@@ -134,7 +138,7 @@ fn party(attr: &ibv_qp_attr, ird: u16, (device, number): (&Device, u32)) -> Resu
     if !is_possible {
         return Err(Errno::EINVAL);
     }
-    let party = Party {
+    let attributes = Attributes {
         own: End {
             address: own,
             number,
@@ -147,7 +151,7 @@ fn party(attr: &ibv_qp_attr, ird: u16, (device, number): (&Device, u32)) -> Resu
         sends: None,
         ird,
     };
-    Ok((party, interface.index))
+    Ok((attributes, interface.index))
 }
 
 /// The address in the peer's GID.

@@ -173,8 +173,8 @@ impl QpAttributes {
         match step {
             // Reset is reported as Init.
             Step::Receive(..) if self.is_reset() => return Err(Errno::EINVAL),
-            Step::Receive(party, scope) => {
-                rendezvous.receive(qp, party, scope)?;
+            Step::Receive(attributes, scope) => {
+                rendezvous.receive(qp, attributes, scope)?;
                 self.is_by_hand = true;
             }
             Step::Send(sends) => rendezvous.send(qp.number(), sends),

@@ -164,7 +164,7 @@ fn wildcard_address_is_bound_at_the_device() {
     rnic.backend().close();
 }
 
-/// Servers listen for each family by an identifier of its own, whatever the host has.
+/// Some servers have an identifier for each family, on hosts without IPv6, too.
 #[test]
 fn wildcard_of_a_family_that_no_device_has_is_bound_to_nothing() {
     let program = Program::new();

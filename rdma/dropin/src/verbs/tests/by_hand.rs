@@ -54,9 +54,9 @@ fn number(qp: *mut ibv_qp) -> u32 {
     unsafe { (*qp).qp_num }
 }
 
-/// One side, and what its program was told of the other one.
+/// The program of a side, with the address and numbers of its peer.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct Program<'a> {
     host: &'a Host,
     peer: Side,
     number: u32,
@@ -64,11 +64,11 @@ struct Told<'a> {
     recv_psn: u32,
 }
 
-impl Told<'_> {
-    /// What both programs are told, A first.
-    fn of(bed: &Bed) -> [Told<'_>; 2] {
+impl Program<'_> {
+    /// The programs of both sides, A's first.
+    fn both(bed: &Bed) -> [Program<'_>; 2] {
         let (a, b) = (&bed.a, &bed.b);
-        let told = |host, peer: &Host, side, [send_psn, recv_psn]: [u32; 2]| Told {
+        let program = |host, peer: &Host, side, [send_psn, recv_psn]: [u32; 2]| Program {
             host,
             peer: side,
             number: number(peer.qp),
@@ -76,8 +76,8 @@ impl Told<'_> {
             recv_psn,
         };
         [
-            told(a, b, Side::B, [0x11_1111, 0x22_2222]),
-            told(b, a, Side::A, [0x22_2222, 0x11_1111]),
+            program(a, b, Side::B, [0x11_1111, 0x22_2222]),
+            program(b, a, Side::A, [0x22_2222, 0x11_1111]),
         ]
     }
 
@@ -159,7 +159,7 @@ impl Told<'_> {
 }
 
 /// A message from one to the other arrives.
-fn assert_sends(from: &Told<'_>, to: &Told<'_>, wr_id: u64) {
+fn assert_sends(from: &Program<'_>, to: &Program<'_>, wr_id: u64) {
     to.host.post_recv(wr_id, to.host.sge(256, 5));
     from.send(wr_id, *b"hello");
     assert_eq!(from.completion(), (wr_id, IBV_WC_SUCCESS));
@@ -168,7 +168,7 @@ fn assert_sends(from: &Told<'_>, to: &Told<'_>, wr_id: u64) {
 }
 
 /// A side is brought up, and gets the message that the other one has sent it before.
-fn assert_comes_late(late: &Told<'_>, early: &Told<'_>) {
+fn assert_comes_late(late: &Program<'_>, early: &Program<'_>) {
     late.rtr();
     late.host.post_recv(8, late.host.sge(256, 5));
     late.rts();
@@ -176,7 +176,7 @@ fn assert_comes_late(late: &Told<'_>, early: &Told<'_>) {
     assert_eq!(late.completion(), (8, IBV_WC_SUCCESS));
 }
 
-fn assert_connected([a, b]: &[Told<'_>; 2]) {
+fn assert_connected([a, b]: &[Program<'_>; 2]) {
     assert_sends(a, b, 1);
     assert_sends(b, a, 2);
 }
@@ -185,12 +185,12 @@ fn assert_connected([a, b]: &[Told<'_>; 2]) {
 fn queue_pairs_find_each_other_whichever_program_is_first() {
     for first in [0, 1] {
         let bed = Bed::addressed();
-        let told = Told::of(&bed);
-        told[first].up();
+        let programs = Program::both(&bed);
+        programs[first].up();
         // The connecting side is refused meanwhile, or the other one waits.
         thread::sleep(Duration::from_millis(50));
-        told[1 - first].up();
-        assert_connected(&told);
+        programs[1 - first].up();
+        assert_connected(&programs);
         bed.end();
     }
 }
@@ -198,7 +198,7 @@ fn queue_pairs_find_each_other_whichever_program_is_first() {
 #[test]
 fn program_sees_its_own_states_and_attributes() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     a.rtr();
     assert_eq!(a.state(), IBV_QPS_RTR);
     a.rts();
@@ -220,7 +220,7 @@ fn program_sees_its_own_states_and_attributes() {
 #[test]
 fn work_that_is_posted_before_the_peer_is_there_waits_for_it() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     a.up();
     a.send(7, *b"early");
     assert_comes_late(&b, &a);
@@ -231,7 +231,7 @@ fn work_that_is_posted_before_the_peer_is_there_waits_for_it() {
 #[test]
 fn message_waits_for_a_receive_that_is_posted_late() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     a.up();
     b.up();
     a.send(1, *b"hello");
@@ -252,11 +252,11 @@ fn message_waits_for_a_receive_that_is_posted_late() {
 fn side_that_stays_in_rtr_receives() {
     for receiver in [0, 1] {
         let bed = Bed::addressed();
-        let told = Told::of(&bed);
-        told[receiver].rtr();
-        told[1 - receiver].up();
-        assert_sends(&told[1 - receiver], &told[receiver], 1);
-        assert_eq!(told[receiver].state(), IBV_QPS_RTR);
+        let programs = Program::both(&bed);
+        programs[receiver].rtr();
+        programs[1 - receiver].up();
+        assert_sends(&programs[1 - receiver], &programs[receiver], 1);
+        assert_eq!(programs[receiver].state(), IBV_QPS_RTR);
         bed.end();
     }
 }
@@ -264,7 +264,7 @@ fn side_that_stays_in_rtr_receives() {
 #[test]
 fn reads_are_clipped_to_what_both_sides_allow() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     let mut attr = b.rtr_attr();
     attr.max_dest_rd_atomic = 1;
     assert_eq!(b.to(IBV_QPS_INIT), 0);
@@ -292,15 +292,15 @@ fn reads_are_clipped_to_what_both_sides_allow() {
 
 #[test]
 fn peer_with_another_number_or_psn_is_not_found_until_the_program_is_right() {
-    type Wrong = fn(&mut Told<'_>);
+    type Wrong = fn(&mut Program<'_>);
     let wrongs: [Wrong; 3] = [
-        |told| told.recv_psn += 1,
-        |told| told.number += 1,
-        |told| told.send_psn += 1,
+        |program| program.recv_psn += 1,
+        |program| program.number += 1,
+        |program| program.send_psn += 1,
     ];
     for wrong in wrongs {
         let bed = Bed::addressed();
-        let [a, b] = Told::of(&bed);
+        let [a, b] = Program::both(&bed);
         let mut mistaken = b;
         wrong(&mut mistaken);
         // Before RTS the other direction is not known, and may be any.
@@ -318,11 +318,11 @@ fn peer_with_another_number_or_psn_is_not_found_until_the_program_is_right() {
 #[test]
 fn both_sides_are_reset_and_brought_up_again() {
     let bed = Bed::addressed();
-    let told = Told::of(&bed);
+    let programs = Program::both(&bed);
     for _ in 0..3 {
-        told.iter().for_each(Told::up);
-        assert_connected(&told);
-        for side in &told {
+        programs.iter().for_each(Program::up);
+        assert_connected(&programs);
+        for side in &programs {
             assert_eq!(side.to(IBV_QPS_RESET), 0);
         }
     }
@@ -334,10 +334,10 @@ fn both_sides_are_reset_and_brought_up_again() {
 fn peer_that_is_destroyed_is_no_error_until_one_sends_to_it() {
     for gone in [0, 1] {
         let bed = Bed::addressed();
-        let told = Told::of(&bed);
-        told.iter().for_each(Told::up);
-        assert_connected(&told);
-        let (ending, left) = (&told[gone], &told[1 - gone]);
+        let programs = Program::both(&bed);
+        programs.iter().for_each(Program::up);
+        assert_connected(&programs);
+        let (ending, left) = (&programs[gone], &programs[1 - gone]);
         left.host.post_recv(5, left.host.sge(256, 5));
         ending.host.end();
         thread::sleep(Duration::from_millis(200));
@@ -364,7 +364,7 @@ fn oldest_read_that_a_peer_does_not_answer_is_reported_and_later_ones_are_flushe
     const READS: u64 = 16;
     for _ in 0..20 {
         let bed = Bed::addressed();
-        let [a, b] = Told::of(&bed);
+        let [a, b] = Program::both(&bed);
         a.up();
         b.up();
         assert_connected(&[a, b]);
@@ -393,7 +393,7 @@ fn oldest_read_that_a_peer_does_not_answer_is_reported_and_later_ones_are_flushe
 #[test]
 fn program_that_gives_up_flushes_its_work_itself() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     a.up();
     a.send(1, *b"hello");
     assert_eq!(a.to(IBV_QPS_ERR), 0);
@@ -412,7 +412,7 @@ type Change = (&'static str, fn(&mut ibv_qp_attr));
 #[test]
 fn steps_without_an_attribute_or_with_an_impossible_one_are_refused() {
     let bed = Bed::addressed();
-    let [a, _] = Told::of(&bed);
+    let [a, _] = Program::both(&bed);
     let invalid = Errno::EINVAL as i32;
     assert_eq!(a.modify(&a.rtr_attr(), RTR), invalid, "from Reset");
     assert_eq!(a.to(IBV_QPS_INIT), 0);
@@ -455,9 +455,9 @@ fn steps_without_an_attribute_or_with_an_impossible_one_are_refused() {
 #[test]
 fn unreliable_connection_takes_fewer_attributes_and_is_reliable() {
     let bed = Bed::addressed_with(IBV_QPT_UC);
-    let told = Told::of(&bed);
+    let programs = Program::both(&bed);
     let names = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    for side in &told {
+    for side in &programs {
         assert_eq!(side.to(IBV_QPS_INIT), 0);
         let lacking = IBV_QP_STATE | names & !IBV_QP_RQ_PSN;
         assert_eq!(side.modify(&side.rtr_attr(), lacking), Errno::EINVAL as i32);
@@ -465,15 +465,15 @@ fn unreliable_connection_takes_fewer_attributes_and_is_reliable() {
         let psn = IBV_QP_STATE | IBV_QP_SQ_PSN;
         assert_eq!(side.modify(&side.rts_attr(), psn), 0);
     }
-    assert_connected(&told);
+    assert_connected(&programs);
     bed.end();
 }
 
 #[test]
 fn queue_pair_that_is_its_own_peer_is_refused() {
     let bed = Bed::addressed();
-    let [_, b] = Told::of(&bed);
-    let own = Told {
+    let [_, b] = Program::both(&bed);
+    let own = Program {
         host: &bed.a,
         peer: Side::A,
         number: number(bed.a.qp),
@@ -490,7 +490,7 @@ fn queue_pair_that_is_its_own_peer_is_refused() {
 #[test]
 fn destroyed_at_once_while_its_peer_is_not_there() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     a.up();
     b.rtr();
     bed.end();
@@ -524,7 +524,7 @@ fn is_accepted(bed: &Bed, private_data: &[u8]) -> bool {
 #[test]
 fn stranger_at_the_rendezvous_is_rejected() {
     let bed = Bed::addressed();
-    let [a, b] = Told::of(&bed);
+    let [a, b] = Program::both(&bed);
     b.up();
     let right = Hello {
         from: b.number,
@@ -567,7 +567,7 @@ fn stranger_that_accepts_is_no_peer() {
     };
     for answer in [&b""[..], b"lies", &other.to_bytes()] {
         let bed = Bed::addressed();
-        let [a, _] = Told::of(&bed);
+        let [a, _] = Program::both(&bed);
         let (port, _) = bed
             .backend_of_b()
             .bind(rendezvous(), false)
