@@ -23,6 +23,14 @@ pub const SERVER: &str = "10.77.0.2";
 /// The same by IPv6.
 pub const SERVER_V6: &str = "fd77::2";
 
+/// Starts a program of libiscsi 1.19 with memory that is zero, of which it takes a part for
+/// granted: `iscsi_init_iser_transport` does not initialize the list of a connection's descriptors,
+/// and [`iser_reg_mr`] follows it.
+///
+/// [`iser_reg_mr`]: https://github.com/sahlberg/libiscsi/blob/1.19.0/lib/iser.c
+pub const LIBISCSI: &str =
+    "env GLIBC_TUNABLES=glibc.malloc.perturb=255:glibc.malloc.tcache_count=0";
+
 /// A program with its arguments at either end.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use xwarp_dropin_tests::{SERVER, SERVER_V6, await_tcp, compile};
+use xwarp_dropin_tests::{LIBISCSI, SERVER, SERVER_V6, await_tcp, compile};
 use xwarp_system_tests::{Finished, Host, Hosts, Running, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
@@ -341,7 +341,8 @@ fn tgtd_serves_a_disk_to_libiscsi_over_iser() {
         "WriteVerify10.Simple",
         "Verify10.Mismatch",
     ] {
-        let suite = format!("iscsi-test-cu --silent --fail --dataloss --test=ALL.{test} {unit}");
+        let suite =
+            format!("{LIBISCSI} iscsi-test-cu --silent --fail --dataloss --test=ALL.{test} {unit}");
         let ended = Local::finish(&suite, local.start(&suite));
         assert!(ended.stdout.contains("return value: 0"), "{ended}");
         assert!(!ended.stdout.contains("[SKIPPED]"), "{ended}");

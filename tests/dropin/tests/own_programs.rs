@@ -72,6 +72,18 @@ fn as_many_peers_wait_as_the_backlog_says() {
 }
 
 #[test]
+fn timewait_ends_a_second_after_the_connection_over_infiniband() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "timewait");
+    let said = run(
+        &hosts,
+        &format!("env XWARP_TRANSPORT=ib {program} 10.77.0.1"),
+    );
+    assert_eq!(said, "every timewait state has ended\n");
+}
+
+#[test]
 fn client_that_is_earlier_than_its_server_is_heard() {
     needs_root!();
     let hosts = Hosts::new();

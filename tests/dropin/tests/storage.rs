@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use xwarp_dropin_tests::{finish, run_client, start};
+use xwarp_dropin_tests::{LIBISCSI, finish, run_client, start};
 use xwarp_system_tests::{Finished, Hosts, Running, eventually, output_of};
 use xwarp_test_kit::needs_root;
 
@@ -62,7 +62,10 @@ impl<'a> Target<'a> {
     /// Runs a utility against the disk.
     fn run(&self, utility: &str) -> Finished {
         let disk = format!("iser://10.77.0.2:3261/{TARGET}/1");
-        run_client(self.hosts, &format!("{utility} -i {INITIATOR} {disk}"))
+        run_client(
+            self.hosts,
+            &format!("{LIBISCSI} {utility} -i {INITIATOR} {disk}"),
+        )
     }
 
     /// Runs a test of libiscsi's suite.

@@ -21,8 +21,8 @@ pub(crate) use local::connection_event;
 #[cfg(any(test, feature = "testbed"))]
 pub(crate) use local::testbed;
 pub(crate) use local::{
-    Backend, BackendRef, Cq, Mr, Mw, Pd, PeerRequest, Port, Qp, QpRequest, Srq, limits, open,
-    times_are_wanted,
+    Backend, BackendRef, Cq, Mr, Mw, Pd, PeerRequest, Port, Qp, QpRequest, Srq, Timer, limits,
+    open, times_are_wanted,
 };
 
 use single::Single;

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
@@ -18,9 +18,9 @@ use super::resolving::bind_if_new;
 use crate::abi::cm::{rdma_cm_event, rdma_cm_id, rdma_conn_param};
 use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
 use crate::backend::connection_event::{
-    ConnectRequest, ConnectionEvent, EventCallback, Failure, ReadDepths,
+    ConnectRequest, ConnectionEvent, EventCallback, Failure, ReadDepths, Terms,
 };
-use crate::backend::{self, Backend, BackendRef, Qp};
+use crate::backend::{self, Backend, BackendRef, Qp, Timer};
 use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
@@ -74,6 +74,10 @@ fn announce(id: &Arc<Id>, offered: PendingRequest) {
     state.push(PendingEvent { offered, ..event });
 }
 
+/// How long after a connection's end InfiniBand's timewait state ends. The kernel's connection
+/// manager takes about as long over RoCE.
+const TIMEWAIT: Duration = Duration::from_secs(1);
+
 /// Handles an event of an identifier's connection.
 fn on_event(id: &Arc<Id>, event: ConnectionEvent) {
     let mut state = id.body().state();
@@ -104,7 +108,11 @@ fn on_event(id: &Arc<Id>, event: ConnectionEvent) {
         }
         ConnectionEvent::Request(_) => return,
     };
-    push_with_end_of_timewait(&state, event);
+    let has_ended = event.kind == EventKind::Disconnected;
+    state.push(event);
+    if has_ended && !state.synchronous && device::are_taken_for_infiniband() {
+        end_timewait_later(id, &state);
+    }
 }
 
 /// Writes a state into the struct of the connection's queue pair.
@@ -115,13 +123,21 @@ fn show_state(id: &Arc<Id>, state: &State, shown: u32) {
 }
 
 /// InfiniBand's connection manager reports at last that no packet is in flight. Programs written
-/// for InfiniBand wait for that event.
-fn push_with_end_of_timewait(state: &State, event: PendingEvent) {
-    let has_ended = event.kind == EventKind::Disconnected;
-    let end = PendingEvent::new(&event.id, EventKind::TimewaitExit);
-    state.push(event);
-    if has_ended && !state.synchronous && device::are_taken_for_infiniband() {
-        state.push(end);
+/// for InfiniBand wait for that event, and then free memory that completions of the queue pair
+/// refer to: tgtd had not polled them all where the event followed the connection's end at once.
+fn end_timewait_later(id: &Arc<Id>, state: &State) {
+    let weak = Arc::downgrade(id);
+    let end = move || {
+        if let Some(id) = weak.upgrade() {
+            let state = id.body().state();
+            state.push(PendingEvent::new(&id, EventKind::TimewaitExit));
+        }
+    };
+    let due = Instant::now() + TIMEWAIT;
+    let backend = state.backend();
+    let set = backend.and_then(|it| it.call_at(Timer::new(), due, end));
+    if let Err(errno) = set {
+        log::debug!("the timewait state ends with its RNIC: {errno}");
     }
 }
 
@@ -175,6 +191,13 @@ fn depths(param: &rdma_conn_param) -> ReadDepths {
     }
 }
 
+/// Whether the peer's messages wait for a late receive buffer. By `rdma_connect(3)` the parameter
+/// says how often the peer sends again a message that found none; librdmacm passes 7, for ever, if
+/// there are no parameters. An iWARP peer sends once, so here any number is for ever.
+fn awaits_receives(param: Option<&rdma_conn_param>) -> bool {
+    param.is_none_or(|param| param.rnr_retry_count != 0)
+}
+
 /// For how long an attempt is repeated where no peer listens yet.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -214,7 +237,10 @@ fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     let request = ConnectRequest {
         local: state.wanted_source,
         remote,
-        depths: param.map_or(at_most(MOST), depths),
+        terms: Terms {
+            depths: param.map_or(at_most(MOST), depths),
+            await_receives: awaits_receives(param),
+        },
         private_data: param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len)),
         patience: PATIENCE,
     };
@@ -258,17 +284,20 @@ fn accept(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {
     let backend = state.backend()?;
     let qp = queue_pair(id, &backend, param)?;
     let asked = at_most(state.offered_depths.unwrap_or(MOST));
-    let wanted = param.map_or(asked, depths);
+    let terms = Terms {
+        depths: param.map_or(asked, depths),
+        await_receives: awaits_receives(param),
+    };
     let private_data =
         param.map_or_else(Vec::new, |it| bytes(it.private_data, it.private_data_len));
     let offered = state.offered.take().ok_or(Errno::EINVAL)?;
     let (_rnic, peer) = offered.answer()?;
-    qp.accept(&peer, wanted, &private_data, callback(id))?;
+    qp.accept(&peer, terms, &private_data, callback(id))?;
     state.phase = Phase::Connected;
     qp::show_state(id, &qp, IBV_QPS_RTS);
     state.connection = Some(qp);
     let event = PendingEvent {
-        depths: wanted,
+        depths: terms.depths,
         ..PendingEvent::new(id, EventKind::Established)
     };
     state.push(event);

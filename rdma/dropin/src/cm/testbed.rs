@@ -24,7 +24,7 @@ use crate::abi::verbs::{
     ibv_context_ops, ibv_cq, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge,
     ibv_wc,
 };
-use crate::backend::connection_event::{ConnectRequest, EventCallback, ReadDepths};
+use crate::backend::connection_event::{ConnectRequest, EventCallback, Terms};
 use crate::backend::testbed::Pair;
 use crate::backend::{Backend, EventTarget};
 use crate::entry::lock;
@@ -112,7 +112,7 @@ impl Bed {
         let request = ConnectRequest {
             local: ANY,
             remote: at_b(),
-            depths: ReadDepths::default(),
+            terms: Terms::default(),
             private_data: Vec::new(),
             patience: Duration::ZERO,
         };
@@ -208,10 +208,15 @@ impl Host {
 
     /// One that connects to the listener of B, and may have `reads` Reads outstanding.
     pub(super) fn connecting(&self, reads: u8) -> *mut rdma_cm_id {
-        let id = self.routed(at_b());
         let mut param = rdma_conn_param::zeroed();
         (param.initiator_depth, param.responder_resources) = (reads, reads);
-        assert_eq!(rdma_connect(id, Some(&param)), 0);
+        self.connecting_with(Some(&param))
+    }
+
+    /// One that connects to the listener of B with these parameters.
+    pub(super) fn connecting_with(&self, param: Option<&rdma_conn_param>) -> *mut rdma_cm_id {
+        let id = self.routed(at_b());
+        assert_eq!(rdma_connect(id, param), 0);
         id
     }
 
@@ -228,7 +233,12 @@ impl Host {
 
     /// Accepts a peer.
     pub(super) fn accept(&self, id: *mut rdma_cm_id) {
-        assert_eq!(rdma_accept(id, None), 0);
+        self.accept_with(id, None);
+    }
+
+    /// Accepts a peer with these parameters.
+    pub(super) fn accept_with(&self, id: *mut rdma_cm_id, param: Option<&rdma_conn_param>) {
+        assert_eq!(rdma_accept(id, param), 0);
         self.expect(EventKind::Established, id);
     }
 
@@ -350,10 +360,15 @@ pub(super) fn polled(id: *mut rdma_cm_id, cq: *mut ibv_cq) -> Option<ibv_wc> {
 pub(super) fn exchange(ends: Connection) {
     post_recv(ends.b, 1);
     send(ends.a, 0);
-    let cq = shown(ends.b, |it| it.recv_cq);
+    await_message(ends.b);
+}
+
+/// Waits for a message, which must arrive.
+pub(super) fn await_message(id: *mut rdma_cm_id) {
+    let cq = shown(id, |it| it.recv_cq);
     let mut wc = None;
     eventually("the message arrives", || {
-        wc = polled(ends.b, cq);
+        wc = polled(id, cq);
         wc.is_some()
     });
     assert!(wc.is_some_and(|it| it.status == IBV_WC_SUCCESS));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::hello::Hello;
-use crate::backend::connection_event::ReadDepths;
+use crate::backend::connection_event::{ReadDepths, Terms};
 
 /// Shortest time for which a queue pair whose program sends waits for its peer: the peer's program
 /// may still be starting. InfiniBand's programs set times that suit a network.
@@ -78,11 +78,16 @@ impl Attributes {
         from == self.peer && hello.to == self.own.number
     }
 
-    /// Depths of the connection. Until RTS, as many Reads as the peer may have outstanding.
-    pub(super) fn depths(&self) -> ReadDepths {
-        ReadDepths {
+    /// Terms of the connection. Until RTS, this side has as many Reads outstanding as the peer may
+    /// have. Messages wait for a late receive buffer, as with an `rnr_retry` of 7.
+    pub(super) fn terms(&self) -> Terms {
+        let depths = ReadDepths {
             ird: self.ird,
             ord: self.sends.map_or(self.ird, |it| it.ord),
+        };
+        Terms {
+            depths,
+            await_receives: true,
         }
     }
 

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use rustc_hash::FxHashMap;
 
 use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, EventCallback, Request};
-use crate::backend::{Backend, BackendRef, Qp, QpStatus};
+use crate::backend::{Backend, BackendRef, Qp, QpStatus, Timer};
 use crate::entry::{Result, lock};
 use crate::logging::say_once;
 use attributes::{Attributes, Sends};
@@ -56,14 +56,12 @@ enum Ports {
 struct Lists {
     /// The queue pairs by number.
     endpoints: FxHashMap<u32, Endpoint>,
-    /// Serial number of the next endpoint.
-    next: u64,
 }
 
 /// A queue pair, from RTR until it is reset, destroyed, or in Error.
 struct Endpoint {
-    /// Never used twice: a call for a former endpoint with the same number finds nothing.
-    serial: u64,
+    /// Schedules its checks.
+    timer: Timer,
     qp: Weak<Qp>,
     attributes: Attributes,
     /// Index of the interface, for link-local addresses.
@@ -84,8 +82,8 @@ enum Stage {
     Ended,
 }
 
-/// Number and serial number of an endpoint.
-type EndpointKey = (u32, u64);
+/// Number and timer of an endpoint. A later endpoint of the number has another timer.
+type EndpointKey = (u32, Timer);
 
 impl Rendezvous {
     /// The rendezvous of an RNIC that has no queue pair yet. One that `shares` its addresses with
@@ -122,14 +120,13 @@ impl Rendezvous {
         qp.set_by_hand(true)?;
         let mut lists = lock(&self.lists);
         let endpoint = Endpoint {
-            serial: lists.next,
+            timer: Timer::new(),
             qp: Arc::downgrade(qp),
             attributes,
             scope,
             stage: Stage::Apart(Instant::now()),
             refuses_until: None,
         };
-        lists.next += 1;
         let pause = if attributes.connects() {
             GRACE
         } else {
@@ -214,12 +211,7 @@ impl Rendezvous {
         };
         let hello = endpoint.attributes.hello().to_bytes();
         let callback = self.callback(endpoint.key());
-        match qp.accept(
-            &request.peer,
-            endpoint.attributes.depths(),
-            &hello,
-            callback,
-        ) {
+        match qp.accept(&request.peer, endpoint.attributes.terms(), &hello, callback) {
             Ok(()) => endpoint.stage = Stage::Connected,
             Err(errno) => log::info!("{} is not accepted: {errno}", request.remote),
         }
@@ -327,9 +319,9 @@ impl Rendezvous {
 
 impl Lists {
     /// The endpoint, unless it is gone.
-    fn endpoint(&mut self, (number, serial): EndpointKey) -> Option<&mut Endpoint> {
+    fn endpoint(&mut self, (number, timer): EndpointKey) -> Option<&mut Endpoint> {
         let endpoint = self.endpoints.get_mut(&number)?;
-        (endpoint.serial == serial).then_some(endpoint)
+        (endpoint.timer == timer).then_some(endpoint)
     }
 
     /// Removes the endpoint, unless it is gone.
@@ -356,7 +348,7 @@ enum Step {
 
 impl Endpoint {
     fn key(&self) -> EndpointKey {
-        (self.attributes.own.number, self.serial)
+        (self.attributes.own.number, self.timer)
     }
 
     /// The endpoint and its queue pair, if it accepts a peer that says this now.
@@ -420,7 +412,7 @@ impl Endpoint {
         ConnectRequest {
             local: at(own.address, 0, self.scope),
             remote: at(peer.address, Block::of(peer.number).port(), self.scope),
-            depths: self.attributes.depths(),
+            terms: self.attributes.terms(),
             private_data: self.attributes.hello().to_bytes().to_vec(),
             patience: Duration::ZERO,
         }
@@ -470,7 +462,7 @@ mod tests {
             ird: 1,
         };
         Endpoint {
-            serial: 0,
+            timer: Timer::new(),
             qp: Weak::new(),
             attributes,
             scope: 0,

@@ -77,7 +77,7 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::connection_event::ReadDepths;
+    use crate::backend::connection_event::Terms;
 
     const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -85,7 +85,7 @@ mod tests {
         let request = ConnectRequest {
             local: SocketAddr::from(([0, 0, 0, 0], 0)),
             remote: ([10, 0, 0, 2], 7471).into(),
-            depths: ReadDepths::default(),
+            terms: Terms::default(),
             private_data: Vec::new(),
             patience: PATIENCE,
         };

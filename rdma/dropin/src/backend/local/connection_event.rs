@@ -17,6 +17,15 @@ pub(crate) struct ReadDepths {
     pub(crate) ord: u16,
 }
 
+/// What this side wants of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) depths: ReadDepths,
+    /// The peer's messages that find no receive buffer wait for one, instead of ending the
+    /// connection.
+    pub(crate) await_receives: bool,
+}
+
 /// A connection request of a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -69,7 +78,7 @@ pub(crate) struct ConnectRequest {
     /// stand for any.
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    pub(crate) depths: ReadDepths,
+    pub(crate) terms: Terms,
     pub(crate) private_data: Vec<u8>,
     /// For how long the attempt is repeated where no peer listens.
     pub(crate) patience: Duration,

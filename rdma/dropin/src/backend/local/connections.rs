@@ -10,7 +10,7 @@ use xwarp::cm::BoundPort;
 
 use super::Backend;
 use super::attempts::Attempt;
-use super::connection_event::{ConnectRequest, EventCallback, ReadDepths};
+use super::connection_event::{ConnectRequest, EventCallback, Terms};
 use super::errors::Numbered;
 use super::keyed::Key;
 use super::owned::Owned;
@@ -143,7 +143,7 @@ impl Qp {
         let rnic = self.owned.rnic()?;
         let connected = rnic.watcher.connected();
         let (attempt, local, connecting) = self.owned.with(|qp| {
-            make_idle(qp, request.depths)?;
+            make_idle(qp, request.terms)?;
             let connection = connected.begin(self.id(), EventCallback::clone(&callback))?;
             let attempt = Attempt::new(self, connection, request, callback);
             let begun = attempt.begin(qp);
@@ -161,7 +161,7 @@ impl Qp {
     pub(crate) fn accept(
         &self,
         peer: &PeerRequest,
-        depths: ReadDepths,
+        terms: Terms,
         private_data: &[u8],
         callback: EventCallback,
     ) -> Result<()> {
@@ -169,7 +169,7 @@ impl Qp {
         let connected = rnic.watcher.connected();
         let request = peer.take()?;
         self.owned.with(|qp| {
-            make_idle(qp, depths)?;
+            make_idle(qp, terms)?;
             // The connection may end as soon as it is made.
             let connection = connected.make(self.id(), callback)?;
             let accepted = request.accept(qp, private_data);

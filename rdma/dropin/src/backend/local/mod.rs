@@ -60,6 +60,7 @@ pub(crate) use peer::PeerRequest;
 pub(crate) use poll::Cq;
 pub(crate) use post::Srq;
 pub(crate) use queue_pair::{Qp, QpRequest};
+pub(crate) use watcher::Timer;
 
 /// An RNIC. Its objects end with it.
 pub(crate) struct Backend {
@@ -198,7 +199,7 @@ impl Backend {
     /// the RNIC is closed or the timer set again before.
     pub(crate) fn call_at(
         &self,
-        timer: u64,
+        timer: Timer,
         due: Instant,
         call: impl FnOnce() + Send + 'static,
     ) -> Result<()> {

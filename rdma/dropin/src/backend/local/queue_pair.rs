@@ -11,7 +11,7 @@ use xwarp::{ProtectionDomain, QpConfig, QpState, QueuePair};
 
 use super::Backend;
 use super::connected::Connected;
-use super::connection_event::ReadDepths;
+use super::connection_event::{ReadDepths, Terms};
 use super::errors::Numbered;
 use super::owned::{Owned, Release};
 use super::poll::Cq;
@@ -173,13 +173,11 @@ impl Qp {
     }
 
     /// Sets whether the queue pair is brought up by hand. Then the end of a connection is quiet, and
-    /// of sends the oldest one that is not answered completes as such. Messages that find no
-    /// receive buffer wait for one. Only a queue pair without a connection changes.
+    /// of sends the oldest one that is not answered completes as such. Only a queue pair without a
+    /// connection changes.
     pub(crate) fn set_by_hand(&self, by_hand: bool) -> Result<()> {
         let rnic = self.owned.rnic()?;
-        let change = QpChange::to(QpState::Idle)
-            .quiet_end(by_hand)
-            .await_receives(by_hand);
+        let change = QpChange::to(QpState::Idle).quiet_end(by_hand);
         self.owned.with(|qp| modify(qp, change))?;
         rnic.registry.set_quiet(self.id, by_hand);
         Ok(())
@@ -261,8 +259,9 @@ pub(super) fn has_quiet_end(qp: &mut QueuePair) -> Result<bool> {
     Ok(info.quiet_end)
 }
 
-/// Brings a queue pair without a connection into Idle, where it can begin one with these depths.
-pub(super) fn make_idle(qp: &mut QueuePair, depths: ReadDepths) -> Result<()> {
-    let change = QpChange::to(QpState::Idle);
-    modify(qp, change.ird(depths.ird).ord(depths.ord))
+/// Brings a queue pair without a connection into Idle, where it can begin one on these terms.
+pub(super) fn make_idle(qp: &mut QueuePair, terms: Terms) -> Result<()> {
+    let ReadDepths { ird, ord } = terms.depths;
+    let change = QpChange::to(QpState::Idle).ird(ird).ord(ord);
+    modify(qp, change.await_receives(terms.await_receives))
 }

@@ -6,7 +6,7 @@
 //! such a queue pair into Error, which flushes its receives, and reports the end.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,6 +52,17 @@ const POLL_PAUSE: Duration = Duration::from_millis(1);
 /// A call that the thread makes at a given time.
 type Call = Box<dyn FnOnce() + Send>;
 
+/// The name of a timer, unlike any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Timer(u64);
+
+impl Timer {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// The watcher of an RNIC.
 pub(super) struct Watcher {
     connected: Arc<Connected>,
@@ -67,7 +78,7 @@ struct Shared {
     /// Attempts that are to be repeated, and when.
     later: Mutex<Vec<(Instant, Attempt)>>,
     /// Calls that are to be made, and when, by the names of their timers.
-    timers: Mutex<FxHashMap<u64, (Instant, Call)>>,
+    timers: Mutex<FxHashMap<Timer, (Instant, Call)>>,
     /// Ends that are held back until the completions before them are polled, and for how long.
     held: Mutex<Vec<(Instant, Ended)>>,
     connected: Arc<Connected>,
@@ -216,7 +227,7 @@ impl Watcher {
 
     /// Sets a timer: the call is made at this time, without any lock, in place of the one that the
     /// timer was set for before. It is dropped if the thread ends before.
-    pub(super) fn call_at(&self, timer: u64, due: Instant, call: Call) -> Result<()> {
+    pub(super) fn call_at(&self, timer: Timer, due: Instant, call: Call) -> Result<()> {
         let shared = self.shared()?;
         let former = lock(&shared.timers).insert(timer, (due, call));
         drop(former);
@@ -545,7 +556,8 @@ mod tests {
         let watcher = watcher.expect("descriptors");
         let (sender, calls) = mpsc::channel();
         let now = Instant::now();
-        for (timer, after, name) in [(1, 0, 'a'), (1, 20, 'b'), (2, 60, 'c')] {
+        let (one, other) = (Timer::new(), Timer::new());
+        for (timer, after, name) in [(one, 0, 'a'), (one, 20, 'b'), (other, 60, 'c')] {
             let sender = sender.clone();
             let due = now + Duration::from_millis(100 + after);
             let call = move || sender.send((name, Instant::now())).expect("the test waits");

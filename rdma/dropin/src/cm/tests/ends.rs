@@ -9,6 +9,8 @@ use nix::errno::Errno;
 use xwarp_test_kit::{TIMEOUT, eventually};
 
 use super::refused_with;
+use crate::abi::Zeroed;
+use crate::abi::cm::rdma_conn_param;
 use crate::abi::numbers::{
     IBV_QPS_ERR, IBV_QPS_RESET, IBV_QPS_RTS, IBV_WC_SUCCESS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
 };
@@ -19,7 +21,7 @@ use crate::cm::life::rdma_destroy_id;
 use crate::cm::numbers::EventKind::{DeviceRemoval, Disconnected, Established, Rejected};
 use crate::cm::qp::rdma_destroy_qp;
 use crate::cm::testbed::{
-    Bed, Connection, assert_flushed, at_b, await_state, modify, polled, post_recv,
+    Bed, Connection, assert_flushed, at_b, await_message, await_state, modify, polled, post_recv,
     post_with_wrong_key, send, shown, state,
 };
 use crate::entry::lock;
@@ -105,6 +107,41 @@ fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
     bed.a.expect(Disconnected, ends.a);
     bed.a.expect(DeviceRemoval, ends.a);
     assert!(bed.a.is_quiet());
+}
+
+/// How either end treats a message that finds no receive buffer, by its own parameters: librdmacm's,
+/// a number of retries, and none.
+#[test]
+fn message_waits_for_a_receive_unless_no_retry_is_wanted() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(8);
+    let mut six = rdma_conn_param::zeroed();
+    six.rnr_retry_count = 6;
+    let none = rdma_conn_param::zeroed();
+    for (param, waits) in [(None, true), (Some(&six), true), (Some(&none), false)] {
+        let a = bed.a.connecting_with(param);
+        let b = bed.b.requested(listener);
+        bed.b.accept_with(b, param);
+        bed.a.expect(Established, a);
+        for (from, to) in [(a, b), (b, a)] {
+            send(from, 0);
+            if !waits {
+                break;
+            }
+            let sent = shown(from, |it| it.send_cq);
+            eventually("it is sent", || polled(from, sent).is_some());
+            post_recv(to, 1);
+            await_message(to);
+        }
+        if !waits {
+            bed.a.expect(Disconnected, a);
+            bed.b.expect(Disconnected, b);
+        }
+        assert!(bed.a.is_quiet() && bed.b.is_quiet());
+        rdma_destroy_qp(b);
+        rdma_destroy_qp(a);
+        assert_eq!((rdma_destroy_id(b), rdma_destroy_id(a)), (0, 0));
+    }
 }
 
 /// A program that destroys the queue pair at the end of its connection would lose the message.

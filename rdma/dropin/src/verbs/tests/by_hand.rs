@@ -19,7 +19,7 @@ use crate::abi::numbers::{
     IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_SEND,
 };
 use crate::abi::verbs::{ibv_gid, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_wc};
-use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, ReadDepths};
+use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, Terms};
 use crate::rendezvous::hello::Hello;
 use crate::verbs::qp::{ibv_modify_qp, ibv_query_qp};
 use crate::verbs::testbed::queue_pair;
@@ -506,7 +506,7 @@ fn is_accepted(bed: &Bed, private_data: &[u8]) -> bool {
     let request = ConnectRequest {
         local: SocketAddr::new(Side::A.address(), 0),
         remote: rendezvous(),
-        depths: ReadDepths::default(),
+        terms: Terms::default(),
         private_data: private_data.to_vec(),
         patience: Duration::ZERO,
     };
@@ -575,8 +575,8 @@ fn stranger_that_accepts_is_no_peer() {
         let (qp, answer) = (queue_pair(bed.b.qp), answer.to_vec());
         let accept = move |event| {
             if let ConnectionEvent::Request(request) = event {
-                let depths = ReadDepths::default();
-                let accepted = qp.accept(&request.peer, depths, &answer, Arc::new(|_end| {}));
+                let terms = Terms::default();
+                let accepted = qp.accept(&request.peer, terms, &answer, Arc::new(|_end| {}));
                 assert_eq!(accepted, Ok(()));
             }
         };
