@@ -357,6 +357,30 @@ fn tgtd_serves_a_disk_to_libiscsi_over_iser() {
     daemon.finish_within(LIMIT).succeeded();
 }
 
+/// In a user namespace, where the user has the same number and files have their owners.
+#[test]
+fn ordinary_user_finds_the_device_in_sysfs() {
+    needs_root!();
+    let local = Local::new();
+    let said = |program: &str| {
+        let ended = local.start(program).finish_within(LIMIT);
+        ended.succeeded().stdout
+    };
+    let status = said("ibstatus");
+    let begin = "Infiniband device 'xw0' port 1 status:";
+    assert!(status.starts_with(begin), "{status}");
+    assert!(status.contains("0000:ffff:0a4d:0002"), "{status}");
+    assert_eq!(said("stat --format %u /proc/self"), format!("{USER}\n"));
+    assert_eq!(
+        said("cat /sys/class/infiniband_verbs/uverbs0/ibdev"),
+        "xw0\n"
+    );
+    assert_eq!(
+        said("stat --format %F /dev/infiniband/uverbs0 /dev/zero"),
+        "character special file\n".repeat(2)
+    );
+}
+
 /// As in a project's own tests: the runner knows nothing of RDMA, and starts both ends.
 #[test]
 fn runner_of_tests_starts_server_and_client_itself() {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +17,7 @@ use nix::unistd::Pid;
 use xwarp_driver::sleep_on;
 use xwarp_driver::switch::{Server, ServerConfig};
 
-use super::described;
+use super::found::Device;
 use crate::interruption::Interruption;
 use crate::serve;
 use crate::signals::Interrupted;
@@ -32,7 +33,7 @@ const PREFIX: &str = "run-";
 pub(super) struct LocalSwitch {
     server: Server,
     socket: PathBuf,
-    device: String,
+    addresses: Vec<IpAddr>,
 }
 
 impl LocalSwitch {
@@ -41,12 +42,11 @@ impl LocalSwitch {
         remove_stale(&folder);
         let socket = folder.join(format!("{PREFIX}{}.sock", std::process::id()));
         let addresses = serve::own_addresses()?;
-        let device = described(NAME, &addresses);
-        let server = serve::begin(&socket, ServerConfig::new(NAME, addresses))?;
+        let server = serve::begin(&socket, ServerConfig::new(NAME, addresses.clone()))?;
         Ok(Self {
             server,
             socket,
-            device,
+            addresses,
         })
     }
 
@@ -54,9 +54,8 @@ impl LocalSwitch {
         &self.socket
     }
 
-    /// The device, as the user is shown it.
-    pub(super) fn device(&self) -> &str {
-        &self.device
+    pub(super) fn device(&self) -> Device {
+        Device::of_switch(NAME, &self.addresses)
     }
 
     /// Starts the program, carries frames until it has ended, and ends this process as the program

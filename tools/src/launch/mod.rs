@@ -3,6 +3,7 @@
 //! The program replaces this process, so it receives the signals and sets the exit code.
 
 mod elf;
+mod found;
 mod library;
 mod local;
 mod obstacle;
@@ -24,6 +25,7 @@ use xwarp_driver::net;
 use crate::device::{self, Devices, Switch};
 use crate::guard;
 use crate::output::{FailedWith, complain};
+use found::{Device, Namespace};
 use transport::Transport;
 
 /// Environment variable with the interfaces, for the library.
@@ -67,23 +69,36 @@ pub(crate) struct RunArgs {
     /// The socket of a software switch (`xwarp serve`), whose device the program finds
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["dev", "fix_offloads"])]
     service: Option<PathBuf>,
-    /// The transport that devices report to the program. Some programs work over
-    /// InfiniBand only. `XWARP_TRANSPORT` in the environment is kept, unless this names one
-    #[arg(long, value_enum, default_value_t)]
-    transport: Transport,
+    #[command(flatten)]
+    find: FindArgs,
     /// Switch off offloads of the named interfaces that leave frames unfinished, until the program
     /// ends, even if it is killed
     #[arg(long)]
     fix_offloads: bool,
     #[command(flatten)]
     print: PrintArgs,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// How the program finds its devices, and what they report.
+#[derive(Args)]
+struct FindArgs {
+    /// The transport that devices report to the program. Some programs work over
+    /// InfiniBand only. `XWARP_TRANSPORT` in the environment is kept, unless this names one
+    #[arg(long, value_enum, default_value_t)]
+    transport: Transport,
+    /// Leave `/sys/class` and `/dev` as they are. Otherwise the program has a mount namespace of its
+    /// own, in which its devices are in `/sys/class/infiniband` and `/dev/infiniband`; with a
+    /// switch and without the right to mount also a user namespace, in which no program gains
+    /// rights, as sudo does
+    #[arg(long)]
+    no_sysfs: bool,
     /// Report in extended completions when the NIC received them (`ibv_wc_read_completion_ts`), if
     /// its driver reports that
     #[arg(long)]
     timestamps: bool,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<OsString>,
 }
 
 /// Output beside the program's own.
@@ -109,37 +124,52 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(named) = &named {
         command.env(DEVICES, named);
     }
-    let asked = [(args.print.stats, STATS), (args.timestamps, TIMESTAMPS)];
+    let asked = [
+        (args.print.stats, STATS),
+        (args.find.timestamps, TIMESTAMPS),
+    ];
     for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
         command.env(variable, "1");
     }
-    let is_open = args.transport != Transport::Auto || env::var_os(TRANSPORT).is_none();
-    if let Some(transport) = args.transport.of(program, arguments).filter(|_| is_open) {
+    let transport = transport_of(args, program, arguments);
+    if let Some(transport) = &transport {
         command.env(TRANSPORT, transport);
     }
-    let mut switch = None;
+    let (mut switch, mut namespace) = (None, Namespace::OfUsers);
     let devices = if args.local {
         let begun = switch.insert(local::LocalSwitch::begin()?);
         command.env(SERVICE, begun.socket());
-        begun.device().to_owned()
+        vec![begun.device()]
     } else {
         match Devices::asked(args.service.as_deref())? {
             Devices::OfSwitch(Switch { socket, device }) => {
                 device::check_name(args.dev.as_deref(), &device.name)?;
                 command.env(SERVICE, socket);
-                described(&device.name, &device.addresses)
+                vec![Device::of_switch(&device.name, &device.addresses)]
             }
-            Devices::OfKernel => devices(named.as_deref())?,
+            Devices::OfKernel => {
+                namespace = Namespace::OfMounts;
+                devices(named.as_deref())?
+            }
         }
     };
     if !args.print.quiet {
-        complain(format_args!("{devices}"));
+        let is_choice = namespace == Namespace::OfMounts && named.is_none();
+        complain(format_args!("{}", described(&devices, is_choice)));
     }
     if let Some(obstacle) = found_in_path(program).and_then(|file| obstacle::of(&file)) {
         complain(format_args!("{obstacle}"));
     }
     if args.fix_offloads {
         fix_offloads(named.as_deref())?;
+    }
+    if !args.find.no_sysfs {
+        show(
+            &devices,
+            namespace,
+            transport.is_some_and(|it| it == "ib"),
+            args.print.quiet,
+        );
     }
     let error = match switch {
         Some(switch) => switch.run(command)?,
@@ -148,10 +178,45 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     Err(why_not_started(program, &error).into())
 }
 
-/// A device as the user is shown it.
-fn described(name: &str, addresses: &[IpAddr]) -> String {
-    let listed: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    format!("RDMA device {name} ({})", listed.join(", "))
+/// The value of `XWARP_TRANSPORT` for the program; `None` if it has none.
+fn transport_of(args: &RunArgs, program: &OsStr, arguments: &[OsString]) -> Option<OsString> {
+    let set = env::var_os(TRANSPORT).filter(|_| args.find.transport == Transport::Auto);
+    set.or_else(|| {
+        args.find
+            .transport
+            .of(program, arguments)
+            .map(OsString::from)
+    })
+}
+
+/// The devices as the user is shown them. `is_choice`: the user has named none.
+fn described(devices: &[Device], is_choice: bool) -> String {
+    if is_choice {
+        let names: Vec<&str> = devices.iter().map(|it| it.name.as_str()).collect();
+        return format!(
+            "no device is named, and the program may choose among: {}",
+            names.join(", ")
+        );
+    }
+    let each = devices.iter().map(|device| {
+        let addresses: Vec<String> = device.addresses.iter().map(IpAddr::to_string).collect();
+        format!("{} ({})", device.name, addresses.join(", "))
+    });
+    format!("RDMA device {}", each.collect::<Vec<_>>().join(", "))
+}
+
+/// Shows the devices in `/sys/class/infiniband`, to this process and the program. If that is not
+/// possible, says which programs do not find them.
+fn show(devices: &[Device], namespace: Namespace, is_infiniband: bool, quiet: bool) {
+    let entered = namespace.enter();
+    let shown = entered.and_then(|()| found::show(devices, is_infiniband));
+    if let Err(error) = shown
+        && !quiet
+    {
+        complain(format_args!(
+            "UCX, NCCL, Mooncake and others that look for RDMA devices in /sys/class/infiniband find none, as with --no-sysfs, because it cannot be changed for the program: {error}"
+        ));
+    }
 }
 
 /// The program replaces this process, so the guards wait for its end.
@@ -192,13 +257,10 @@ fn path_with(library: &Path) -> anyhow::Result<OsString> {
     env::join_paths(all).context("the library's path cannot be in LD_LIBRARY_PATH")
 }
 
-/// Describes the devices that the program will find.
-fn devices(named: Option<&str>) -> anyhow::Result<String> {
+/// The devices that the program will find.
+fn devices(named: Option<&str>) -> anyhow::Result<Vec<Device>> {
     let Some(named) = named else {
-        return Ok(format!(
-            "no device is named, and the program may choose among: {}",
-            usable()?.join(", ")
-        ));
+        return usable();
     };
     let mut devices = Vec::new();
     for name in names(named) {
@@ -207,24 +269,23 @@ fn devices(named: Option<&str>) -> anyhow::Result<String> {
         if !interface.up {
             bail!("{name} is down; set it up with `ip link set {name} up`");
         }
-        let addresses: Vec<String> = interface.addresses.iter().map(IpAddr::to_string).collect();
-        if addresses.is_empty() {
+        if interface.addresses.is_empty() {
             bail!("{name} has no IP address; give it one with `ip addr add`");
         }
-        devices.push(format!("{} ({})", interface.name, addresses.join(", ")));
+        devices.push(interface.into());
     }
     if devices.is_empty() {
         bail!("no device is named; name a network interface with --dev");
     }
-    Ok(format!("RDMA device {}", devices.join(", ")))
+    Ok(devices)
 }
 
 /// Interfaces that the library lists if none is named.
-fn usable() -> anyhow::Result<Vec<String>> {
-    let usable: Vec<String> = net::interfaces()?
+fn usable() -> anyhow::Result<Vec<Device>> {
+    let usable: Vec<Device> = net::interfaces()?
         .into_iter()
         .filter(|it| it.up && it.check_frames().is_ok() && !it.addresses.is_empty())
-        .map(|it| it.name)
+        .map(Device::from)
         .collect();
     if usable.is_empty() {
         bail!("no interface is up and has an address; set one up, or name it with --dev");

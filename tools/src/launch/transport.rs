@@ -22,8 +22,10 @@ pub(super) enum Transport {
 /// has the reasons).
 type Known = (&'static str, fn(&[OsString]) -> bool);
 
-const KNOWN: [Known; 2] = [
+const KNOWN: [Known; 4] = [
     ("tgtd", |_arguments| true),
+    ("ucx_info", |_arguments| true),
+    ("ucx_perftest", |_arguments| true),
     ("ib_send_bw", |arguments| {
         !arguments.iter().any(|it| is_rdma_cm(it))
     }),

@@ -16,6 +16,7 @@ use crate::fork;
 use crate::logging::{self, say_once};
 use crate::object::{Kind, Object};
 use crate::rendezvous::Rendezvous;
+use crate::verbs::sysfs::Paths;
 
 /// The transport that a device reports to programs: `iwarp`, which it is, or `ib`.
 const TRANSPORT: &CStr = c"XWARP_TRANSPORT";
@@ -98,11 +99,11 @@ fn abi_of(interface: &Interface) -> ibv_device {
     } else {
         (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP)
     };
-    let path = format!("/sys/class/net/{}", interface.name);
+    let paths = Paths::of(&interface.name);
     text(&mut device.name, &interface.name);
-    text(&mut device.dev_name, &interface.name);
-    text(&mut device.dev_path, &path);
-    text(&mut device.ibdev_path, &path);
+    text(&mut device.dev_name, &paths.node);
+    text(&mut device.dev_path, &paths.verbs);
+    text(&mut device.ibdev_path, &paths.device);
     device
 }
 
@@ -264,22 +265,4 @@ pub extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     always(-1, || Ok(Object::<Device>::find(device)?.body().index))
-}
-
-/// The path of sysfs. Programs that search it for the device find no InfiniBand device, and cope.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
-    const PATH: &CStr = c"/sys";
-    PATH.as_ptr()
-}
-
-/// No device has such files: sets errno to ENOENT.
-#[unsafe(no_mangle)]
-pub extern "C" fn ibv_read_sysfs_file(
-    _directory: *const c_char,
-    _file: *const c_char,
-    _buffer: *mut c_char,
-    _size: usize,
-) -> c_int {
-    sets(|| Err(Errno::ENOENT))
 }

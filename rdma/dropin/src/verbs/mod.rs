@@ -23,6 +23,7 @@ pub mod qp_ex;
 mod qp_state;
 pub mod query;
 pub mod srq;
+pub mod sysfs;
 #[cfg(any(test, feature = "testbed"))]
 pub mod testbed;
 #[cfg(test)]

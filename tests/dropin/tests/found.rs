@@ -1,0 +1,120 @@
+//! Programs that look for RDMA devices in the kernel's files, as `xwarp run` shows them.
+
+use std::path::Path;
+
+use xwarp_dropin_tests::{SERVER, await_tcp, finish, run_client, start};
+use xwarp_system_tests::{Finished, Hosts, Running, output_of};
+use xwarp_test_kit::needs_root;
+
+/// TCP port of `ucx_perftest`.
+const UCX_PORT: u16 = 13337;
+
+/// Runs a program on host A that opens no RNIC; what it prints.
+fn said(hosts: &Hosts, program: &str) -> String {
+    start(&hosts.a, program).finish().succeeded().stdout
+}
+
+/// One of the RNIC's counters.
+fn counter(of: &Finished, name: &str) -> u64 {
+    let mut lines = of.stderr.lines().map(str::split_whitespace);
+    let value =
+        lines.find_map(|mut words| words.rfind(|_| true).filter(|_| words.any(|it| it == name)));
+    value
+        .and_then(|it| it.parse().ok())
+        .unwrap_or_else(|| panic!("no {name}: {of}"))
+}
+
+#[test]
+fn device_is_in_sysfs_and_in_dev_for_the_program_alone() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let status = said(&hosts, "ibstatus");
+    for line in [
+        "Infiniband device 'eth1' port 1 status:",
+        "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "4: ACTIVE",
+        "link_layer:\t Ethernet",
+    ] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+    let guid = said(&hosts, "cat /sys/class/infiniband/eth1/node_guid");
+    let info = said(&hosts, "ibv_devinfo");
+    assert!(
+        info.contains(&format!("node_guid:\t\t\t{guid}")),
+        "{guid}{info}"
+    );
+    let node = said(&hosts, "stat --format %F /dev/infiniband/uverbs0");
+    assert_eq!(node, "character special file\n");
+    // All else is there.
+    let interfaces = said(
+        &hosts,
+        "ls /sys/class/net /sys/class/infiniband/eth1/device/net",
+    );
+    assert_eq!(interfaces.matches("eth1").count(), 3, "{interfaces}");
+    let mut devices = hosts.a.command("ls");
+    devices.arg("/dev");
+    let with_ours = output_of(devices).replace("infiniband\n", "");
+    assert_eq!(
+        said(&hosts, "ls /dev").replace("infiniband\n", ""),
+        with_ours
+    );
+    for folder in ["/sys/class/infiniband", "/dev/infiniband"] {
+        assert!(!Path::new(folder).exists(), "{folder} is left on the host");
+    }
+}
+
+#[test]
+fn program_that_may_not_see_the_device_there_is_said_so() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let unseen = hosts
+        .a
+        .xwarp("run --dev eth1 --no-sysfs -- ls /sys/class/infiniband");
+    assert!(unseen.exited(2).stderr.contains("No such file"));
+    let without_mounting = |options: &str| {
+        let mut command = hosts.a.command("setpriv");
+        command
+            .args(["--bounding-set", "-sys_admin"])
+            .arg(Hosts::command_file());
+        command
+            .args(["run", "--dev", "eth1"])
+            .args(options.split_whitespace());
+        Running::start(command).finish().succeeded().stderr
+    };
+    let warned = without_mounting("-- true");
+    assert!(
+        warned.contains("find none, as with --no-sysfs, because"),
+        "{warned}"
+    );
+    assert_eq!(without_mounting("--quiet -- true"), "");
+}
+
+/// Debian's UCX 1.13, which finds devices by their files. By its own datagrams it cannot connect,
+/// so the transport is named.
+#[test]
+fn ucx_measures_over_the_device_that_it_finds() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let found = said(&hosts, "ucx_info -d");
+    assert!(
+        found.contains("Transport: rc_verbs") && found.contains("Device: eth1:1"),
+        "{found}"
+    );
+    for test in [
+        "put_lat",
+        "put_bw -D zcopy -s 65536",
+        "get -D zcopy -s 4096",
+        "am_lat",
+        "am_bw -D bcopy",
+        "fadd",
+        "cswap",
+    ] {
+        let measure = format!("ucx_perftest -t {test} -n 300 -w 10 -d eth1:1 -x rc_verbs");
+        let server = start(&hosts.b, &measure);
+        await_tcp(&hosts.b, UCX_PORT);
+        let client = run_client(&hosts, &format!("{measure} {SERVER}"));
+        assert!(client.stdout.contains("Final:"), "{client}");
+        assert!(counter(&client, "fpdus_out") > 100, "{client}");
+        finish(&hosts.b, &measure, server);
+    }
+}
