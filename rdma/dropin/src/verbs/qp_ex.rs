@@ -15,7 +15,7 @@ use crate::abi::numbers::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_SEND_FENCE, IBV_SEND_SIGNALED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
     IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-    IBV_WR_SEND_WITH_INV,
+    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV,
 };
 use crate::abi::requests::elements;
 use crate::abi::verbs::{
@@ -26,8 +26,8 @@ use crate::entry::data_path::{always, returns};
 use crate::entry::{Result, sets};
 use crate::object::Object;
 
-/// Operations that a queue pair can be created for. Some libraries always ask for a Send with
-/// immediate data, which is refused when it is posted.
+/// Operations that a queue pair can be created for. A Send with immediate data is refused when it is
+/// posted, unless the peer is known to understand it.
 const SUPPORTED: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND
@@ -270,8 +270,8 @@ fn refuse(qp: *mut ibv_qp_ex) {
     });
 }
 
-extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, _data: u32) {
-    refuse(qp);
+extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, data: u32) {
+    push(qp, IBV_WR_SEND_WITH_IMM, |wr| wr.imm_data = data);
 }
 
 extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *const c_void, _length: u16, _mss: u16) {

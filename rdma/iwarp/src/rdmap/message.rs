@@ -56,15 +56,11 @@ impl Sender {
     /// A Send of `len` bytes. Takes the next MSN on QN 0, even if `len` is 0.
     pub const fn send(&mut self, kind: SendKind, len: u32) -> Message {
         let msn = take(&mut self.send_msn);
-        let stag = match kind.invalidate {
-            Some(stag) => stag,
-            None => Stag(0), // R5040-4.1-6
-        };
         self.message(
             kind.opcode(),
             Model::Untagged {
                 queue: Queue::Send,
-                stag,
+                stag: kind.field(),
                 msn,
             },
             len,
@@ -83,7 +79,7 @@ impl Sender {
         zerocopy::transmute!(UntaggedHeader {
             control: Control::new(false, true, self.version).0,
             rsvd_ulp: kind.opcode().control(self.version),
-            rsvd_ulp_stag: kind.invalidate.map_or(0, |stag| stag.0).into(), // R5040-4.1-6
+            rsvd_ulp_stag: kind.field().0.into(),
             qn: Queue::Send.qn().into(),
             msn: take(&mut self.send_msn).into(),
             mo: 0.into(),
@@ -476,7 +472,7 @@ mod tests {
             let config = StreamConfig { version, ..StreamConfig::new(0, 0) };
             let mut sender = Sender { send_msn: msn, ..Sender::new(config) };
             let invalidate = invalidate.map(Stag);
-            let kind = SendKind { solicited, invalidate };
+            let kind = SendKind { solicited, invalidate, immediate: None };
             let mut same = sender.clone();
             for _ in 0..2 {
                 let send = sender.send(kind, 7).next_segment(1454).expect("one segment");

@@ -58,6 +58,9 @@ pub struct StreamConfig {
     /// Responder in the peer-to-peer model: a zero-length Send as first message is the RTR
     /// (R6581-9.2-11).
     pub await_rtr: bool,
+    /// Whether Sends may carry four bytes of immediate data. Both ends must know it of each other,
+    /// as no RFC has it: the opcodes are unassigned (RFC 5040 §4.1).
+    pub send_immediates: bool,
 }
 
 impl StreamConfig {
@@ -69,6 +72,7 @@ impl StreamConfig {
             version: VERSION_IETF,
             extensions: false,
             await_rtr: false,
+            send_immediates: false,
         }
     }
 }

@@ -32,6 +32,11 @@ pub enum Opcode {
     AtomicRequest = 0xA,
     /// RFC 7306: the value before the change.
     AtomicResponse = 0xB,
+    /// A Send with four bytes for the peer's receive completion. Like the next one it is in no RFC,
+    /// and used only between ends that both know it (`StreamConfig::send_immediates`).
+    SendImmediate = 0xC,
+    /// A Send with such bytes that requests an event.
+    SendImmediateSolicited = 0xD,
 }
 
 impl Opcode {
@@ -54,6 +59,8 @@ impl Opcode {
             0x9 => Self::ImmediateDataSolicited,
             0xA => Self::AtomicRequest,
             0xB => Self::AtomicResponse,
+            0xC => Self::SendImmediate,
+            0xD => Self::SendImmediateSolicited,
             unassigned => return Err(unassigned),
         })
     }
@@ -73,12 +80,22 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
-    /// True for the four Sends, whose payload goes into a receive buffer.
+    /// True for the Sends, whose payload goes into a receive buffer.
     pub const fn is_send(self) -> bool {
         matches!(
             self,
-            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
+            Self::Send
+                | Self::SendInvalidate
+                | Self::SendSolicited
+                | Self::SendSolicitedInvalidate
+                | Self::SendImmediate
+                | Self::SendImmediateSolicited
         )
+    }
+
+    /// True for the opcodes that no RFC assigns.
+    pub const fn is_unassigned(self) -> bool {
+        matches!(self, Self::SendImmediate | Self::SendImmediateSolicited)
     }
 
     /// True for opcodes that exist only with RFC 7306 (R7306-1.1-3).
@@ -99,6 +116,8 @@ impl Opcode {
             | Self::SendInvalidate
             | Self::SendSolicited
             | Self::SendSolicitedInvalidate
+            | Self::SendImmediate
+            | Self::SendImmediateSolicited
             | Self::ImmediateData
             | Self::ImmediateDataSolicited => Some(Queue::Send),
             Self::ReadRequest | Self::AtomicRequest => Some(Queue::Request),
@@ -116,11 +135,21 @@ pub struct SendKind {
     pub solicited: bool,
     /// `STag` of the receiver to invalidate when the Send is delivered.
     pub invalidate: Option<Stag>,
+    /// Bytes for the receiver's completion. They travel in the place of the `STag`, so a Send has
+    /// one of both.
+    pub immediate: Option<[u8; 4]>,
 }
 
 impl SendKind {
     /// Opcode of this kind.
     pub const fn opcode(self) -> Opcode {
+        if self.immediate.is_some() {
+            return if self.solicited {
+                Opcode::SendImmediateSolicited
+            } else {
+                Opcode::SendImmediate
+            };
+        }
         match (self.solicited, self.invalidate) {
             (false, None) => Opcode::Send,
             (false, Some(_)) => Opcode::SendInvalidate,
@@ -129,14 +158,34 @@ impl SendKind {
         }
     }
 
+    /// The header's Invalidate `STag`, or what travels in its place; 0 without both (R5040-4.1-6).
+    pub(super) const fn field(self) -> Stag {
+        match (self.immediate, self.invalidate) {
+            (Some(bytes), _) => Stag(u32::from_be_bytes(bytes)),
+            (None, Some(stag)) => stag,
+            (None, None) => Stag(0),
+        }
+    }
+
     /// Kind of an opcode; `None` if it is no Send. A plain Send's Invalidate `STag` is ignored
     /// (R5040-4.1-7).
-    pub(super) const fn from_wire(opcode: Opcode, stag: Stag) -> Option<Self> {
-        let (solicited, invalidate) = match opcode {
-            Opcode::Send => (false, None),
-            Opcode::SendInvalidate => (false, Some(stag)),
-            Opcode::SendSolicited => (true, None),
-            Opcode::SendSolicitedInvalidate => (true, Some(stag)),
+    pub(super) const fn from_wire(opcode: Opcode, field: Stag) -> Option<Self> {
+        let (mut invalidate, mut immediate) = (None, None);
+        let solicited = match opcode {
+            Opcode::Send => false,
+            Opcode::SendInvalidate => {
+                invalidate = Some(field);
+                false
+            }
+            Opcode::SendSolicited => true,
+            Opcode::SendSolicitedInvalidate => {
+                invalidate = Some(field);
+                true
+            }
+            Opcode::SendImmediate | Opcode::SendImmediateSolicited => {
+                immediate = Some(field.0.to_be_bytes());
+                matches!(opcode, Opcode::SendImmediateSolicited)
+            }
             Opcode::Write
             | Opcode::ReadRequest
             | Opcode::ReadResponse
@@ -149,6 +198,7 @@ impl SendKind {
         Some(Self {
             solicited,
             invalidate,
+            immediate,
         })
     }
 }

@@ -6,6 +6,7 @@ use xwarp_iwarp::{Inbound, Message, Placement, ReadRequest, SendKind, Sender, St
 const PLAIN: SendKind = SendKind {
     solicited: false,
     invalidate: None,
+    immediate: None,
 };
 
 fn sender() -> Sender {
@@ -108,10 +109,41 @@ fn four_kinds_of_send_are_built_and_delivered() {
             SendKind {
                 solicited,
                 invalidate,
+                immediate: None,
             },
             hex(fpdu),
         );
         assert_eq!(only(sender.send(kind, 5), b"Hello"), fpdu);
+        let expected = Inbound::Send {
+            kind,
+            offset: 0,
+            payload: b"Hello",
+            message_len: Some(5),
+        };
+        assert_eq!(stream.fpdu(&fpdu), Ok(expected));
+    }
+}
+
+/// In no RFC: a Send whose header has four bytes for the completion in the place of the `STag`.
+#[test]
+fn send_with_immediate_data_is_accepted_by_a_stream_that_knows_it() {
+    let config = StreamConfig {
+        send_immediates: true,
+        ..StreamConfig::new(0, 0)
+    };
+    let mut stream = Stream::with_config(config).receive(5).receive(5);
+    let mut sender = Sender::new(config);
+    for (solicited, opcode, msn) in [(false, 'c', 1), (true, 'd', 2)] {
+        let kind = SendKind {
+            solicited,
+            immediate: Some([1, 2, 3, 4]),
+            ..PLAIN
+        };
+        let header = format!("41 4{opcode} 01020304 00000000 0000000{msn} 00000000");
+        let whole = sender.clone().whole_send(kind);
+        assert_eq!(whole[..], hex(&header));
+        let fpdu = only(sender.send(kind, 5), b"Hello");
+        assert_eq!(fpdu[2..20], whole);
         let expected = Inbound::Send {
             kind,
             offset: 0,

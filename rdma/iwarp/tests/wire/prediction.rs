@@ -114,6 +114,7 @@ fn taken<'a>(
                 kind: SendKind {
                     solicited,
                     invalidate,
+                    immediate: None,
                 },
                 offset: 0,
                 payload,

@@ -131,6 +131,7 @@ impl Plan {
                 let kind = SendKind {
                     solicited,
                     invalidate: invalidate.then_some(stag),
+                    immediate: None,
                 };
                 self.expected_untagged.push(arrived);
                 self.untagged.push_back(Outbound {

@@ -64,6 +64,7 @@ fn invalidate_stag_is_in_every_segment() {
         SendKind {
             solicited: false,
             invalidate: Some(A),
+            immediate: None,
         },
         3000,
     );

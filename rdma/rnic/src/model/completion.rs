@@ -26,6 +26,8 @@ pub enum Opcode {
     SendInvalidate,
     /// A Send with Solicited Event and Invalidate.
     SendSolicitedInvalidate,
+    /// A Send with immediate data.
+    SendImmediate,
     /// An RDMA Write.
     Write,
     /// An RDMA Read.
@@ -48,6 +50,8 @@ pub enum Opcode {
     CompareSwap,
     /// A receive buffer.
     Receive,
+    /// A receive buffer with the message of a Send that had immediate data.
+    ReceiveImmediate,
 }
 
 impl Opcode {
@@ -55,7 +59,11 @@ impl Opcode {
     pub const fn is_send(self) -> bool {
         matches!(
             self,
-            Self::Send | Self::SendSolicited | Self::SendInvalidate | Self::SendSolicitedInvalidate
+            Self::Send
+                | Self::SendSolicited
+                | Self::SendInvalidate
+                | Self::SendSolicitedInvalidate
+                | Self::SendImmediate
         )
     }
 }
@@ -122,7 +130,8 @@ pub enum CompletionStatus {
     /// A Fast-Register's Tagged Offsets do not fit its list.
     InvalidVirtualAddress,
     /// Immediate Data or an Atomic Operation for a peer of the RDMA Consortium, whose protocol
-    /// version 0 has neither.
+    /// version 0 has neither. Or a Send with immediate data on a queue pair without
+    /// [`send_immediates`](crate::model::QpConfig::send_immediates).
     NotInVersion,
 }
 
@@ -209,7 +218,8 @@ pub struct WorkCompletion {
     pub invalidated: Option<Stag>,
     /// Whether the received message requested a Solicited Event.
     pub solicited: bool,
-    /// The received Immediate Data. The receive buffer is unchanged then.
+    /// The received Immediate Data. The receive buffer is unchanged then. Or the immediate data of a
+    /// Send ([`Opcode::ReceiveImmediate`]): the first four bytes, and the others are 0.
     pub immediate: Option<[u8; 8]>,
     pub(crate) detail: Detail,
 }

@@ -49,6 +49,8 @@ pub struct ModifyQp {
     pub quiet_end: Option<bool>,
     /// Whether a message that finds no receive buffer waits for one.
     pub await_receives: Option<bool>,
+    /// Whether Sends of the next connection may carry immediate data.
+    pub send_immediates: Option<bool>,
     /// The stream that connects a queue pair in Idle.
     pub handover: Option<Handover>,
 }
@@ -77,13 +79,15 @@ impl ModifyQp {
             arm_rq_limit: false,
             quiet_end: None,
             await_receives: None,
+            send_immediates: None,
             handover: None,
         }
     }
 
     /// True if it changes an attribute that start-up negotiates.
     pub(crate) fn concerns_connection(&self) -> bool {
-        self.ord.is_some() || self.ird.is_some() || self.handover.is_some()
+        let is_known_to_peer = self.ord.is_some() || self.ird.is_some();
+        is_known_to_peer || self.send_immediates.is_some() || self.handover.is_some()
     }
 
     /// True if it resizes a work queue.

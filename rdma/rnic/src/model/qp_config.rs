@@ -88,6 +88,10 @@ pub struct QpConfig {
     /// The peer's TCP waits once this side's window is closed. False by default: the connection
     /// ends (RFC 5041 §7.1). InfiniBand's programs may send before the peer is ready to receive.
     pub await_receives: bool,
+    /// Whether Sends may carry four bytes of immediate data, in both directions, as InfiniBand's do.
+    /// False by default: no RFC has such messages, so both sides must know it of each other. A peer
+    /// that does not know them ends the connection (RFC 5040 §4.8).
+    pub send_immediates: bool,
 }
 
 xwarp_driver::setters!(QpConfig {
@@ -130,6 +134,8 @@ xwarp_driver::setters!(QpConfig {
     quiet_end: bool,
     /// Sets whether a message that finds no receive buffer waits for one.
     await_receives: bool,
+    /// Sets whether Sends may carry immediate data.
+    send_immediates: bool,
 });
 
 impl Default for QpConfig {
@@ -154,6 +160,7 @@ impl Default for QpConfig {
             report_ends: false,
             quiet_end: false,
             await_receives: false,
+            send_immediates: false,
         }
     }
 }

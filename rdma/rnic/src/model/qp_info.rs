@@ -58,6 +58,8 @@ pub struct QpInfo {
     pub quiet_end: bool,
     /// Whether a message that finds no receive buffer waits for one.
     pub await_receives: bool,
+    /// Whether Sends may carry immediate data.
+    pub send_immediates: bool,
     /// Whether the send queue has work requests that are not completed.
     pub has_sends: bool,
     /// The Terminate that was sent, should have been sent, or was received. Only in Terminate and

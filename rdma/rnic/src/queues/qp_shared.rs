@@ -20,6 +20,8 @@ pub struct QpShared {
     destroyed: AtomicBool,
     /// The end of a connection is quiet while no request is unfinished.
     quiet_end: AtomicBool,
+    /// Sends may carry immediate data.
+    send_immediates: AtomicBool,
     engine: AtomicUsize,
     start_up: Mutex<StartUp>,
     /// Cause of the current or last connection's end.
@@ -36,11 +38,19 @@ impl QpShared {
             state: AtomicU8::new(QpState::Idle as u8),
             destroyed: AtomicBool::new(false),
             quiet_end: AtomicBool::new(false),
+            send_immediates: AtomicBool::new(false),
             engine: AtomicUsize::new(engine),
             start_up: Mutex::new(StartUp { wanted, settled }),
             end: Mutex::new(None),
             watchers: Waiters::default(),
         }
+    }
+
+    /// Sets whether Sends may carry immediate data.
+    #[must_use]
+    pub fn send_immediates(self, send_immediates: bool) -> Self {
+        self.set_send_immediates(send_immediates);
+        self
     }
 
     /// Raises `signal` at every further state, until its other references are dropped.
@@ -57,6 +67,16 @@ impl QpShared {
 
     pub(crate) fn set_quiet_end(&self, quiet_end: bool) {
         self.quiet_end.store(quiet_end, Ordering::Relaxed);
+    }
+
+    /// Whether Sends may carry immediate data.
+    pub fn has_send_immediates(&self) -> bool {
+        self.send_immediates.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_send_immediates(&self, send_immediates: bool) {
+        self.send_immediates
+            .store(send_immediates, Ordering::Relaxed);
     }
 
     /// The last published state.

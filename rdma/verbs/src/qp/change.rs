@@ -123,6 +123,14 @@ impl QpChange {
         self
     }
 
+    /// Whether Sends of the next connection may carry immediate data, as
+    /// [`QpConfig::send_immediates`](crate::QpConfig::send_immediates) has it.
+    #[must_use]
+    pub fn send_immediates(mut self, send_immediates: bool) -> Self {
+        self.modify.send_immediates = Some(send_immediates);
+        self
+    }
+
     /// Whether its stream, if it has one, belongs to this RNIC.
     pub(crate) fn is_of(&self, rnic: RnicId) -> bool {
         self.rnic.is_none_or(|of| of == rnic)

@@ -139,25 +139,29 @@ impl PostingEnd {
 /// Refuses requests that a send queue does not accept.
 #[inline]
 fn check_operation(
-    limits: &PayloadLimits,
+    end: &PostingEnd,
     extensions: bool,
     operation: &Operation,
 ) -> Result<(), PostError> {
-    limits.check_send(operation)?;
+    end.limits.check_send(operation)?;
     match operation {
         // Most requests are Sends, Writes and Reads.
         Operation::Send { .. } | Operation::Write { .. } | Operation::Read { .. } => Ok(()),
-        _ => check_kind(extensions, operation),
+        _ => check_kind(end, extensions, operation),
     }
 }
 
 #[inline(never)]
-fn check_kind(extensions: bool, operation: &Operation) -> Result<(), PostError> {
+fn check_kind(end: &PostingEnd, extensions: bool, operation: &Operation) -> Result<(), PostError> {
     if operation.works_on_stag_zero() {
         return Err(PostError::StagZero);
     }
     if operation.is_extension() && !extensions {
         return Err(PostError::ExtensionsDisabled);
+    }
+    let is_send_immediate = matches!(operation, Operation::SendImmediate { .. });
+    if is_send_immediate && !end.shared.has_send_immediates() {
+        return Err(PostError::SendImmediatesDisabled);
     }
     Ok(())
 }
@@ -190,6 +194,8 @@ impl SendQueue {
     ///   draft §7.2.1).
     /// - [`PostError::ExtensionsDisabled`]: the operation is one of RFC 7306, and
     ///   [`QpConfig::rfc7306`](crate::QpConfig::rfc7306) is not set.
+    /// - [`PostError::SendImmediatesDisabled`]: a Send with immediate data, and
+    ///   [`QpConfig::send_immediates`](crate::QpConfig::send_immediates) is not set.
     pub fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.push(request)?;
         self.ring_doorbell();
@@ -208,10 +214,10 @@ impl SendQueue {
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> Result<usize, PostListError> {
         let postable = self.end.check_postable(Half::Sends);
-        let (limits, extensions) = (&self.end.limits, self.extensions);
+        let (end, extensions) = (&self.end, self.extensions);
         let check = |request: &SendRequest| {
             postable?;
-            check_operation(limits, extensions, &request.operation)
+            check_operation(end, extensions, &request.operation)
         };
         let posted = PostListError::post_runs(requests, &mut self.ring, check);
         self.ring_doorbell();
@@ -227,9 +233,9 @@ impl SendQueue {
     /// [`PostError::TooManyWorkRequests`] if there is no room for all.
     pub fn post_all(&mut self, requests: Vec<SendRequest>) -> Result<(), PostError> {
         self.end.check_postable(Half::Sends)?;
-        let (limits, extensions) = (&self.end.limits, self.extensions);
+        let (end, extensions) = (&self.end, self.extensions);
         for request in &requests {
-            check_operation(limits, extensions, &request.operation)?;
+            check_operation(end, extensions, &request.operation)?;
         }
         let wanted = requests.len();
         if self.ring.room_for(wanted) < wanted {
@@ -243,7 +249,7 @@ impl SendQueue {
     /// Posts without notifying the engine.
     pub(crate) fn push(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.end.check_postable(Half::Sends)?;
-        check_operation(&self.end.limits, self.extensions, &request.operation)?;
+        check_operation(&self.end, self.extensions, &request.operation)?;
         self.ring.push(request)
     }
 

@@ -143,7 +143,8 @@ impl QueuePair {
         let (sends, sq) = WorkQueue::rings(config.send_depth)?;
         let (recvs, receives) = receives(config, srq)?;
         let engine = control.engine_for_qp();
-        let shared = Arc::new(QpShared::new(config.start_up(), engine));
+        let shared = QpShared::new(config.start_up(), engine);
+        let shared = Arc::new(shared.send_immediates(config.send_immediates));
         let new = NewQp {
             pd,
             access: config.access(),

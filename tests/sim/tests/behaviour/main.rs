@@ -37,6 +37,7 @@ mod rnic;
 mod scope;
 mod security;
 mod segments;
+mod send_immediate;
 mod srq;
 mod startup;
 mod states;

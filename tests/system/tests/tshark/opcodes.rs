@@ -56,6 +56,7 @@ fn messages(sender: &mut Sender) -> Vec<Message> {
             SendKind {
                 solicited,
                 invalidate,
+                immediate: None,
             },
             100,
         ));

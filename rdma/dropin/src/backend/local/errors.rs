@@ -113,7 +113,7 @@ impl Numbered for PostError {
         match self {
             Self::Unavailable(error) => error.errno(),
             Self::TooManyWorkRequests(_) => Errno::ENOMEM,
-            Self::ExtensionsDisabled => Errno::EOPNOTSUPP,
+            Self::ExtensionsDisabled | Self::SendImmediatesDisabled => Errno::EOPNOTSUPP,
             _ => Errno::EINVAL,
         }
     }

@@ -336,7 +336,7 @@ fn write_data(completion: &WorkCompletion, place: &mut ibv_wc) {
 #[inline]
 fn opcode(of: Opcode) -> u32 {
     match of {
-        Opcode::Receive => IBV_WC_RECV,
+        Opcode::Receive | Opcode::ReceiveImmediate => IBV_WC_RECV,
         Opcode::Write | Opcode::WriteImmediate => IBV_WC_RDMA_WRITE,
         Opcode::Read | Opcode::ReadInvalidate => IBV_WC_RDMA_READ,
         Opcode::Bind => IBV_WC_BIND_MW,
@@ -347,6 +347,7 @@ fn opcode(of: Opcode) -> u32 {
         | Opcode::SendSolicited
         | Opcode::SendInvalidate
         | Opcode::SendSolicitedInvalidate
+        | Opcode::SendImmediate
         | Opcode::FastRegister
         | Opcode::Immediate => IBV_WC_SEND,
         // An opcode without a name in C.

@@ -25,7 +25,7 @@ use crate::abi::numbers::{
     IBV_ACCESS_ZERO_BASED, IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
     IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-    IBV_WR_SEND_WITH_INV,
+    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV,
 };
 use crate::abi::requests::{Element, RecvList, RecvWr, SendList, SendWr};
 use crate::abi::verbs::{Rdma, ibv_sge};
@@ -368,6 +368,11 @@ fn rare_operation(request: SendWr<'_>) -> Result<Operation> {
     }
     match request.fields().opcode {
         IBV_WR_SEND_WITH_INV => send_message(request, Some(key)),
+        IBV_WR_SEND_WITH_IMM => Ok(Operation::SendImmediate {
+            payload: payload(request)?,
+            data: request.fields().imm_data.to_ne_bytes(),
+            solicited: request.has(IBV_SEND_SOLICITED),
+        }),
         IBV_WR_RDMA_WRITE_WITH_IMM => Ok(Operation::WriteImmediate {
             payload: payload(request)?,
             remote: remote(request.rdma()),
@@ -380,7 +385,7 @@ fn rare_operation(request: SendWr<'_>) -> Result<Operation> {
             local_fence: false,
         })),
         IBV_WR_BIND_MW => bind(request),
-        // Not in iWARP: Send with immediate data, and operations of other devices.
+        // Operations of other devices.
         _ => Err(Errno::EOPNOTSUPP),
     }
 }

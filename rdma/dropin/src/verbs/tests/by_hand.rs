@@ -15,8 +15,9 @@ use crate::abi::numbers::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC,
-    IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_SEND,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC, IBV_WC_RECV,
+    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
+    IBV_WR_RDMA_READ, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
 use crate::abi::verbs::{ibv_gid, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_wc};
 use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, Terms};
@@ -156,6 +157,34 @@ impl Program<'_> {
         let poll = self.host.ops().poll_cq.expect("a slot");
         poll(self.host.cq, 1, &raw mut wc) == 0
     }
+}
+
+/// At once after RTS, when there is no connection yet, and later.
+#[test]
+fn sends_carry_immediate_data_in_both_directions() {
+    let bed = Bed::addressed();
+    let [a, b] = Program::both(&bed);
+    for program in [&a, &b] {
+        program.up();
+        program.host.post_recv(1, program.host.sge(256, 5));
+    }
+    for (from, to, data) in [(a, b, 0x0102_0304_u32), (b, a, 0)] {
+        from.host.write(0, b"hello");
+        let mut piece = [from.host.sge(0, 5)];
+        let mut wr = request(2, IBV_WR_SEND_WITH_IMM, &mut piece);
+        wr.imm_data = data;
+        assert_eq!(from.host.post_send(&mut wr), 0);
+        let sent = from.host.completion();
+        let is_sent = (sent.wr_id, sent.status, sent.opcode);
+        assert_eq!(is_sent, (2, IBV_WC_SUCCESS, IBV_WC_SEND));
+        let received = to.host.completion();
+        let is_received = (received.wr_id, received.opcode, received.byte_len);
+        assert_eq!(is_received, (1, IBV_WC_RECV, 5));
+        let with = (received.wc_flags, received.imm_data);
+        assert_eq!(with, (IBV_WC_WITH_IMM, data));
+        assert_eq!(&to.host.read(256), b"hello");
+    }
+    bed.end();
 }
 
 /// A message from one to the other arrives.

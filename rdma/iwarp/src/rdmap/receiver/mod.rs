@@ -103,7 +103,7 @@ impl Receiver {
     pub fn new(config: StreamConfig) -> Self {
         Self {
             version: config.version,
-            sends: Sends::new(),
+            sends: Sends::new(config.send_immediates),
             inbound_requests: InboundRequests::new(config.ird),
             outstanding: Outstanding::new(config.ord),
             extensions: config.extensions && config.version == VERSION_IETF,
@@ -232,6 +232,9 @@ impl Receiver {
         }
         let opcode =
             Opcode::from_control(segment.rsvd_ulp()).map_err(ViolationCause::UnknownOpcode)?;
+        if opcode.is_unassigned() && !self.sends.carry_immediates() {
+            return Err(ViolationCause::UnknownOpcode(opcode as u8));
+        }
         if opcode.is_tagged() != tagged {
             return Err(ViolationCause::OpcodeBufferModel { opcode, tagged });
         }

@@ -11,6 +11,7 @@ use crate::rdmap::{Opcode, Resources, SendKind, ViolationCause};
 pub(super) struct Sends {
     msn: u32,
     open: Option<OpenSend>,
+    carry_immediates: bool,
 }
 
 /// A Send whose last segment has not arrived.
@@ -22,11 +23,17 @@ struct OpenSend {
 }
 
 impl Sends {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(carry_immediates: bool) -> Self {
         Self {
             msn: FIRST_MSN,
             open: None,
+            carry_immediates,
         }
+    }
+
+    /// True if Sends may carry immediate data.
+    pub(super) const fn carry_immediates(&self) -> bool {
+        self.carry_immediates
     }
 
     pub(super) const fn mid_message(&self) -> bool {
@@ -186,7 +193,7 @@ mod tests {
     fn message_number_goes_from_all_ones_to_zero() {
         let mut sends = Sends {
             msn: 0xFFFF_FFFF,
-            open: None,
+            ..Sends::new(false)
         };
         for msn in [[0xff; 4], [0; 4], [0, 0, 0, 1]] {
             let mut bytes = [0; 18];

@@ -473,6 +473,7 @@ fn invalidate_is_judged_with_the_last_segment() {
         kind: SendKind {
             solicited: false,
             invalidate: Some(A),
+            immediate: None,
         },
         offset: 0,
         payload: b"abcd",

@@ -55,6 +55,9 @@ pub enum PostError {
     /// The operation is one of RFC 7306, and the queue pair was created without them.
     #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
     ExtensionsDisabled,
+    /// A Send with immediate data, which the queue pair's peer may not know.
+    #[error("the queue pair was created without Sends with immediate data")]
+    SendImmediatesDisabled,
     /// The exclusive buffer belongs to another RNIC.
     #[error("the buffer belongs to another RNIC")]
     OtherRnic,

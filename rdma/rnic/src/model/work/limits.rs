@@ -63,7 +63,9 @@ impl PayloadLimits {
     #[inline(never)]
     fn check_any(&self, operation: &Operation) -> Result<(), PostError> {
         match operation {
-            Operation::Send { payload, .. } => self.check_payload(payload, self.send),
+            Operation::Send { payload, .. } | Operation::SendImmediate { payload, .. } => {
+                self.check_payload(payload, self.send)
+            }
             Operation::Write { payload, .. } | Operation::WriteImmediate { payload, .. } => {
                 self.check_payload(payload, self.write)
             }

@@ -27,6 +27,17 @@ pub enum Operation {
         /// `STag` of the peer's region to invalidate when the peer receives the message.
         invalidate: Option<Stag>,
     },
+    /// Sends a message into a receive buffer of the peer, and four bytes for the peer's completion.
+    /// No RFC has that. Both sides need
+    /// [`QpConfig::send_immediates`](crate::model::QpConfig::send_immediates).
+    SendImmediate {
+        /// The message's bytes.
+        payload: Payload,
+        /// Bytes for the peer's completion.
+        data: [u8; 4],
+        /// Whether the peer receives a Solicited Event.
+        solicited: bool,
+    },
     /// Writes into the peer's memory (RFC 5040 §5.1).
     Write {
         /// Bytes to write.
@@ -89,6 +100,7 @@ impl Operation {
     pub fn byte_len(&self) -> Option<u32> {
         match self {
             Self::Send { payload, .. }
+            | Self::SendImmediate { payload, .. }
             | Self::Write { payload, .. }
             | Self::WriteImmediate { payload, .. } => payload.byte_len(),
             Self::Read { sink, .. } => Some(sink.len),
@@ -111,6 +123,7 @@ impl Operation {
                 (false, Some(_)) => Opcode::SendInvalidate,
                 (true, Some(_)) => Opcode::SendSolicitedInvalidate,
             },
+            Self::SendImmediate { .. } => Opcode::SendImmediate,
             Self::Write { .. } => Opcode::Write,
             Self::Read {
                 invalidate_sink, ..
@@ -136,7 +149,11 @@ impl Operation {
     #[doc(hidden)]
     pub fn is_extension(&self) -> bool {
         match self {
-            Self::Send { .. } | Self::Write { .. } | Self::Read { .. } | Self::Memory(_) => false,
+            Self::Send { .. }
+            | Self::SendImmediate { .. }
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Memory(_) => false,
             Self::Immediate { .. } | Self::WriteImmediate { .. } | Self::Atomic { .. } => true,
         }
     }
@@ -146,6 +163,7 @@ impl Operation {
         match self {
             Self::Read { .. } | Self::Atomic { .. } => true,
             Self::Send { .. }
+            | Self::SendImmediate { .. }
             | Self::Write { .. }
             | Self::Immediate { .. }
             | Self::WriteImmediate { .. }
@@ -162,6 +180,7 @@ impl Operation {
                 ..
             } => Some(sink.stag),
             Self::Send { .. }
+            | Self::SendImmediate { .. }
             | Self::Write { .. }
             | Self::Read { .. }
             | Self::Immediate { .. }
@@ -181,6 +200,7 @@ impl Operation {
     pub(crate) fn has_read_fence(&self) -> bool {
         match self {
             Self::Send { .. }
+            | Self::SendImmediate { .. }
             | Self::Write { .. }
             | Self::Immediate { .. }
             | Self::WriteImmediate { .. }
@@ -206,6 +226,7 @@ impl Operation {
         match self {
             Self::Atomic { sink, .. } => *sink,
             Self::Send { .. }
+            | Self::SendImmediate { .. }
             | Self::Write { .. }
             | Self::Read { .. }
             | Self::Immediate { .. }
@@ -228,7 +249,10 @@ impl Operation {
         let zero = Stag(0);
         self.byte_len() != Some(0)
             && match self {
-                Self::Send { .. } | Self::Immediate { .. } | Self::Memory(_) => false,
+                Self::Send { .. }
+                | Self::SendImmediate { .. }
+                | Self::Immediate { .. }
+                | Self::Memory(_) => false,
                 Self::Write { remote, .. } | Self::WriteImmediate { remote, .. } => {
                     remote.stag == zero
                 }

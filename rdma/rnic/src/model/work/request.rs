@@ -97,6 +97,16 @@ impl SendRequest {
         Self::new(wr_id, Operation::Immediate { data, solicited })
     }
 
+    /// A Send with four bytes for the peer's completion, which no RFC has.
+    pub fn send_immediate(wr_id: WrId, payload: impl Into<Payload>, data: [u8; 4]) -> Self {
+        let operation = Operation::SendImmediate {
+            payload: payload.into(),
+            data,
+            solicited: false,
+        };
+        Self::new(wr_id, operation)
+    }
+
     /// An RDMA Write followed by Immediate Data (RFC 7306 §6).
     pub fn write_immediate(
         wr_id: WrId,
@@ -167,6 +177,7 @@ impl SendRequest {
     pub fn solicited(mut self) -> Self {
         match &mut self.operation {
             Operation::Send { solicited, .. }
+            | Operation::SendImmediate { solicited, .. }
             | Operation::Immediate { solicited, .. }
             | Operation::WriteImmediate { solicited, .. } => *solicited = true,
             Operation::Write { .. }

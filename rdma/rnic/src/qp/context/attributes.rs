@@ -18,6 +18,7 @@ pub(crate) struct Change {
     limit: Option<RqLimit>,
     quiet_end: bool,
     not_ready: NotReady,
+    send_immediates: bool,
 }
 
 /// Modify QP.
@@ -34,6 +35,9 @@ impl QpContext {
             limit: self.wanted_limit(change)?,
             quiet_end: change.quiet_end.unwrap_or(self.shared.ends_quietly()),
             not_ready: change.await_receives.map_or(self.not_ready, NotReady::new),
+            send_immediates: change
+                .send_immediates
+                .unwrap_or(self.shared.has_send_immediates()),
         })
     }
 
@@ -51,6 +55,7 @@ impl QpContext {
         self.set_limit(change.limit, device);
         self.shared.set_quiet_end(change.quiet_end);
         self.not_ready = change.not_ready;
+        self.shared.set_send_immediates(change.send_immediates);
         match (change.from, change.to) {
             (QpState::Rts, QpState::Closing) => self.seal(device),
             (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(device),
@@ -180,6 +185,7 @@ impl QpContext {
             bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
             quiet_end: self.shared.ends_quietly(),
             await_receives: self.not_ready == NotReady::Waits,
+            send_immediates: self.shared.has_send_immediates(),
             has_sends: self.work.has_sends(),
             terminate: self.terminate.as_deref().cloned(),
             stream: self.conn().map(|conn| StreamId {

@@ -18,7 +18,7 @@ use crate::model::{
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
 use crate::qp::starting::{Outcome, Searching, StartConnect, Starting};
-use crate::qp::stream::send_ulpdu;
+use crate::qp::stream::{Extensions, send_ulpdu};
 use crate::queues::Inbox;
 use crate::tables::Searcher;
 
@@ -39,6 +39,14 @@ impl QpContext {
         self.start_up
     }
 
+    /// What the next stream has besides the messages of RFC 5040.
+    fn extensions(&self) -> Extensions {
+        Extensions {
+            rfc7306: self.extensions,
+            send_immediates: self.shared.has_send_immediates(),
+        }
+    }
+
     /// The application has accepted a Request on this connection, and TCP has the Reply.
     pub(crate) fn accept(
         &mut self,
@@ -49,7 +57,7 @@ impl QpContext {
     ) {
         let info = ConnectionInfo::new(negotiated, self.start_up);
         let summed = device.computes_sums(conn);
-        let extensions = self.extensions;
+        let extensions = self.extensions();
         let connection = Connection::new(conn, negotiated, true, info, extensions, port, summed);
         let waits = device.has_unsent(conn);
         let reply_due = waits.then(|| device.now + REPLY_TIMEOUT);
@@ -77,7 +85,7 @@ impl QpContext {
             enhanced: None,
         };
         let info = ConnectionInfo::new(&negotiated, self.start_up);
-        let extensions = self.extensions;
+        let extensions = self.extensions();
         let summed = device.computes_sums(conn);
         let mut connection =
             Connection::new(conn, &negotiated, false, info, extensions, port, summed);
@@ -218,7 +226,7 @@ impl QpContext {
             tcp.consume(consumed);
         }
         let info = ConnectionInfo::new(negotiated, self.start_up);
-        let (extensions, summed) = (self.extensions, device.computes_sums(conn));
+        let (extensions, summed) = (self.extensions(), device.computes_sums(conn));
         let mut connection =
             Connection::new(conn, negotiated, false, info, extensions, port, summed);
         let retry = FirstFpduRetry::new(device.first_fpdu_retry);

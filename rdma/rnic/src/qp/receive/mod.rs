@@ -21,7 +21,7 @@ use super::stream::{Response, Stream, for_each_piece};
 use super::work_queues::ReceiveBuffers;
 use crate::model::{
     Access, AsyncEvent, AsyncEventKind, CompletionStatus, EngineCounters, EventResource, Immediate,
-    QpId, QpIdentity, Sgl,
+    Opcode, QpId, QpIdentity, Sgl,
 };
 use crate::queues::EventQueue;
 use crate::stags::{Bytes, StagTable};
@@ -453,6 +453,10 @@ impl FullOperation<'_> {
             completion.byte_len = len;
             completion.invalidated = kind.invalidate;
             completion.solicited = kind.solicited;
+            if let Some([a, b, c, d]) = kind.immediate {
+                completion.immediate = Some([a, b, c, d, 0, 0, 0, 0]);
+                completion.opcode = Opcode::ReceiveImmediate;
+            }
         })?;
         Ok(())
     }

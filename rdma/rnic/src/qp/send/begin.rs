@@ -7,7 +7,7 @@
 
 use xwarp_iwarp::ddp::VERSION_IETF;
 use xwarp_iwarp::rdmap::SendKind;
-use xwarp_iwarp::{AccessError, AccessKind, ReadRequest, Stag};
+use xwarp_iwarp::{AccessError, AccessKind, ReadRequest};
 
 use crate::model::{
     Access, CompletionStatus, Immediate, MemoryOperation, OPERAND, Operation, Payload, QpIdentity,
@@ -110,7 +110,11 @@ impl FullOperation<'_> {
 
     /// Checks a work request without access to memory.
     fn check_request(&self, operation: &Operation) -> Result<(), SendFault> {
-        let refusal = if operation.is_extension() && self.stream.version() != VERSION_IETF {
+        let is_unknown = match operation {
+            Operation::SendImmediate { .. } => !self.stream.has_send_immediates(),
+            other => other.is_extension() && self.stream.version() != VERSION_IETF,
+        };
+        let refusal = if is_unknown {
             CompletionStatus::NotInVersion
         } else if operation.awaits_response() && self.ord == 0 {
             CompletionStatus::ZeroReadResources
@@ -135,6 +139,7 @@ fn check_memory(
 ) -> Result<(), SendFault> {
     let checked = match operation {
         Operation::Send { payload, .. }
+        | Operation::SendImmediate { payload, .. }
         | Operation::Write { payload, .. }
         | Operation::WriteImmediate { payload, .. } => {
             let is_long = payload.byte_len().is_none_or(|len| len as usize > mulpdu);
@@ -181,7 +186,26 @@ fn begin_operation(
             payload,
             solicited,
             invalidate,
-        } => send(stream, payload, solicited, invalidate),
+        } => {
+            let kind = SendKind {
+                solicited,
+                invalidate,
+                immediate: None,
+            };
+            send(stream, payload, kind);
+        }
+        Operation::SendImmediate {
+            payload,
+            data,
+            solicited,
+        } => {
+            let kind = SendKind {
+                solicited,
+                invalidate: None,
+                immediate: Some(data),
+            };
+            send(stream, payload, kind);
+        }
         Operation::Write { payload, remote } => write(stream, payload, remote, None),
         Operation::WriteImmediate {
             payload,
@@ -206,11 +230,7 @@ fn begin_operation(
     Ok(())
 }
 
-fn send(stream: &mut Stream, payload: Payload, solicited: bool, invalidate: Option<Stag>) {
-    let kind = SendKind {
-        solicited,
-        invalidate,
-    };
+fn send(stream: &mut Stream, payload: Payload, kind: SendKind) {
     let len = message_len(&payload);
     stream.tx_mut().begin_send(kind, payload, len);
 }

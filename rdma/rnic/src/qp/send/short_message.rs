@@ -207,6 +207,7 @@ impl Run<'_, '_> {
                 let kind = SendKind {
                     solicited,
                     invalidate,
+                    immediate: None,
                 };
                 let header = |tx: &mut TxStream| tx.whole_send(kind);
                 self.write_fpdu(payload, more, header)?

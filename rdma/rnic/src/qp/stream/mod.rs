@@ -68,11 +68,21 @@ pub(super) struct Connection {
     info: ConnectionInfo,
 }
 
+/// Messages besides those of RFC 5040.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extensions {
+    /// Immediate Data and Atomic Operations (RFC 7306).
+    pub(super) rfc7306: bool,
+    /// Sends with immediate data.
+    pub(super) send_immediates: bool,
+}
+
 /// An RDMAP stream, in both directions.
 pub(super) struct Stream {
     conn: ConnId,
     /// DDP and RDMAP version.
     version: u8,
+    send_immediates: bool,
     tx_state: TxState,
     receiver: Receiver,
     tx: TxStream,
@@ -109,7 +119,7 @@ impl Connection {
         negotiated: &Negotiated,
         responder: bool,
         info: ConnectionInfo,
-        extensions: bool,
+        extensions: Extensions,
         port: Arc<LocalPort>,
         is_summed: bool,
     ) -> Self {
@@ -178,12 +188,17 @@ impl Connection {
 }
 
 /// Configuration of both directions of the stream.
-fn stream_config(negotiated: &Negotiated, info: &ConnectionInfo, extensions: bool) -> StreamConfig {
+fn stream_config(
+    negotiated: &Negotiated,
+    info: &ConnectionInfo,
+    extensions: Extensions,
+) -> StreamConfig {
     // If the ULP negotiates ORD, ORD may be 0, but an RTR that is a Read needs one (R6581-9.2-14).
     let rtr_reads = u16::from(info.rtr == Some(Rtr::Read));
     StreamConfig {
         version: negotiated.version,
-        extensions,
+        extensions: extensions.rfc7306,
+        send_immediates: extensions.send_immediates,
         await_rtr: negotiated.enhanced.is_some_and(|it| it.await_rtr),
         ..StreamConfig::new(info.ird, info.ord.max(rtr_reads))
     }
@@ -208,6 +223,7 @@ impl Stream {
         Self {
             conn,
             version: negotiated.version,
+            send_immediates: config.send_immediates,
             tx_state,
             receiver: Receiver::new(config),
             tx: TxStream::new(framer, one_pass, Sender::new(config)),
@@ -227,6 +243,11 @@ impl Stream {
 
     pub(super) fn version(&self) -> u8 {
         self.version
+    }
+
+    /// True if Sends may carry immediate data.
+    pub(super) fn has_send_immediates(&self) -> bool {
+        self.send_immediates
     }
 
     /// True if FPDUs may be sent.
