@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::fs;
 use std::path::Path;
 
+use crate::backend;
 use crate::entry::always;
 use crate::lists;
 use crate::logging::{say, statistics_are_wanted};
@@ -28,6 +29,7 @@ type IsOurs = extern "C" fn(c_int) -> c_int;
 pub extern "C" fn xwarp_tell_what_is_left(is_ours: IsOurs) {
     always((), || {
         if statistics_are_wanted() {
+            backend::say_what_was_carried();
             say(format_args!("never destroyed: {}", list(&objects())));
             say(format_args!(
                 "never closed: {}",

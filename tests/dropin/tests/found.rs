@@ -115,6 +115,7 @@ fn ucx_measures_over_the_device_that_it_finds() {
         let client = run_client(&hosts, &format!("{measure} {SERVER}"));
         assert!(client.stdout.contains("Final:"), "{client}");
         assert!(counter(&client, "fpdus_out") > 100, "{client}");
+        assert!(client.stderr.contains("xwarp: RDMA carried "), "{client}");
         finish(&hosts.b, &measure, server);
     }
 }

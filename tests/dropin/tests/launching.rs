@@ -199,8 +199,11 @@ fn counters_are_printed_when_the_program_is_done() {
     let server = xwarp_dropin_tests::serve(&hosts.b, "rping -s -C 5 -V");
     let client = "run --dev eth1 --stats -- rping -c -a 10.77.0.2 -C 5 -V";
     let told = hosts.a.xwarp(client).succeeded();
-    for name in ["fpdus_in", "fpdus_out", "placed_bytes"] {
+    for name in ["fpdus_in", "fpdus_out", "placed_bytes", "RDMA carried "] {
         assert!(told.stderr.contains(name), "{told}");
     }
+    let idle = hosts.a.xwarp("run --dev eth1 --stats -- ibv_devices");
+    let nothing = "RDMA carried nothing: the program opened no RNIC";
+    assert!(idle.stderr.contains(nothing), "{idle}");
     finish(&hosts.b, "rping", server);
 }

@@ -104,8 +104,8 @@ struct FindArgs {
 /// Output beside the program's own.
 #[derive(Args)]
 struct PrintArgs {
-    /// Print the RNIC's counters when the program closes it, and at exit the objects that were
-    /// never destroyed
+    /// Print the RNIC's counters when the program closes it; at exit whether RDMA carried anything,
+    /// and the objects that were never destroyed
     #[arg(long)]
     stats: bool,
     /// Do not print which devices the program finds

@@ -22,7 +22,7 @@ pub(crate) use local::connection_event;
 pub(crate) use local::testbed;
 pub(crate) use local::{
     Backend, BackendRef, Cq, Mr, Mw, Pd, PeerRequest, Port, Qp, QpRequest, Srq, Timer, limits,
-    open, times_are_wanted,
+    open, say_what_was_carried, times_are_wanted,
 };
 
 use single::Single;

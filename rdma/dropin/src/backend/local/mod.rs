@@ -60,6 +60,7 @@ pub(crate) use peer::PeerRequest;
 pub(crate) use poll::Cq;
 pub(crate) use post::Srq;
 pub(crate) use queue_pair::{Qp, QpRequest};
+pub(crate) use stats::say_what_was_carried;
 pub(crate) use watcher::Timer;
 
 /// An RNIC. Its objects end with it.
