@@ -1,8 +1,9 @@
 //! Programs that look for RDMA devices in the kernel's files, as `xwarp run` shows them.
 
+use std::fs;
 use std::path::Path;
 
-use xwarp_dropin_tests::{SERVER, await_tcp, finish, run_client, start};
+use xwarp_dropin_tests::{SERVER, await_tcp, compile, finish, run_client, start};
 use xwarp_system_tests::{Finished, Hosts, Running, output_of};
 use xwarp_test_kit::needs_root;
 
@@ -83,10 +84,49 @@ fn program_that_may_not_see_the_device_there_is_said_so() {
     };
     let warned = without_mounting("-- true");
     assert!(
-        warned.contains("find none, as with --no-sysfs, because"),
+        warned.contains("cannot be shown to the program: Operation not permitted"),
         "{warned}"
     );
     assert_eq!(without_mounting("--quiet -- true"), "");
+}
+
+/// As NIXL's wheel has it: the program needs the bundled name, and has a RUNPATH to it.
+#[test]
+fn library_takes_the_place_of_one_that_a_wheel_bundles() {
+    const NAME: &str = "libibverbs-1de1263b.so.1.14.48.0";
+    needs_root!();
+    let hosts = Hosts::new();
+    let bundle = hosts
+        .work
+        .file("venv/lib/python3.11/site-packages/nixl.libs");
+    fs::create_dir_all(&bundle).expect("our own folder");
+    let bundled = compile("gcc", "bundled", &["-shared", "-fPIC"], &hosts.work);
+    fs::rename(bundled, bundle.join(NAME)).expect("our own folder");
+    let folder = bundle.display();
+    let options = [
+        format!("-L{folder}"),
+        format!("-l:{NAME}"),
+        format!("-Wl,--enable-new-dtags,-rpath,{folder}"),
+    ];
+    let options = options.each_ref().map(String::as_str);
+    let program = compile("gcc", "devices", &options, &hosts.work);
+    // It is in no Python environment.
+    let unseen = start(&hosts.a, &program).finish().exited(1);
+    assert_eq!(unseen.stdout, "0 devices\n");
+    let named = hosts
+        .a
+        .xwarp(&format!("run --dev eth1 --alias {NAME} -- {program}"));
+    assert_eq!(named.succeeded().stdout, "1 devices\n");
+    let bin = hosts.work.file("venv/bin");
+    fs::create_dir(&bin).expect("our own folder");
+    fs::rename(program, bin.join("devices")).expect("our own folder");
+    let installed = bin.join("devices").display().to_string();
+    assert_eq!(said(&hosts, &installed), "1 devices\n");
+    let wrong = hosts
+        .a
+        .xwarp("run --dev eth1 --alias ../x -- true")
+        .exited(2);
+    assert!(wrong.stderr.contains("\"../x\" is no file name"), "{wrong}");
 }
 
 /// Debian's UCX 1.13, which finds devices by their files. By its own datagrams it cannot connect,

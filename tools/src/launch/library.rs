@@ -8,8 +8,10 @@ use anyhow::{Context, bail};
 
 /// Environment variable with the folder.
 const FOLDER: &str = "XWARP_LIB";
+/// The library.
+pub(super) const FILE: &str = "libxwarp-rdma.so.1";
 /// The library, and one of the names under which programs load it.
-const FILES: [&str; 2] = ["libxwarp-rdma.so.1", "librdmacm.so.1"];
+const FILES: [&str; 2] = [FILE, "librdmacm.so.1"];
 
 /// The folder that the environment names, or the first folder with the library among those where it
 /// is built or installed.

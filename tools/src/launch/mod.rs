@@ -2,6 +2,7 @@
 //!
 //! The program replaces this process, so it receives the signals and sets the exit code.
 
+mod bundled;
 mod elf;
 mod found;
 mod library;
@@ -17,6 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -25,7 +27,7 @@ use xwarp_driver::net;
 use crate::device::{self, Devices, Switch};
 use crate::guard;
 use crate::output::{FailedWith, complain};
-use found::{Device, Namespace};
+use found::{Device, Namespace, View};
 use transport::Transport;
 
 /// Environment variable with the interfaces, for the library.
@@ -95,6 +97,11 @@ struct FindArgs {
     /// rights, as sudo does
     #[arg(long)]
     no_sysfs: bool,
+    /// Another name under which the program loads libibverbs or librdmacm, as
+    /// libibverbs-1de1263b.so.1: wheels bundle them so. Those of the program's Python packages are
+    /// found
+    #[arg(long, value_name = "NAME", value_parser = alias, conflicts_with = "no_sysfs")]
+    alias: Vec<OsString>,
     /// Report in extended completions when the NIC received them (`ibv_wc_read_completion_ts`), if
     /// its driver reports that
     #[arg(long)]
@@ -119,7 +126,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let library = library::folder()?;
     let mut command = Command::new(program);
     command.args(arguments);
-    command.env(LIBRARY_PATH, path_with(&library)?);
+    command.env(LIBRARY_PATH, path_with(slice::from_ref(&library))?);
     let named = args.dev.clone().or_else(|| env::var(DEVICES).ok());
     if let Some(named) = &named {
         command.env(DEVICES, named);
@@ -157,19 +164,24 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         let is_choice = namespace == Namespace::OfMounts && named.is_none();
         complain(format_args!("{}", described(&devices, is_choice)));
     }
-    if let Some(obstacle) = found_in_path(program).and_then(|file| obstacle::of(&file)) {
+    let file = found_in_path(program);
+    if let Some(obstacle) = file.as_deref().and_then(obstacle::of) {
         complain(format_args!("{obstacle}"));
     }
     if args.fix_offloads {
         fix_offloads(named.as_deref())?;
     }
-    if !args.find.no_sysfs {
-        show(
-            &devices,
-            namespace,
-            transport.is_some_and(|it| it == "ib"),
-            args.print.quiet,
-        );
+    let mut aliases = bundled::names(file.as_deref());
+    aliases.extend(args.find.alias.iter().cloned());
+    let view = View {
+        devices: &devices,
+        is_infiniband: transport.is_some_and(|it| it == "ib"),
+        aliases: &aliases,
+        library: &library.join(library::FILE),
+    };
+    if shows(args, &view, namespace) {
+        let folders = [PathBuf::from(found::ALIASES), library];
+        command.env(LIBRARY_PATH, path_with(&folders)?);
     }
     let error = match switch {
         Some(switch) => switch.run(command)?,
@@ -205,18 +217,28 @@ fn described(devices: &[Device], is_choice: bool) -> String {
     format!("RDMA device {}", each.collect::<Vec<_>>().join(", "))
 }
 
-/// Shows the devices in `/sys/class/infiniband`, to this process and the program. If that is not
-/// possible, says which programs do not find them.
-fn show(devices: &[Device], namespace: Namespace, is_infiniband: bool, quiet: bool) {
-    let entered = namespace.enter();
-    let shown = entered.and_then(|()| found::show(devices, is_infiniband));
-    if let Err(error) = shown
-        && !quiet
+/// Shows the devices in sysfs, to this process and the program. False if they are not shown.
+fn shows(args: &RunArgs, view: &View<'_>, namespace: Namespace) -> bool {
+    if args.find.no_sysfs {
+        return false;
+    }
+    let shown = namespace.enter().and_then(|()| view.show());
+    if let Err(error) = &shown
+        && !args.print.quiet
     {
         complain(format_args!(
-            "UCX, NCCL, Mooncake and others that look for RDMA devices in /sys/class/infiniband find none, as with --no-sysfs, because it cannot be changed for the program: {error}"
+            "/sys/class/infiniband cannot be shown to the program: {error}. UCX, NCCL, Mooncake and wheels that bundle libibverbs will not find xwarp; --no-sysfs does without"
         ));
     }
+    shown.is_ok()
+}
+
+/// A name that is to lead to the library.
+fn alias(text: &str) -> Result<OsString, String> {
+    let is_name = Path::new(text).file_name() == Some(OsStr::new(text));
+    is_name.then(|| text.into()).ok_or_else(|| {
+        format!("{text:?} is no file name: give the one that the program asks the loader for, as libibverbs-1de1263b.so.1")
+    })
 }
 
 /// The program replaces this process, so the guards wait for its end.
@@ -249,11 +271,11 @@ fn found_in_path(program: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Search path of the loader, with the library first.
-fn path_with(library: &Path) -> anyhow::Result<OsString> {
+/// Search path of the loader, with these folders first.
+fn path_with(first: &[PathBuf]) -> anyhow::Result<OsString> {
     let others = env::var_os(LIBRARY_PATH).unwrap_or_default();
     let others = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
-    let all = [library.to_owned()].into_iter().chain(others);
+    let all = first.iter().cloned().chain(others);
     env::join_paths(all).context("the library's path cannot be in LD_LIBRARY_PATH")
 }
 

@@ -4,6 +4,8 @@
 
 mod mounts;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,6 +25,8 @@ const RDMA: &str = "infiniband";
 const VERBS: &str = "infiniband_verbs";
 /// The class whose folders stand for the devices' PCI functions. Programs follow links to them.
 const FUNCTIONS: &str = "xwarp";
+/// Folder of the library's further names, for the loader.
+pub(super) const ALIASES: &str = "/sys/class/xwarp/lib";
 /// Version of the kernel's interface for libibverbs.
 const VERBS_ABI: &str = "6";
 /// All users may read the files.
@@ -178,18 +182,40 @@ fn gid(address: IpAddr) -> String {
     groups.join(":")
 }
 
-/// Shows the devices to this process and its children, in its own mount namespace.
-pub(super) fn show(devices: &[Device], is_infiniband: bool) -> io::Result<()> {
-    let before = umask(READABLE);
-    let shown = cover(devices, is_infiniband);
-    umask(before);
-    shown
+/// What the program finds.
+pub(super) struct View<'a> {
+    pub(super) devices: &'a [Device],
+    /// They report InfiniBand's transport.
+    pub(super) is_infiniband: bool,
+    /// Further names of the library.
+    pub(super) aliases: &'a BTreeSet<OsString>,
+    pub(super) library: &'a Path,
 }
 
-fn cover(devices: &[Device], is_infiniband: bool) -> io::Result<()> {
-    let classes = Cover::over(CLASSES, &[RDMA, VERBS, FUNCTIONS])?;
-    write_classes(classes.folder(), devices, is_infiniband)?;
-    classes.stay();
+impl View<'_> {
+    /// Shows it to this process and its children, in its own mount namespace.
+    pub(super) fn show(&self) -> io::Result<()> {
+        let before = umask(READABLE);
+        let shown = self.cover();
+        umask(before);
+        shown
+    }
+
+    fn cover(&self) -> io::Result<()> {
+        let classes = Cover::over(CLASSES, &[RDMA, VERBS, FUNCTIONS])?;
+        write_classes(classes.folder(), self.devices, self.is_infiniband)?;
+        let aliases = Path::new(ALIASES);
+        fs::create_dir(aliases)?;
+        for alias in self.aliases {
+            symlink(self.library, aliases.join(alias))?;
+        }
+        classes.stay();
+        cover_nodes(self.devices)
+    }
+}
+
+/// Shows device nodes.
+fn cover_nodes(devices: &[Device]) -> io::Result<()> {
     let nodes = Cover::over(NODES, &[RDMA])?;
     let folder = nodes.folder().join(RDMA);
     fs::create_dir(&folder)?;
@@ -226,7 +252,8 @@ fn write_classes(classes: &Path, devices: &[Device], is_infiniband: bool) -> io:
         for part in [&own, &for_verbs] {
             symlink("../..", part.join("device"))?;
         }
-        fs::create_dir(folder.join("net"))?;
+        // Interfaces may share a function.
+        fs::create_dir_all(folder.join("net"))?;
         let interface = Path::new(CLASSES).join("net").join(&device.interface);
         symlink(interface, folder.join("net").join(&device.interface))?;
         let real = |class: &str, name: &str| -> PathBuf {
