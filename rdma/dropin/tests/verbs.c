@@ -50,7 +50,7 @@ static int itself(struct ibv_context *context)
 
     CHECK(ibv_query_device(context, &attr) == 0 && attr.node_guid != 0);
     // Locally administered, so that it is no vendor's.
-    CHECK(attr.vendor_id == 0x025857 && ((attr.vendor_id >> 16) & 2));
+    CHECK(attr.vendor_id == 0x025857 && ((attr.vendor_id >> 16) & 2) && attr.vendor_part_id == 1);
     CHECK(ibv_get_device_guid(context->device) == attr.node_guid);
     CHECK(ibv_get_device_index(context->device) == (int)if_nametoindex("dropin0"));
     CHECK(context->device->node_type == IBV_NODE_RNIC && context->device->transport_type == IBV_TRANSPORT_IWARP);

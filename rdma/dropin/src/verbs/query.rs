@@ -69,6 +69,8 @@ fn device_attributes(context: *mut ibv_context) -> Result<ibv_device_attr> {
     attr.node_guid = guid;
     attr.sys_image_guid = guid;
     attr.vendor_id = VENDOR;
+    // The only product. Programs take 0 for a driver's error.
+    attr.vendor_part_id = 1;
     attr.max_mr_size = u64::MAX;
     attr.page_size_cap = !0xfff;
     attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD

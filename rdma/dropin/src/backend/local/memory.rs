@@ -9,8 +9,8 @@ use xwarp::{Access, MemoryRegion, ProtectionDomain};
 use super::errors::Numbered;
 use super::owned::Owned;
 use crate::abi::numbers::{
-    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
-    IBV_ACCESS_ZERO_BASED,
+    IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
+    IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED,
 };
 use crate::backend::{Memory, ReregisterFailure, Rights};
 use crate::entry::Result;
@@ -26,12 +26,17 @@ fn access_of(rights: Rights) -> Access {
     access
 }
 
-/// Rights of a window, which has only remote ones, and none for Atomic Operations.
+/// Rights of a window, which has only remote ones, and none for Atomic Operations. Programs add the
+/// local right to write, as InfiniBand asks for it beside the remote one.
 pub(super) fn window_access(flags: u32) -> Result<Access> {
+    const KNOWN: u32 = IBV_ACCESS_LOCAL_WRITE
+        | IBV_ACCESS_REMOTE_READ
+        | IBV_ACCESS_REMOTE_WRITE
+        | IBV_ACCESS_ZERO_BASED;
     if flags & IBV_ACCESS_REMOTE_ATOMIC != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    if flags & !(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED) != 0 {
+    if flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
     let mut access = Access::empty();
