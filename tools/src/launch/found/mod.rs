@@ -5,7 +5,7 @@
 mod mounts;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -130,6 +130,14 @@ impl Device {
         fs::read_to_string(file).ok()?.trim().parse().ok()
     }
 
+    /// The PCI function of the network card. That of a virtio device is above it.
+    fn own_function(&self) -> Option<PathBuf> {
+        let link = format!("{CLASSES}/net/{}/device", self.interface);
+        let device = fs::canonicalize(link).ok()?;
+        let function = device.ancestors().find(|folder| is_function(folder))?;
+        Some(function.to_owned())
+    }
+
     /// Name of the network card's PCI function and its files, or those of a made-up function.
     fn function(&self, index: usize) -> (String, Vec<(&'static str, String)>) {
         const FILES: [(&str, &str); 8] = [
@@ -142,21 +150,27 @@ impl Device {
             ("subsystem_vendor", "0x0000"),
             ("vendor", "0x0000"),
         ];
-        let own = Path::new(CLASSES)
-            .join("net")
-            .join(&self.interface)
-            .join("device");
+        let own = self.own_function();
         let files = FILES.map(|(name, otherwise)| {
-            let read = fs::read_to_string(own.join(name));
-            let text = read.map_or_else(|_| otherwise.to_owned(), |it| it.trim_end().to_owned());
+            let read = |own: &PathBuf| fs::read_to_string(own.join(name)).ok();
+            let text = own.as_ref().and_then(read);
+            let text = text.map_or_else(|| otherwise.to_owned(), |it| it.trim_end().to_owned());
             (name, text)
         });
-        let found = fs::canonicalize(&own).ok();
-        let name = found.as_deref().and_then(Path::file_name);
+        let name = own.as_deref().and_then(Path::file_name);
+        let name = name.and_then(OsStr::to_str);
         let made_up = || format!("ffff:00:{index:02x}.0");
-        let name = name.map_or_else(made_up, |it| it.to_string_lossy().into_owned());
+        let name = name.map_or_else(made_up, str::to_owned);
         (name, files.into())
     }
+}
+
+/// Whether a folder of sysfs is that of a PCI function, as `0000:03:00.1`.
+fn is_function(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(OsStr::to_str);
+    let mut parts = name.unwrap_or_default().split([':', '.']);
+    let lengths = [(); 4].map(|()| parts.next().map(str::len));
+    lengths == [Some(4), Some(2), Some(2), Some(1)] && parts.next().is_none()
 }
 
 /// The rate of a port with this speed in Mb/s, by InfiniBand's lanes and their speeds as
@@ -205,7 +219,7 @@ impl View<'_> {
         let classes = Cover::over(CLASSES, &[RDMA, VERBS, FUNCTIONS])?;
         write_classes(classes.folder(), self.devices, self.is_infiniband)?;
         let aliases = Path::new(ALIASES);
-        fs::create_dir(aliases)?;
+        fs::create_dir_all(aliases)?;
         for alias in self.aliases {
             symlink(self.library, aliases.join(alias))?;
         }
@@ -286,6 +300,26 @@ mod tests {
     use xwarp_test_kit::WorkDir;
 
     use super::*;
+
+    #[test]
+    fn pci_function_is_told_from_other_folders() {
+        for name in ["0000:03:00.1", "ffff:00:1f.0"] {
+            assert!(
+                is_function(&Path::new("/sys/devices/pci0000:00").join(name)),
+                "{name}"
+            );
+        }
+        for name in [
+            "virtio0",
+            "pci0000:00",
+            "0000:03:00",
+            "0000:03:00.1.2",
+            "net",
+            "/",
+        ] {
+            assert!(!is_function(Path::new(name)), "{name}");
+        }
+    }
 
     #[test]
     fn programs_read_what_the_kernel_would_write() {
