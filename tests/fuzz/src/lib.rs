@@ -141,6 +141,7 @@ fn receiver(flags: u8) -> Receiver {
         extensions: bit(flags, 0),
         await_rtr: bit(flags, 1),
         version: u8::from(!bit(flags, 2)),
+        send_immediates: bit(flags, 4),
         ..StreamConfig::new(if bit(flags, 3) { 0 } else { 3 }, 4)
     });
     receiver.expect_read(ReadRequest {

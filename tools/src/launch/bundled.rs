@@ -15,12 +15,14 @@ const PACKAGES: [&str; 2] = ["dist-packages", "site-packages"];
 const BUNDLE: &str = ".libs";
 
 /// Names of the libraries that the packages of a program bundle. Its packages are those of the
-/// Python environment that its file is in, of the user, and of the environment variables.
+/// Python environment that its file is in, of the user and of the host, and those that the
+/// environment variables name.
 pub(super) fn names(program: Option<&Path>) -> BTreeSet<OsString> {
     let beside = program.and_then(|file| Some(file.parent()?.parent()?.to_owned()));
     let variable = |name: &str| env::var_os(name).filter(|it| !it.is_empty());
     let roots = [
         beside,
+        Some(PathBuf::from("/usr/local")),
         variable("VIRTUAL_ENV").map(PathBuf::from),
         variable("HOME").map(|home| Path::new(&home).join(".local")),
     ];

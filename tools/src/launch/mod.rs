@@ -91,8 +91,8 @@ struct FindArgs {
     /// InfiniBand only. `XWARP_TRANSPORT` in the environment is kept, unless this names one
     #[arg(long, value_enum, default_value_t)]
     transport: Transport,
-    /// Leave `/sys/class` and `/dev` as they are. Otherwise the program has a mount namespace of its
-    /// own, in which its devices are in `/sys/class/infiniband` and `/dev/infiniband`; with a
+    /// Leave `/sys/class` and `/dev` as they are. Otherwise the program has a mount namespace of
+    /// its own, in which its devices are in `/sys/class/infiniband` and `/dev/infiniband`; with a
     /// switch and without the right to mount also a user namespace, in which no program gains
     /// rights, as sudo does
     #[arg(long)]

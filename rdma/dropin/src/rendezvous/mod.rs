@@ -2,8 +2,9 @@
 //! record dropin/0011).
 //!
 //! Programs exchange addresses and numbers themselves, and name the peer by Modify QP to RTR. The
-//! lower one of the two connects to a port of the RNIC, on which the other one is found. The private
-//! data of both name the queue pairs. A peer that is not expected yet is refused, and comes again.
+//! lower one of the two connects to a port of the RNIC, on which the other one is found. The
+//! private data of both name the queue pairs. A peer that is not expected yet is refused, and comes
+//! again.
 
 pub(crate) mod attributes;
 mod block;

@@ -26,8 +26,8 @@ use crate::entry::data_path::{always, returns};
 use crate::entry::{Result, sets};
 use crate::object::Object;
 
-/// Operations that a queue pair can be created for. A Send with immediate data is refused when it is
-/// posted, unless the peer is known to understand it.
+/// Operations that a queue pair can be created for. A Send with immediate data is refused when it
+/// is posted, unless the peer is known to understand it.
 const SUPPORTED: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND

@@ -114,14 +114,19 @@ fn four_kinds_of_send_are_built_and_delivered() {
             hex(fpdu),
         );
         assert_eq!(only(sender.send(kind, 5), b"Hello"), fpdu);
-        let expected = Inbound::Send {
-            kind,
-            offset: 0,
-            payload: b"Hello",
-            message_len: Some(5),
-        };
-        assert_eq!(stream.fpdu(&fpdu), Ok(expected));
+        assert_says_hello(&mut stream, kind, &fpdu);
     }
+}
+
+/// The FPDU is a whole Send of this kind.
+fn assert_says_hello(stream: &mut Stream, kind: SendKind, fpdu: &[u8]) {
+    let expected = Inbound::Send {
+        kind,
+        offset: 0,
+        payload: b"Hello",
+        message_len: Some(5),
+    };
+    assert_eq!(stream.fpdu(fpdu), Ok(expected));
 }
 
 /// In no RFC: a Send whose header has four bytes for the completion in the place of the `STag`.
@@ -144,13 +149,7 @@ fn send_with_immediate_data_is_accepted_by_a_stream_that_knows_it() {
         assert_eq!(whole[..], hex(&header));
         let fpdu = only(sender.send(kind, 5), b"Hello");
         assert_eq!(fpdu[2..20], whole);
-        let expected = Inbound::Send {
-            kind,
-            offset: 0,
-            payload: b"Hello",
-            message_len: Some(5),
-        };
-        assert_eq!(stream.fpdu(&fpdu), Ok(expected));
+        assert_says_hello(&mut stream, kind, &fpdu);
     }
 }
 

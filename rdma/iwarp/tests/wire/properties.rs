@@ -83,11 +83,15 @@ const BASE: u64 = 0xFFFF_FF00; // so that offsets carry over 32 bits
 
 impl Plan {
     fn new(works: &[Work]) -> Self {
-        let mut sender = Sender::new(StreamConfig::new(64, 64));
+        let config = StreamConfig {
+            send_immediates: true,
+            ..StreamConfig::new(64, 64)
+        };
+        let mut sender = Sender::new(config);
         let mut plan = Self {
             untagged: VecDeque::new(),
             tagged: VecDeque::new(),
-            receiver: Receiver::new(StreamConfig::new(64, 64)),
+            receiver: Receiver::new(config),
             table: Table::default(),
             expected_untagged: Vec::new(),
             expected_tagged: Vec::new(),
@@ -131,7 +135,7 @@ impl Plan {
                 let kind = SendKind {
                     solicited,
                     invalidate: invalidate.then_some(stag),
-                    immediate: None,
+                    immediate: (!invalidate && len.is_multiple_of(2)).then_some(len.to_be_bytes()),
                 };
                 self.expected_untagged.push(arrived);
                 self.untagged.push_back(Outbound {

@@ -218,8 +218,8 @@ pub struct WorkCompletion {
     pub invalidated: Option<Stag>,
     /// Whether the received message requested a Solicited Event.
     pub solicited: bool,
-    /// The received Immediate Data. The receive buffer is unchanged then. Or the immediate data of a
-    /// Send ([`Opcode::ReceiveImmediate`]): the first four bytes, and the others are 0.
+    /// The received Immediate Data. The receive buffer is unchanged then. Or the immediate data of
+    /// a Send ([`Opcode::ReceiveImmediate`]): the first four bytes, and the others are 0.
     pub immediate: Option<[u8; 8]>,
     pub(crate) detail: Detail,
 }

@@ -77,10 +77,10 @@ pub struct QpConfig {
     /// has no event for an end that a completion reports or that the application requested
     /// (§8.3.3).
     pub report_ends: bool,
-    /// Whether the end of a connection is quiet while no request of this side is unfinished: receive
-    /// buffers stay posted, and the queue pair returns to Idle, even if the peer is lost. A peer
-    /// that is lost before it has acknowledged all messages is an error still. Work that
-    /// is posted meanwhile waits for the next connection. False by default: receive buffers are
+    /// Whether the end of a connection is quiet while no request of this side is unfinished:
+    /// receive buffers stay posted, and the queue pair returns to Idle, even if the peer is lost. A
+    /// peer that is lost before it has acknowledged all messages is an error still. Work that is
+    /// posted meanwhile waits for the next connection. False by default: receive buffers are
     /// flushed (verbs draft §6.2.5), and a lost connection leads to Error (§6.2.4). On InfiniBand a
     /// queue pair does not notice that its peer is gone until it sends to it.
     pub quiet_end: bool,
@@ -88,9 +88,9 @@ pub struct QpConfig {
     /// The peer's TCP waits once this side's window is closed. False by default: the connection
     /// ends (RFC 5041 §7.1). InfiniBand's programs may send before the peer is ready to receive.
     pub await_receives: bool,
-    /// Whether Sends may carry four bytes of immediate data, in both directions, as InfiniBand's do.
-    /// False by default: no RFC has such messages, so both sides must know it of each other. A peer
-    /// that does not know them ends the connection (RFC 5040 §4.8).
+    /// Whether Sends may carry four bytes of immediate data, in both directions, as InfiniBand's
+    /// do. False by default: no RFC has such messages, so both sides must know it of each other. A
+    /// peer that does not know them ends the connection (RFC 5040 §4.8).
     pub send_immediates: bool,
 }
 

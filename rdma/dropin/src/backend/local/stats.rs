@@ -1,5 +1,5 @@
-//! Counters of an RNIC on standard error, printed when it is closed if statistics are asked for, and
-//! in one line at the end whether RDMA carried anything.
+//! Counters of an RNIC on standard error, printed when it is closed if statistics are asked for,
+//! and in one line at the end whether RDMA carried anything.
 
 use std::fmt;
 use std::sync::Mutex;

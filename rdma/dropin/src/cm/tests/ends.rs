@@ -109,8 +109,8 @@ fn failure_of_the_rnic_ends_connections_before_the_device_is_removed() {
     assert!(bed.a.is_quiet());
 }
 
-/// How either end treats a message that finds no receive buffer, by its own parameters: librdmacm's,
-/// a number of retries, and none.
+/// How either end treats a message that finds no receive buffer, by its own parameters:
+/// librdmacm's, a number of retries, and none.
 #[test]
 fn message_waits_for_a_receive_unless_no_retry_is_wanted() {
     let bed = Bed::new();

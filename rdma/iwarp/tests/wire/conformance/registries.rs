@@ -49,8 +49,8 @@ fn codes_of_mpa_are_those_of_its_registry() {
     assert_eq!(known(TermCode::mpa), [1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// R7306-10-1, R6580-3.4-1, -2: with 0xF for experiments. Two of those that no RFC assigns are known,
-/// and refused unless both ends know them.
+/// R7306-10-1, R6580-3.4-1, -2: with 0xF for experiments. Two of those that no RFC assigns are
+/// known, and refused unless both ends know them.
 #[test]
 fn opcodes_are_those_of_the_registry() {
     for control in 0..=u8::MAX {

@@ -56,7 +56,7 @@ pub enum PostError {
     #[error("the queue pair was created without Immediate Data and Atomic Operations (RFC 7306)")]
     ExtensionsDisabled,
     /// A Send with immediate data, which the queue pair's peer may not know.
-    #[error("the queue pair was created without Sends with immediate data")]
+    #[error("Sends with immediate data are not enabled on the queue pair (`send_immediates`)")]
     SendImmediatesDisabled,
     /// The exclusive buffer belongs to another RNIC.
     #[error("the buffer belongs to another RNIC")]
