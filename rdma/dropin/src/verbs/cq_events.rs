@@ -24,7 +24,7 @@ pub extern "C-unwind" fn ibv_get_cq_event(
         if !are_given {
             return Err(Errno::EINVAL);
         }
-        let descriptor = channel.body().descriptor()?;
+        let descriptor = channel.body().to_sleep_on()?;
         Ok(Begun::Waits(Sleep::on(descriptor, channel)))
     };
     waits(begin, |channel| {
