@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use xwarp_system_tests::{DEV, Finished, Host, Hosts, Running, TIMEOUT, eventually, output_of};
-use xwarp_test_kit::WorkDir;
+use xwarp_test_kit::{WorkDir, eventually_within, timeout};
 
 pub use left::{left_no_object, left_nothing};
 
@@ -76,10 +76,18 @@ pub fn start(host: &Host, program: &str) -> Running {
 
 /// Starts a server, and waits until it listens.
 pub fn serve(host: &Host, program: &str) -> Running {
+    serve_within(timeout(), host, program)
+}
+
+/// The same for a server that takes longer to start.
+pub fn serve_within(limit: Duration, host: &Host, program: &str) -> Running {
     let server = start(host, program);
-    eventually("the server listens", || {
-        server.complained().contains("listening on")
-    });
+    let listens = || server.complained().contains("listening on");
+    assert!(
+        eventually_within(limit, listens),
+        "{program} does not listen within {limit:?}:\n{}",
+        server.complained()
+    );
     server
 }
 

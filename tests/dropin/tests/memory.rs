@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use xwarp_dropin_tests::{SERVER, finish_within, serve, start};
+use xwarp_dropin_tests::{SERVER, finish_within, serve_within, start};
 use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// Both ends under memcheck, with more options.
 fn check(hosts: &Hosts, options: &str, server: &str, client: &str) {
     let checked = |program| format!("{MEMCHECK} {options} {program}");
-    let server_end = serve(&hosts.b, &checked(server));
+    let server_end = serve_within(LIMIT, &hosts.b, &checked(server));
     let client_end = start(&hosts.a, &checked(client));
     finish_within(&hosts.a, client, client_end, LIMIT);
     finish_within(&hosts.b, server, server_end, LIMIT);

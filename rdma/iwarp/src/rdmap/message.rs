@@ -196,6 +196,12 @@ impl Sender {
         self.request_msn.wrapping_sub(msn).wrapping_sub(1)
     }
 
+    /// Number of messages of QN 0 that began after the one with this MSN: 0 for the newest. Very
+    /// large for an MSN that has not begun.
+    pub const fn messages_since(&self, msn: u32) -> u32 {
+        self.send_msn.wrapping_sub(msn).wrapping_sub(1)
+    }
+
     const fn message(&self, opcode: Opcode, model: Model, len: u32) -> Message {
         Message {
             version: self.version,

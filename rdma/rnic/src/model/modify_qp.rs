@@ -51,6 +51,8 @@ pub struct ModifyQp {
     pub await_receives: Option<bool>,
     /// Whether Sends of the next connection may carry immediate data.
     pub send_immediates: Option<bool>,
+    /// Whether Sends and Writes of the next connection complete when the peer has handled them.
+    pub confirm_sends: Option<bool>,
     /// The stream that connects a queue pair in Idle.
     pub handover: Option<Handover>,
 }
@@ -80,14 +82,16 @@ impl ModifyQp {
             quiet_end: None,
             await_receives: None,
             send_immediates: None,
+            confirm_sends: None,
             handover: None,
         }
     }
 
-    /// True if it changes an attribute that start-up negotiates.
+    /// True if it changes an attribute that is fixed when a connection begins.
     pub(crate) fn concerns_connection(&self) -> bool {
-        let is_known_to_peer = self.ord.is_some() || self.ird.is_some();
-        is_known_to_peer || self.send_immediates.is_some() || self.handover.is_some()
+        let reads = self.ord.is_some() || self.ird.is_some();
+        let sends = self.send_immediates.is_some() || self.confirm_sends.is_some();
+        reads || sends || self.handover.is_some()
     }
 
     /// True if it resizes a work queue.

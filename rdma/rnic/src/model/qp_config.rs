@@ -92,6 +92,13 @@ pub struct QpConfig {
     /// do. False by default: no RFC has such messages, so both sides must know it of each other. A
     /// peer that does not know them ends the connection (RFC 5040 §4.8).
     pub send_immediates: bool,
+    /// Whether Sends and Writes complete when the peer has handled them, or with
+    /// [`RemoteTermination`](crate::model::CompletionStatus::RemoteTermination) when it has refused
+    /// them, as on InfiniBand. A Read of no bytes behind them, which counts towards ORD, proves it
+    /// to any peer (RFC 5040 §5.5); without ORD they complete as by default. If the connection ends
+    /// without a Terminate, what the peer's TCP has acknowledged counts as handled. False by
+    /// default: they complete when TCP has them, and the peer's refusal is an event.
+    pub confirm_sends: bool,
 }
 
 xwarp_driver::setters!(QpConfig {
@@ -136,6 +143,8 @@ xwarp_driver::setters!(QpConfig {
     await_receives: bool,
     /// Sets whether Sends may carry immediate data.
     send_immediates: bool,
+    /// Sets whether Sends and Writes complete when the peer has handled them.
+    confirm_sends: bool,
 });
 
 impl Default for QpConfig {
@@ -161,6 +170,7 @@ impl Default for QpConfig {
             quiet_end: false,
             await_receives: false,
             send_immediates: false,
+            confirm_sends: false,
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct QpInfo {
     pub await_receives: bool,
     /// Whether Sends may carry immediate data.
     pub send_immediates: bool,
+    /// Whether Sends and Writes complete when the peer has handled them.
+    pub confirm_sends: bool,
     /// Whether the send queue has work requests that are not completed.
     pub has_sends: bool,
     /// The Terminate that was sent, should have been sent, or was received. Only in Terminate and

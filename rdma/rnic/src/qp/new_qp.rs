@@ -60,6 +60,8 @@ pub struct NewQp {
     pub quiet_end: bool,
     /// What becomes of a message that finds no receive buffer.
     pub not_ready: NotReady,
+    /// Whether Sends and Writes complete when the peer has handled them.
+    pub confirm_sends: bool,
     /// Maximum lengths of scatter/gather lists and inline data.
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.

@@ -131,6 +131,14 @@ impl QpChange {
         self
     }
 
+    /// Whether Sends and Writes of the next connection complete when the peer has handled them, as
+    /// [`QpConfig::confirm_sends`](crate::QpConfig::confirm_sends) has it.
+    #[must_use]
+    pub fn confirm_sends(mut self, confirm_sends: bool) -> Self {
+        self.modify.confirm_sends = Some(confirm_sends);
+        self
+    }
+
     /// Whether its stream, if it has one, belongs to this RNIC.
     pub(crate) fn is_of(&self, rnic: RnicId) -> bool {
         self.rnic.is_none_or(|of| of == rnic)

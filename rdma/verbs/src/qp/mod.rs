@@ -153,6 +153,7 @@ impl QueuePair {
             report_ends: config.report_ends,
             quiet_end: config.quiet_end,
             not_ready: NotReady::new(config.await_receives),
+            confirm_sends: config.confirm_sends,
             sge: config.payload_limits(),
             sq,
             send_cq,

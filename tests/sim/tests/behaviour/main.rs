@@ -6,6 +6,7 @@ mod buffers;
 mod clock;
 mod close;
 mod completion_queues;
+mod confirmed;
 mod data_path;
 mod descriptors;
 mod domains;

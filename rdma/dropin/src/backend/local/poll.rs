@@ -385,10 +385,11 @@ fn status(completion: &WorkCompletion, terminate: Option<TermCode>) -> u32 {
 }
 
 /// The error that the peer found: a lack of rights (RDMAP's Remote Protection Errors, DDP's Tagged
-/// Buffer Errors), or another one.
+/// Buffer Errors), a message too long for its buffer (RFC 5041 §7.2), or another one.
 fn remote_status(code: TermCode) -> u32 {
-    match (code.layer(), code.etype()) {
-        (0 | 1, 1) => IBV_WC_REM_ACCESS_ERR,
+    match (code.layer(), code.etype(), code.code()) {
+        (0 | 1, 1, _) => IBV_WC_REM_ACCESS_ERR,
+        (1, 2, 5) => IBV_WC_REM_INV_REQ_ERR,
         _ => IBV_WC_REM_OP_ERR,
     }
 }

@@ -174,12 +174,13 @@ impl Qp {
 
     /// Sets whether the queue pair is brought up by hand. Then the end of a connection is quiet,
     /// and of sends the oldest one that is not answered completes as such. Sends may carry
-    /// immediate data, as the peer is xwarp, too. Only a queue pair without a connection changes.
+    /// immediate data, as the peer is xwarp, too, and complete when it has handled them. Only a queue pair without a connection changes.
     pub(crate) fn set_by_hand(&self, by_hand: bool) -> Result<()> {
         let rnic = self.owned.rnic()?;
         let change = QpChange::to(QpState::Idle)
             .quiet_end(by_hand)
-            .send_immediates(by_hand);
+            .send_immediates(by_hand)
+            .confirm_sends(by_hand);
         self.owned.with(|qp| modify(qp, change))?;
         rnic.registry.set_quiet(self.id, by_hand);
         Ok(())

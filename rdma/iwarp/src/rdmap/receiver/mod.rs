@@ -132,6 +132,11 @@ impl Receiver {
         self.outstanding.len()
     }
 
+    /// Expects no response any more, as the peer has closed its side.
+    pub fn forget_requests(&mut self) {
+        self.outstanding.clear();
+    }
+
     /// True if the request that was sent `since` requests before the newest is outstanding. If a
     /// Terminate returns the header of a Read Request, it must also match. siw returns it with the
     /// Read's length in place of the MSN.

@@ -77,6 +77,10 @@ impl Outstanding {
         self.requests.len()
     }
 
+    pub(super) fn clear(&mut self) {
+        self.requests.clear();
+    }
+
     pub(super) fn awaits(&self, since: usize, refused: Option<&ReadRequest>) -> bool {
         let request = self.requests.iter().rev().nth(since);
         match (request, refused) {

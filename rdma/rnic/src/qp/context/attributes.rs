@@ -19,6 +19,7 @@ pub(crate) struct Change {
     quiet_end: bool,
     not_ready: NotReady,
     send_immediates: bool,
+    confirm_sends: bool,
 }
 
 /// Modify QP.
@@ -38,6 +39,7 @@ impl QpContext {
             send_immediates: change
                 .send_immediates
                 .unwrap_or(self.shared.has_send_immediates()),
+            confirm_sends: change.confirm_sends.unwrap_or(self.confirm_sends),
         })
     }
 
@@ -49,13 +51,14 @@ impl QpContext {
         device: &mut RdmaDevice,
     ) -> Result<Depths, OutOfMemory> {
         self.work.reserve(&rings)?;
-        self.set_reads(change.reads);
+        self.set_reads(change.reads, device);
         self.work.resize(rings);
         let depths = self.depths();
         self.set_limit(change.limit, device);
         self.shared.set_quiet_end(change.quiet_end);
         self.not_ready = change.not_ready;
         self.shared.set_send_immediates(change.send_immediates);
+        self.confirm_sends = change.confirm_sends;
         match (change.from, change.to) {
             (QpState::Rts, QpState::Closing) => self.seal(device),
             (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(device),
@@ -121,9 +124,12 @@ impl QpContext {
         }
     }
 
-    fn set_reads(&mut self, reads: ReadDepths) {
+    fn set_reads(&mut self, reads: ReadDepths, device: &mut RdmaDevice) {
         if let ConnStage::Connected(connection, _) = &mut self.stage {
             connection.set_reads(reads);
+            if reads.ord == 0 && self.work.confirms() {
+                self.work.confirm_all(&mut device.cqs);
+            }
             self.shared.set_connection(connection.info());
         } else {
             (self.start_up.ord, self.start_up.ird) = (reads.ord, reads.ird);
@@ -186,6 +192,7 @@ impl QpContext {
             quiet_end: self.shared.ends_quietly(),
             await_receives: self.not_ready == NotReady::Waits,
             send_immediates: self.shared.has_send_immediates(),
+            confirm_sends: self.confirm_sends,
             has_sends: self.work.has_sends(),
             terminate: self.terminate.as_deref().cloned(),
             stream: self.conn().map(|conn| StreamId {

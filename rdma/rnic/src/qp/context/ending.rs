@@ -61,9 +61,10 @@ impl QpContext {
             self.fail_close("the peer closed inside an FPDU", device);
         } else if stream.mid_message() {
             self.fail_close("the peer closed inside a message", device);
-        } else if stream.outstanding_reads() > 0 {
+        } else if stream.outstanding_reads() > usize::from(self.work.is_confirming()) {
             self.fail_cut_off("the peer closed while Reads were outstanding", device);
         } else if phase.begins_work() {
+            self.confirm_rest(device);
             let disconnected = phase.state() == QpState::Closing;
             self.drain(disconnected, device);
         } else {
@@ -311,9 +312,12 @@ impl QpContext {
 
     /// The connection is gone: enters Error, or Idle if that is quiet, and reports the event.
     fn lose(&mut self, kind: AsyncEventKind, lost: bool, device: &mut RdmaDevice) {
-        if !lost && self.may_end_quietly() {
-            self.end_quietly(kind, device);
-            return;
+        if !lost {
+            self.confirm_rest(device);
+            if self.may_end_quietly() {
+                self.end_quietly(kind, device);
+                return;
+            }
         }
         self.note_end(&kind);
         self.fail(device);
@@ -337,6 +341,20 @@ impl QpContext {
             device.stack.abort(conn, device.now);
         }
         self.lose(AsyncEventKind::ConnectionLost { reason }, lost, device);
+    }
+
+    /// No response can come any more, and the peer has not refused what was sent: it is confirmed.
+    fn confirm_rest(&mut self, device: &mut RdmaDevice) {
+        if self.work.is_confirming()
+            && let Some(stream) = self.stream_mut()
+            && stream.outstanding_reads() == 1
+        {
+            stream.forget_reads();
+            self.work.drop_confirmation();
+        }
+        if self.work.confirms() {
+            self.work.confirm_all(&mut device.cqs);
+        }
     }
 
     /// Whether the connection is lost without harm: no request or message is unfinished.

@@ -203,6 +203,7 @@ pub(crate) struct QpContext {
     unreported: bool,
     ends: Ends,
     not_ready: NotReady,
+    confirm_sends: bool,
     past: Past,
     #[cfg(feature = "fault-injection")]
     injected: super::fault::Injected,
@@ -234,6 +235,7 @@ impl QpContext {
                 Ends::Unexpected
             },
             not_ready: new.not_ready,
+            confirm_sends: new.confirm_sends,
             past: Past::Idle,
             #[cfg(feature = "fault-injection")]
             injected: super::fault::Injected::default(),

@@ -50,7 +50,8 @@ impl QpContext {
             return true;
         };
         let stream = connection.stream();
-        !stream.is_open() || stream.has_more() || self.work.has_posted()
+        let has_work = self.work.has_posted() || self.work.wants_confirmation();
+        !stream.is_open() || stream.has_more() || has_work
     }
 
     /// Handles bytes that arrived after Modify QP has closed the connection. There may be none but

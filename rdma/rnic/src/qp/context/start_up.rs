@@ -31,6 +31,9 @@ impl QpContext {
         self.terminate = None;
         self.unreported = false;
         self.shared.set_connection(connection.info());
+        // Without ORD no Read may ask the peer.
+        let may_ask = connection.info().ord > 0;
+        self.work.set_confirms(self.confirm_sends && may_ask);
         self.enter(ConnStage::Connected(Box::new(connection), phase))
     }
 

@@ -328,10 +328,12 @@ impl FullOperation<'_> {
 
     /// Queues the response to a request of the peer.
     fn queue_response(&mut self, response: Response) -> Result<(), ReceiveFault> {
-        if !self.stream.handle_request(response) {
-            return Err(ReceiveFault::RequestAfterClose);
+        // A peer that asks for a confirmation learns from the FIN that there is none.
+        let may_be_dropped = self.work.confirms() && response.reads_nothing();
+        if self.stream.handle_request(response) || may_be_dropped {
+            return Ok(());
         }
-        Ok(())
+        Err(ReceiveFault::RequestAfterClose)
     }
 
     /// Copies the payload of a tagged segment that passed all checks. Unmapped memory counts as out

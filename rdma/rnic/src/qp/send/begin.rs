@@ -45,6 +45,11 @@ impl FullOperation<'_> {
             self.begin_response(&stags.read(), &response)?;
             return Ok(Next::Message);
         }
+        if self.stream.is_open() && self.wants_confirmation() {
+            self.work.begin_confirmation();
+            self.stream.begin_read(ReadRequest::RTR);
+            return Ok(Next::Message);
+        }
         match self.begin_request(stags, mulpdu)? {
             Next::Nothing => {}
             begun @ (Next::Message | Next::Done) => return Ok(begun),

@@ -237,7 +237,8 @@ impl FullOperation<'_> {
             None if has_responses => tx.next_read().map(|_| ShortRun::Responses),
             _ if has_responses => None,
             Some(Operation::Send { .. } | Operation::Write { .. }) => {
-                (!self.work.has_in_flight()).then_some(ShortRun::Messages)
+                let in_order = self.work.confirms() || !self.work.has_in_flight();
+                in_order.then_some(ShortRun::Messages)
             }
             Some(Operation::Read { .. }) => Some(ShortRun::Requests),
             _ => None,
@@ -292,7 +293,13 @@ impl FullOperation<'_> {
 
     /// True if something waits, or may wait, to be sent.
     fn has_more(&self) -> bool {
-        self.work.has_posted() || self.stream.has_more()
+        self.work.has_posted() || self.stream.has_more() || self.wants_confirmation()
+    }
+
+    /// Whether a Read of no bytes is to be sent now, to confirm what was sent before.
+    #[inline]
+    fn wants_confirmation(&self) -> bool {
+        self.work.wants_confirmation() && self.stream.outstanding_reads() < usize::from(self.ord)
     }
 
     /// A segment was passed to TCP: whether another one follows.

@@ -269,8 +269,13 @@ impl FullOperation<'_> {
             filling: Filling::new(segment, &mut device.tcp),
             memory: Views::new(&stags, self.user, Access::LOCAL_READ),
         };
-        let write = |request: &SendRequest, more| run.write(request, more);
-        let sent = self.work.send_posted(most, device.tables.cqs, write);
+        let mut write = |request: &SendRequest, more| run.write(request, more);
+        let sent = if self.work.confirms() {
+            let begin = |request: &SendRequest, more| write(request, more).is_some();
+            Ok(self.work.begin_posted(most, begin))
+        } else {
+            self.work.send_posted(most, device.tables.cqs, write)
+        };
         let end = run.filling.end;
         let sent = sent?;
         if sent > 0 {

@@ -497,6 +497,13 @@ impl Stream {
         let since = usize::try_from(self.tx.requests_since(msn)).ok()?;
         self.receiver.awaits(since, refused).then_some(since)
     }
+
+    /// Number of work requests with a message to the peer's receive queue since the one with this
+    /// MSN, if it was sent.
+    pub(super) fn messages_since(&self, msn: u32) -> Option<usize> {
+        let since = usize::try_from(self.tx.messages_since(msn)).ok()?;
+        since.checked_add(usize::from(self.tx.owes_immediate()))
+    }
 }
 
 /// Receiving.
@@ -558,6 +565,11 @@ impl Stream {
     /// Reads and Atomic Operations of this side that await their response.
     pub(super) fn outstanding_reads(&self) -> usize {
         self.receiver.outstanding_reads()
+    }
+
+    /// Awaits no response any more: the peer has closed its side.
+    pub(super) fn forget_reads(&mut self) {
+        self.receiver.forget_requests();
     }
 
     /// The segment in a ULPDU, if it is an ordinary one without a visible error.

@@ -30,6 +30,13 @@ pub(in crate::qp) enum Response {
     Atomic(InboundAtomic),
 }
 
+impl Response {
+    /// True if it answers a Read of no bytes.
+    pub(in crate::qp) fn reads_nothing(&self) -> bool {
+        matches!(self, Self::Read(read) if read.request.len == 0)
+    }
+}
+
 /// A message, partly sent.
 pub(in crate::qp) enum TxMessage {
     /// Message of a work request.

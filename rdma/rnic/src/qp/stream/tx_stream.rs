@@ -209,6 +209,16 @@ impl TxStream {
         message.is_some_and(|message| message.is_request_of(header))
     }
 
+    /// True if a Write is being sent whose Immediate Data has not begun.
+    pub(super) fn owes_immediate(&self) -> bool {
+        matches!(self.message, Some(TxMessage::Request { then: Some(_), .. }))
+    }
+
+    /// Number of messages to the peer's receive queue since the one with this MSN.
+    pub(super) fn messages_since(&self, msn: u32) -> u32 {
+        self.sender.messages_since(msn)
+    }
+
     /// Number of Read and Atomic Requests since the one with this MSN.
     pub(super) fn requests_since(&self, msn: u32) -> u32 {
         self.sender.requests_since(msn)

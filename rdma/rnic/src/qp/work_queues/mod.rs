@@ -1,87 +1,30 @@
 //! Work queues of a queue pair: posted work, work in flight, and their completions (verbs draft
 //! §8.2).
 
+mod begun;
 mod receive_buffers;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use rtrb::Consumer;
-use xwarp_iwarp::ddp::Queue;
-use xwarp_iwarp::rdmap::CapturedHeader;
-use xwarp_iwarp::{ReceivedTerminate, Stag};
+use xwarp_iwarp::ReceivedTerminate;
 
 use super::fault::CqOverflow;
 use super::new_qp::Receives;
 use super::stream::Stream;
 use crate::model::{
-    CompletionStatus, CqId, Detail, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, Sge,
-    WorkCompletion, WrId,
+    CompletionStatus, CqId, Opcode, OutOfMemory, QpId, RecvRequest, SendRequest, WorkCompletion,
+    WrId,
 };
 use crate::queues::{Cqe, NewRings, PostedRequests, ReceiveRing, SlotKey, SlotTable};
 use crate::tables::{CqFull, CqTable};
+use begun::{Begun, InFlight};
 pub(super) use receive_buffers::ReceiveBuffers;
 use receive_buffers::Source;
 
 /// Largest number of work requests that are sent and completed together.
 const DIRECT: usize = 64;
-
-/// A work request of the send queue that was begun and has not completed.
-pub(super) struct InFlight {
-    wr_id: WrId,
-    opcode: Opcode,
-    signaled: bool,
-    byte_len: u32,
-    /// Whether it completes when the peer has responded, not when it is sent.
-    awaits_response: bool,
-    /// `STag` that a Read invalidates when its response has arrived.
-    invalidate: Option<Stag>,
-    /// Place of an Atomic Operation's original value.
-    sink: Option<Sge>,
-    /// An Atomic Operation's original value, or the arrival time of a Read's response.
-    detail: Detail,
-    /// Its result, once there is one.
-    outcome: Option<CompletionStatus>,
-}
-
-impl InFlight {
-    fn new(request: &SendRequest) -> Self {
-        let operation = &request.operation;
-        Self {
-            wr_id: request.wr_id,
-            opcode: operation.opcode(),
-            signaled: request.signaled,
-            byte_len: operation.byte_len().unwrap_or(u32::MAX),
-            awaits_response: operation.awaits_response(),
-            invalidate: operation.sink_to_invalidate(),
-            sink: operation.result_sink(),
-            detail: Detail::Nothing,
-            outcome: None,
-        }
-    }
-
-    /// `STag` that a Read invalidates when its response has arrived.
-    pub(super) fn sink_to_invalidate(&self) -> Option<Stag> {
-        self.invalidate
-    }
-
-    /// Records the original value of an Atomic Operation. Returns where to store it, too.
-    pub(super) fn set_original(&mut self, original: u64) -> Option<Sge> {
-        self.detail = Detail::Original(original);
-        self.sink
-    }
-
-    /// Records when the response to a Read arrived, if that is known.
-    pub(super) fn set_arrival(&mut self, arrival: Detail) {
-        self.detail = arrival;
-    }
-
-    /// Records the result of a work request that the peer has responded to.
-    pub(super) fn end(&mut self, outcome: CompletionStatus) {
-        self.outcome = Some(outcome);
-    }
-}
 
 /// Data for the completion of a finished work request.
 pub(super) struct Done {
@@ -100,8 +43,7 @@ pub(super) struct Received {
 pub(super) struct WorkQueues {
     qp: QpId,
     posted: PostedRequests<SendRequest>,
-    /// In the order of posting, which is the order of completion.
-    in_flight: VecDeque<InFlight>,
+    begun: Begun,
     receive: ReceiveBuffers,
     send_cq: CqId,
     recv_cq: CqId,
@@ -111,11 +53,9 @@ pub(super) struct WorkQueues {
 
 impl fmt::Debug for WorkQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let oldest = self.in_flight.front().map(|it| (it.wr_id, it.opcode));
         f.debug_struct("WorkQueues")
             .field("posted", &self.posted.len())
-            .field("in_flight", &self.in_flight.len())
-            .field("oldest", &oldest)
+            .field("begun", &self.begun)
             .field("receives", &self.receive)
             .finish_non_exhaustive()
     }
@@ -134,7 +74,7 @@ impl WorkQueues {
         Self {
             qp,
             posted: PostedRequests::new(sq),
-            in_flight: VecDeque::new(),
+            begun: Begun::default(),
             receive: match receives {
                 Receives::Own(ring) => {
                     ReceiveBuffers::new(Source::Own(ReceiveRing::new(ring, recv_slots)), 0)
@@ -193,7 +133,7 @@ impl WorkQueues {
 
     /// True if work requests of the send queue have begun and not completed.
     pub(super) fn has_in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
+        !self.begun.is_empty()
     }
 
     /// True if the send queue has work requests that are not completed.
@@ -209,13 +149,13 @@ impl WorkQueues {
     /// Begins the next work request of the send queue.
     pub(super) fn begin(&mut self) -> Option<SendRequest> {
         let request = self.posted.pop()?;
-        self.in_flight.push_back(InFlight::new(&request));
+        self.begun.push(&request);
         Some(request)
     }
 
     /// Begins up to `most` work requests, from the oldest posted one on, as long as `send` sends
-    /// them. Returns their number. Each waits for its response. The second argument of `send` is
-    /// whether further ones follow.
+    /// them. Returns their number. Each waits for its response, or for a confirmation. The second
+    /// argument of `send` is whether further ones follow.
     pub(super) fn begin_posted(
         &mut self,
         most: usize,
@@ -230,7 +170,7 @@ impl WorkQueues {
             if !send(request, count + 1 < there) {
                 break;
             }
-            self.in_flight.push_back(InFlight::new(request));
+            self.begun.push(request);
             count += 1;
         }
         oldest.commit(count);
@@ -275,56 +215,65 @@ impl WorkQueues {
         Ok(taken)
     }
 
-    /// TCP has the whole newest message. A work request without a response is complete with that
-    /// (RFC 5040 §5.5, verbs.md A22); a Read or an Atomic Operation waits for its response.
+    /// Whether Sends and Writes wait for a confirmation.
+    pub(super) fn confirms(&self) -> bool {
+        self.begun.confirms()
+    }
+
+    /// Sets whether Sends and Writes that are begun from now on wait for a confirmation.
+    pub(super) fn set_confirms(&mut self, confirms: bool) {
+        self.begun.set_confirms(confirms);
+    }
+
+    /// Whether a Read of no bytes should be sent now, whose response confirms what was sent before.
+    #[inline]
+    pub(super) fn wants_confirmation(&self) -> bool {
+        self.begun
+            .wants_confirmation(!self.has_posted(), self.send_depth())
+    }
+
+    /// Records that such a Read is being sent.
+    pub(super) fn begin_confirmation(&mut self) {
+        self.begun.push_own_read();
+    }
+
+    /// Whether such a Read awaits its response.
+    pub(super) fn is_confirming(&self) -> bool {
+        self.begun.is_confirming()
+    }
+
+    /// Drops the Read that asks for a confirmation, as no response can come.
+    pub(super) fn drop_confirmation(&mut self) {
+        self.begun.drop_own_read();
+    }
+
+    /// Confirms all that was sent. From now on nothing waits for a confirmation.
+    pub(super) fn confirm_all(&mut self, cqs: &mut CqTable) {
+        self.begun.confirm_all();
+        while let Some(oldest) = self.begun.pop_done() {
+            self.complete_or_lose(cqs, &oldest, CompletionStatus::Success);
+        }
+    }
+
+    /// TCP has the whole newest message.
     pub(super) fn newest_sent(&mut self) {
-        if let Some(newest) = self.in_flight.back_mut()
-            && !newest.awaits_response
-        {
-            newest.outcome = Some(CompletionStatus::Success);
-        }
+        self.begun.newest_sent();
     }
 
-    /// The oldest work request that waits for its response: the peer responds in order (RFC 5040
-    /// §5.5, R7306-5.4-8-1).
+    /// The oldest request that waits for its response, which has arrived.
     pub(super) fn oldest_unanswered(&mut self) -> Option<&mut InFlight> {
-        (self.in_flight.iter_mut()).find(|it| it.awaits_response && it.outcome.is_none())
+        self.begun.oldest_unanswered()
     }
 
-    /// Attributes the peer's Terminate to the work request in flight that the returned header
-    /// names, which ends with it (verbs draft §9.5.2). A work request that has ended keeps its
-    /// result.
+    /// Attributes the peer's Terminate to the work request that it names.
     pub(super) fn attribute(&mut self, terminate: &ReceivedTerminate, stream: &Stream) {
-        let Some(header) = &terminate.ddp_header else {
-            return;
-        };
-        let mut open = self.in_flight.iter_mut().rev();
-        let culprit = match header {
-            CapturedHeader::Untagged(it) if it.qn.get() == Queue::Request.qn() => {
-                let refused = terminate.read_request.as_ref();
-                let mut requests = open.filter(|it| it.awaits_response);
-                let since = stream.requests_since(it.msn.get(), refused);
-                since.and_then(|since| requests.nth(since))
-            }
-            // Only the work request being sent has not ended.
-            CapturedHeader::Untagged(_) | CapturedHeader::Tagged(_) => {
-                stream.is_sending(header).then(|| open.next()).flatten()
-            }
-        };
-        if let Some(culprit) = culprit {
-            let outcome = &mut culprit.outcome;
-            outcome.get_or_insert(CompletionStatus::RemoteTermination);
-        }
+        self.begun.attribute(terminate, stream);
     }
 
     /// Completes finished work in flight from the oldest on: completions are in the order of
     /// posting.
     pub(super) fn complete_sends(&mut self, cqs: &mut CqTable) -> Result<(), CqOverflow> {
-        let done = |it: &InFlight| it.outcome == Some(CompletionStatus::Success);
-        while self.in_flight.front().is_some_and(done) {
-            let Some(oldest) = self.in_flight.pop_front() else {
-                break;
-            };
+        while let Some(oldest) = self.begun.pop_done() {
             self.complete(cqs, &oldest, CompletionStatus::Success)?;
         }
         Ok(())
@@ -338,6 +287,9 @@ impl WorkQueues {
         ended: &InFlight,
         status: CompletionStatus,
     ) -> Result<(), CqOverflow> {
+        if ended.is_own {
+            return Ok(());
+        }
         if ended.signaled || status != CompletionStatus::Success {
             let completion = self.completion(ended, status);
             let pushed = cqs.push(self.send_cq, self.send_entry(completion));
@@ -345,6 +297,12 @@ impl WorkQueues {
         }
         cqs.free(self.send_slots);
         Ok(())
+    }
+
+    fn complete_or_lose(&self, cqs: &mut CqTable, ended: &InFlight, status: CompletionStatus) {
+        if self.complete(cqs, ended, status).is_err() {
+            log::warn!("the completion of {:?} is lost", ended.wr_id);
+        }
     }
 
     #[inline]
@@ -425,16 +383,11 @@ impl WorkQueues {
     /// `culprit` if there is one (verbs draft §6.2; verbs.md §4.3). Work that has ended keeps its
     /// result.
     pub(super) fn flush(&mut self, cqs: &mut CqTable, culprit: Option<CompletionStatus>) {
-        let newest = self.in_flight.len().checked_sub(1);
-        let in_flight = std::mem::take(&mut self.in_flight);
-        for (i, ended) in in_flight.into_iter().enumerate() {
-            let status = match culprit {
-                Some(status) if Some(i) == newest => status,
-                _ => ended.outcome.unwrap_or(CompletionStatus::Flushed),
-            };
-            if self.complete(cqs, &ended, status).is_err() {
-                log::warn!("the completion of {:?} is lost", ended.wr_id);
-            }
+        if let Some(status) = culprit {
+            self.begun.fail_newest(status);
+        }
+        for (ended, status) in self.begun.take() {
+            self.complete_or_lose(cqs, &ended, status);
         }
         while let Some(request) = self.posted.pop() {
             let opcode = request.operation.opcode();
