@@ -16,7 +16,7 @@ mod stream;
 mod work_queues;
 
 pub(crate) use new_qp::Receives;
-pub use new_qp::{NewQp, NewReceives, NotReady};
+pub use new_qp::{DoneWhen, NewQp, NewReceives, NotReady};
 pub(crate) use source_port::SourcePort;
 pub(crate) use starting::Outcome;
 pub use starting::StartConnect;

@@ -44,6 +44,26 @@ impl NotReady {
     }
 }
 
+/// When a Send or a Write is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoneWhen {
+    /// TCP has its whole message (RFC 5040 §5.5).
+    Sent,
+    /// The peer has handled it.
+    Handled,
+}
+
+impl DoneWhen {
+    /// By the attribute of a queue pair.
+    pub fn new(confirm_sends: bool) -> Self {
+        if confirm_sends {
+            Self::Handled
+        } else {
+            Self::Sent
+        }
+    }
+}
+
 /// Attributes of a new queue pair, except for the source of its receive buffers.
 pub struct NewQp {
     /// Its protection domain.
@@ -60,8 +80,8 @@ pub struct NewQp {
     pub quiet_end: bool,
     /// What becomes of a message that finds no receive buffer.
     pub not_ready: NotReady,
-    /// Whether Sends and Writes complete when the peer has handled them.
-    pub confirm_sends: bool,
+    /// When a Send or a Write is done.
+    pub done_when: DoneWhen,
     /// Maximum lengths of scatter/gather lists and inline data.
     pub sge: PayloadLimits,
     /// The engine's end of its send queue.

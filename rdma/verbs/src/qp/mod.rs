@@ -32,7 +32,7 @@ use xwarp_rnic::model::{
     QpId, QpIdentity, QpInfo, QpState, RecvRequest, RegionMemory, RegionSpec, RegisterError,
     RnicUnavailable, SendRequest, SrqId, StagScope,
 };
-use xwarp_rnic::qp::{NewQp, NewReceives, NotReady};
+use xwarp_rnic::qp::{DoneWhen, NewQp, NewReceives, NotReady};
 use xwarp_rnic::queues::{NewRings, QpShared, WorkQueue};
 
 use change::QpChange;
@@ -153,7 +153,7 @@ impl QueuePair {
             report_ends: config.report_ends,
             quiet_end: config.quiet_end,
             not_ready: NotReady::new(config.await_receives),
-            confirm_sends: config.confirm_sends,
+            done_when: DoneWhen::new(config.confirm_sends),
             sge: config.payload_limits(),
             sq,
             send_cq,

@@ -22,7 +22,7 @@ fn confirming() -> QpConfig {
 
 /// Two connected ends without unfinished work.
 fn connected(sim: &mut Sim, config: &QpConfig) -> (SimEnd, SimEnd) {
-    let (mut a, b) = sim.connected_pair_with(config);
+    let (a, b) = sim.connected_pair_with(config);
     sim.run_until("the first word is confirmed", || {
         !a.qp.query().unwrap().has_sends
     });

@@ -6,7 +6,7 @@ use crate::model::{
     AsyncEventKind, CapabilityError, Depths, MAX_READS, ModifyError, ModifyQp, OutOfMemory,
     QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
 };
-use crate::qp::new_qp::NotReady;
+use crate::qp::new_qp::{DoneWhen, NotReady};
 use crate::queues::NewRings;
 use crate::tables::Srq;
 
@@ -19,7 +19,7 @@ pub(crate) struct Change {
     quiet_end: bool,
     not_ready: NotReady,
     send_immediates: bool,
-    confirm_sends: bool,
+    done_when: DoneWhen,
 }
 
 /// Modify QP.
@@ -39,7 +39,7 @@ impl QpContext {
             send_immediates: change
                 .send_immediates
                 .unwrap_or(self.shared.has_send_immediates()),
-            confirm_sends: change.confirm_sends.unwrap_or(self.confirm_sends),
+            done_when: change.confirm_sends.map_or(self.done_when, DoneWhen::new),
         })
     }
 
@@ -58,7 +58,7 @@ impl QpContext {
         self.shared.set_quiet_end(change.quiet_end);
         self.not_ready = change.not_ready;
         self.shared.set_send_immediates(change.send_immediates);
-        self.confirm_sends = change.confirm_sends;
+        self.done_when = change.done_when;
         match (change.from, change.to) {
             (QpState::Rts, QpState::Closing) => self.seal(device),
             (QpState::Rts, QpState::Terminate) => self.terminate_for_ulp(device),
@@ -192,7 +192,7 @@ impl QpContext {
             quiet_end: self.shared.ends_quietly(),
             await_receives: self.not_ready == NotReady::Waits,
             send_immediates: self.shared.has_send_immediates(),
-            confirm_sends: self.confirm_sends,
+            confirm_sends: self.done_when == DoneWhen::Handled,
             has_sends: self.work.has_sends(),
             terminate: self.terminate.as_deref().cloned(),
             stream: self.conn().map(|conn| StreamId {

@@ -23,7 +23,7 @@ use xwarp_tcp::{ConnId, Instant};
 
 use super::device::RdmaDevice;
 use super::full_operation::FullOperation;
-use super::new_qp::{NewQp, NotReady, Receives};
+use super::new_qp::{DoneWhen, NewQp, NotReady, Receives};
 use super::send::Sent;
 use super::starting::{Searching, Starting};
 use super::stream::{Connection, Stream};
@@ -203,7 +203,7 @@ pub(crate) struct QpContext {
     unreported: bool,
     ends: Ends,
     not_ready: NotReady,
-    confirm_sends: bool,
+    done_when: DoneWhen,
     past: Past,
     #[cfg(feature = "fault-injection")]
     injected: super::fault::Injected,
@@ -235,7 +235,7 @@ impl QpContext {
                 Ends::Unexpected
             },
             not_ready: new.not_ready,
-            confirm_sends: new.confirm_sends,
+            done_when: new.done_when,
             past: Past::Idle,
             #[cfg(feature = "fault-injection")]
             injected: super::fault::Injected::default(),

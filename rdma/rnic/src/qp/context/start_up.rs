@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::qp::device::ConnChange;
 use crate::qp::first_fpdu_retry::FirstFpduRetry;
+use crate::qp::new_qp::DoneWhen;
 use crate::qp::starting::{Outcome, Searching, StartConnect, Starting};
 use crate::qp::stream::{Extensions, send_ulpdu};
 use crate::queues::Inbox;
@@ -33,7 +34,8 @@ impl QpContext {
         self.shared.set_connection(connection.info());
         // Without ORD no Read may ask the peer.
         let may_ask = connection.info().ord > 0;
-        self.work.set_confirms(self.confirm_sends && may_ask);
+        let wants_to = self.done_when == DoneWhen::Handled;
+        self.work.set_confirms(wants_to && may_ask);
         self.enter(ConnStage::Connected(Box::new(connection), phase))
     }
 
