@@ -19,7 +19,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use crate::entry::{self, Result};
-use crate::verbs::event_count::EventCount;
+use crate::event_count::EventCount;
 
 /// A registered cleanup handler, as the C library keeps it. These calls have been in its binary
 /// interface since its first version.

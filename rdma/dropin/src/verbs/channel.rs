@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nix::errno::Errno;
 
 use super::context::Context;
-use super::event_count::EventCount;
+
 use super::event_queue::EventQueue;
 use super::watched::Watched;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::entry::{Result, returns, sets};
+use crate::event_count::EventCount;
 use crate::object::{Kind, Object};
 
 /// A completion channel.

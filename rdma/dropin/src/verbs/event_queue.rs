@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, Weak};
 use nix::errno::Errno;
 use nix::unistd::read;
 
-use super::event_count::EventCount;
 use super::waiting::Waiting;
 use crate::entry::{Result, lock};
+use crate::event_count::EventCount;
 
 /// Counts of queues that ended while a thread slept on them.
 static SLEPT_ON: Mutex<Vec<Weak<EventCount>>> = Mutex::new(Vec::new());

@@ -12,7 +12,6 @@ mod cq_ex;
 pub mod device;
 pub mod device_list;
 mod domains;
-pub(crate) mod event_count;
 pub(crate) mod event_queue;
 pub mod mr;
 mod mw;

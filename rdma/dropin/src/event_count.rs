@@ -24,7 +24,7 @@ pub(crate) struct EventCount {
 
 impl EventCount {
     /// A count of 0.
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
         let count = EventFd::from_value_and_flags(0, flags)?;
         let polled = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -37,23 +37,23 @@ impl EventCount {
     }
 
     /// The number of the descriptor that programs poll, and whose mode they set.
-    pub(super) fn polled(&self) -> RawFd {
+    pub(crate) fn polled(&self) -> RawFd {
         self.polled_fd().as_raw_fd()
     }
 
     /// That descriptor.
-    pub(super) fn polled_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn polled_fd(&self) -> BorrowedFd<'_> {
         self.polled.0.as_fd()
     }
 
     /// Whether the program has set the descriptor to non-blocking mode.
-    pub(super) fn is_non_blocking(&self) -> bool {
+    pub(crate) fn is_non_blocking(&self) -> bool {
         let flags = fcntl(&self.polled.0, FcntlArg::F_GETFL);
         flags.is_ok_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
 
     /// Makes reads of the count wait or not, as the program has set the descriptor that it polls.
-    pub(super) fn adopt_mode(&self) -> Result<()> {
+    pub(crate) fn adopt_mode(&self) -> Result<()> {
         let mode = self.is_non_blocking();
         let mut adopted = lock(&self.is_non_blocking);
         if *adopted != mode {
@@ -75,7 +75,7 @@ impl EventCount {
     }
 
     /// Decrements the count, without waiting. Returns false if the count is 0.
-    pub(super) fn uncount(&self) -> bool {
+    pub(crate) fn uncount(&self) -> bool {
         let mut count = [0_u8; 8];
         let place = libc::iovec {
             iov_base: count.as_mut_ptr().cast(),
