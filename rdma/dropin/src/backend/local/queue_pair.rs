@@ -165,11 +165,16 @@ impl Qp {
             .with(|qp| qp.abort().map_err(|error| error.errno()))
     }
 
-    /// Prepares a queue pair in Error for another connection.
+    /// Prepares a queue pair in Error for another connection. One that still waits for the peer to
+    /// close after a Terminate does so no longer.
     pub(crate) fn reset(&self) -> Result<()> {
         let _rnic = self.owned.rnic()?;
-        self.owned
-            .with(|qp| modify(qp, QpChange::to(QpState::Idle)))
+        self.owned.with(|qp| {
+            if qp.state() == QpState::Terminate {
+                qp.abort().map_err(|error| error.errno())?;
+            }
+            modify(qp, QpChange::to(QpState::Idle))
+        })
     }
 
     /// Sets whether the queue pair is brought up by hand. Then the end of a connection is quiet,

@@ -16,10 +16,10 @@ use crate::abi::numbers::{
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
     IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC, IBV_WC_RECV,
-    IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR,
-    IBV_WR_RDMA_READ, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+    IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+    IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
-use crate::abi::verbs::{ibv_gid, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_wc};
+use crate::abi::verbs::{Rdma, Target, ibv_gid, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_wc};
 use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, Terms};
 use crate::rendezvous::hello::Hello;
 use crate::verbs::qp::{ibv_modify_qp, ibv_query_qp};
@@ -352,6 +352,32 @@ fn both_sides_are_reset_and_brought_up_again() {
         programs.iter().for_each(Program::up);
         assert_connected(&programs);
         for side in &programs {
+            assert_eq!(side.to(IBV_QPS_RESET), 0);
+        }
+    }
+    bed.end();
+}
+
+/// Over rdma_cm it succeeds, and the error is an event. The program resets a queue pair at once,
+/// which may still wait for its peer to close.
+#[test]
+fn write_that_the_peer_refuses_fails_and_both_sides_are_brought_up_again() {
+    let bed = Bed::addressed();
+    let programs = Program::both(&bed);
+    let [a, b] = &programs;
+    for _ in 0..3 {
+        programs.iter().for_each(Program::up);
+        assert_connected(&programs);
+        let mut piece = [bed.a.sge(0, 64)];
+        let mut wr = request(8, IBV_WR_RDMA_WRITE, &mut piece);
+        let rdma = Rdma {
+            remote_addr: bed.b.sge(0, 0).addr,
+            rkey: bed.b.key() ^ 1 << 12,
+        };
+        wr.wr = Target { rdma };
+        assert_eq!(bed.a.post_send(&mut wr), 0);
+        assert_eq!(a.completion(), (8, IBV_WC_REM_ACCESS_ERR));
+        for side in [b, a] {
             assert_eq!(side.to(IBV_QPS_RESET), 0);
         }
     }
