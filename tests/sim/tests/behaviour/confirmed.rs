@@ -294,6 +294,31 @@ fn peer_that_has_closed_takes_no_confirmation_away() {
     assert_eq!((a.events(), b.events()), (vec![Closed], vec![Closed]));
 }
 
+/// It completes when it is sent then, and its memory is the application's no sooner.
+#[test]
+fn message_that_is_being_sent_when_the_peer_closes_is_sent_to_its_end() {
+    let mut sim = sim();
+    let (mut a, mut b) = connected(&mut sim, &confirming());
+    let target = b.target(8 * MIB);
+    let source = a.own_region(8 * MIB, Access::LOCAL_READ);
+    source.bytes().write(0, &pattern(8 * MIB)).unwrap();
+    let len = u32::try_from(8 * MIB).unwrap();
+    a.post(SendRequest::write(
+        WrId(1),
+        source.local(0, len),
+        target.remote(0),
+    ));
+    sim.run_for(10 * ONE_WAY);
+    b.qp.begin_disconnect().unwrap();
+    sim.run_until("the Write completes", || {
+        a.sends() == [Done::write(1, 8 * MIB)]
+    });
+    drop(source);
+    sim.run_until_idle();
+    assert!(target.to_vec() == pattern(8 * MIB));
+    assert_eq!((a.events(), b.events()), (vec![Closed], vec![Closed]));
+}
+
 #[test]
 fn own_close_comes_behind_the_confirmation() {
     let mut sim = sim();

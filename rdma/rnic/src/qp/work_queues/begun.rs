@@ -22,7 +22,7 @@ use crate::qp::stream::Stream;
 /// Bytes that are sent at most before a confirmation is asked for, if more work is posted.
 const UNCONFIRMED_BYTES: u64 = 64 << 10;
 
-/// What a work request waits for after it has begun.
+/// What a work request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaits {
     /// That TCP has its whole message.
@@ -55,12 +55,10 @@ pub(in crate::qp) struct InFlight {
 }
 
 impl InFlight {
-    fn new(request: &SendRequest, confirms: bool) -> Self {
+    fn new(request: &SendRequest) -> Self {
         let operation = &request.operation;
         let awaits = if operation.awaits_response() {
             Awaits::Response
-        } else if confirms && operation.sends() {
-            Awaits::Confirmation
         } else {
             Awaits::Sending
         };
@@ -134,10 +132,29 @@ impl InFlight {
         written.stag.0 == stag && ahead.is_some_and(|ahead| ahead < u64::from(self.byte_len))
     }
 
+    /// Whether the peer handles a message of it.
+    fn sends(&self) -> bool {
+        !matches!(
+            self.opcode,
+            Opcode::Bind | Opcode::FastRegister | Opcode::Invalidate
+        )
+    }
+
     /// Whether its message takes a receive buffer of the peer.
     fn takes_receive(&self) -> bool {
-        let is_plain_write = self.opcode == Opcode::Write;
-        self.awaits == Awaits::Confirmation && !is_plain_write
+        self.sends() && !self.awaits_response() && self.opcode != Opcode::Write
+    }
+
+    /// TCP has its whole message.
+    fn is_sent(&mut self, confirms: bool) {
+        if self.awaits != Awaits::Sending {
+            return;
+        }
+        if confirms && self.sends() {
+            self.awaits = Awaits::Confirmation;
+        } else {
+            self.outcome = Some(CompletionStatus::Success);
+        }
     }
 }
 
@@ -181,23 +198,23 @@ impl Begun {
     }
 
     /// Adds a work request that begins.
-    #[inline]
     pub(super) fn push(&mut self, request: &SendRequest) {
-        let begun = InFlight::new(request, self.confirms);
-        self.cover(&begun);
-        self.queue.push_back(begun);
+        self.add(InFlight::new(request));
     }
 
-    /// Counts what the next response does not confirm.
-    fn cover(&mut self, newest: &InFlight) {
-        match newest.awaits {
-            Awaits::Sending => {}
-            Awaits::Confirmation => {
-                self.uncovered += 1;
-                self.uncovered_bytes += u64::from(newest.byte_len);
-            }
-            Awaits::Response => (self.uncovered, self.uncovered_bytes) = (0, 0),
+    /// Adds a work request whose message is sent at once.
+    #[inline]
+    pub(super) fn push_sent(&mut self, request: &SendRequest) {
+        self.add(InFlight::new(request));
+        self.newest_sent();
+    }
+
+    #[inline]
+    fn add(&mut self, begun: InFlight) {
+        if begun.awaits_response() {
+            (self.uncovered, self.uncovered_bytes) = (0, 0);
         }
+        self.queue.push_back(begun);
     }
 
     /// Ends the newest work request with an error of this side. TCP has the earlier ones, and
@@ -231,11 +248,15 @@ impl Begun {
 
     /// TCP has the whole newest message. A work request that waits for no more is complete with
     /// that.
+    #[inline]
     pub(super) fn newest_sent(&mut self) {
-        if let Some(newest) = self.queue.back_mut()
-            && newest.awaits == Awaits::Sending
-        {
-            newest.outcome = Some(CompletionStatus::Success);
+        let Some(newest) = self.queue.back_mut() else {
+            return;
+        };
+        newest.is_sent(self.confirms);
+        if newest.awaits_confirmation() {
+            self.uncovered += 1;
+            self.uncovered_bytes += u64::from(newest.byte_len);
         }
     }
 
@@ -284,13 +305,11 @@ impl Begun {
 
     /// Adds a Read of no bytes.
     pub(super) fn push_own_read(&mut self) {
-        let own = InFlight::own_read();
-        self.cover(&own);
-        self.queue.push_back(own);
+        self.add(InFlight::own_read());
         self.is_confirming = true;
     }
 
-    /// Confirms everything. From now on nothing waits for a confirmation.
+    /// Confirms all that was sent. From now on nothing waits for a confirmation.
     pub(super) fn confirm_all(&mut self) {
         self.confirms = false;
         self.confirm_before(self.queue.len());

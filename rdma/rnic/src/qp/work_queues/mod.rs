@@ -170,7 +170,7 @@ impl WorkQueues {
             if !send(request, count + 1 < there) {
                 break;
             }
-            self.begun.push(request);
+            self.begun.push_sent(request);
             count += 1;
         }
         oldest.commit(count);
