@@ -17,9 +17,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use nix::errno::Errno;
+use nix::sys::eventfd::EventFd;
 
 use crate::entry::{self, Result};
-use crate::event_count::EventCount;
 
 /// A registered cleanup handler, as the C library keeps it. These calls have been in its binary
 /// interface since its first version.
@@ -49,7 +49,7 @@ unsafe extern "C" {
 /// The event that a call waits for, and the values that it holds meanwhile.
 pub(crate) struct Sleep<G> {
     /// The descriptor that counts events; none for a call that never returns.
-    descriptor: Option<Arc<EventCount>>,
+    descriptor: Option<Arc<EventFd>>,
     /// The event that was counted and is not taken yet.
     count: [u8; 8],
     /// Released when the call has ended, by a return or by cancellation.
@@ -58,7 +58,7 @@ pub(crate) struct Sleep<G> {
 
 impl<G> Sleep<G> {
     /// A sleep until `descriptor` has counted an event.
-    pub(crate) fn on(descriptor: Arc<EventCount>, guard: G) -> Self {
+    pub(crate) fn on(descriptor: Arc<EventFd>, guard: G) -> Self {
         Self {
             descriptor: Some(descriptor),
             count: [0; 8],
@@ -92,7 +92,7 @@ impl<G> Drop for Sleep<G> {
             return;
         };
         if self.count != [0; 8]
-            && let Err(errno) = descriptor.add()
+            && let Err(errno) = descriptor.write(1)
         {
             log::error!("an event of a cancelled thread is lost: {errno}");
         }

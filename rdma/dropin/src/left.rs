@@ -18,8 +18,6 @@ type Counts = BTreeMap<&'static str, usize>;
 
 /// What counts events of an object's, and much else.
 const EVENTFD: &str = "eventfd";
-/// What programs poll for these events, and much else.
-const EPOLL: &str = "epoll";
 
 /// Whether the library has made a descriptor: `descriptors.c` records that.
 type IsOurs = extern "C" fn(c_int) -> c_int;
@@ -73,11 +71,9 @@ fn descriptors(is_ours: IsOurs) -> Counts {
             *counts.entry(kind).or_default() += 1;
         }
     }
-    let in_use = object::event_queues() + event_queue::slept_on();
-    for kind in [EVENTFD, EPOLL] {
-        if let Some(count) = counts.get_mut(kind) {
-            *count = count.saturating_sub(in_use);
-        }
+    if let Some(count) = counts.get_mut(EVENTFD) {
+        let in_use = object::descriptors() + event_queue::slept_on();
+        *count = count.saturating_sub(in_use);
     }
     counts
 }
@@ -111,7 +107,7 @@ fn of_rnic(kind: &str) -> Option<&'static str> {
 fn shared_kind(kind: &str) -> &'static str {
     match kind {
         "[eventfd]" => EVENTFD,
-        "[eventpoll]" => EPOLL,
+        "[eventpoll]" => "epoll",
         "[timerfd]" => "timer",
         _ => "descriptor",
     }

@@ -12,7 +12,6 @@ mod devices;
 mod ending;
 mod entry;
 mod environment;
-mod event_count;
 pub mod fork;
 mod futex;
 pub mod left;

@@ -34,9 +34,8 @@ pub(crate) trait Kind: Any + Send + Sync {
     const OFFSET: usize = 0;
     /// Its name in the manual pages.
     const NAME: &'static str;
-    /// Queues of events that the object keeps until it is destroyed. The program may see their
-    /// descriptors.
-    const EVENT_QUEUES: usize = 0;
+    /// Descriptors that the object keeps until it is destroyed, and that the program may see.
+    const DESCRIPTORS: usize = 0;
     /// The tag that the data path checks.
     const TAG: u32;
 }
@@ -61,7 +60,7 @@ type Table = FxHashMap<usize, Living>;
 struct Living {
     object: Arc<dyn Any + Send + Sync>,
     name: &'static str,
-    event_queues: usize,
+    descriptors: usize,
     /// The library made the object for itself, and does not destroy it.
     is_of_library: bool,
 }
@@ -86,7 +85,7 @@ impl<K: Kind> Object<K> {
         let entry = Living {
             object: self,
             name: K::NAME,
-            event_queues: K::EVENT_QUEUES,
+            descriptors: K::DESCRIPTORS,
             is_of_library: false,
         };
         living.insert(handle.addr(), entry);
@@ -203,10 +202,10 @@ pub(crate) fn never_destroyed() -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Queues of events of live objects.
-pub(crate) fn event_queues() -> usize {
+/// Descriptors of live objects.
+pub(crate) fn descriptors() -> usize {
     let living = LIVING.read().unwrap_or_else(PoisonError::into_inner);
-    living.values().map(|entry| entry.event_queues).sum()
+    living.values().map(|entry| entry.descriptors).sum()
 }
 
 #[cfg(test)]

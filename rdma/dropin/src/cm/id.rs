@@ -131,7 +131,7 @@ impl Kind for Channel {
     type Abi = rdma_event_channel;
     type C = rdma_event_channel;
     const NAME: &'static str = "rdma_event_channel";
-    const EVENT_QUEUES: usize = 1;
+    const DESCRIPTORS: usize = 1;
     const TAG: u32 = 0x6368_6e31;
 }
 
@@ -175,7 +175,7 @@ impl Channel {
     /// the process with an error.
     pub(super) fn sleep(this: &Arc<Object<Self>>) -> Result<Sleep<Taker>> {
         let (body, taker) = (this.body(), Taker::enter(this));
-        if let Ok(descriptor) = body.queue.to_sleep_on() {
+        if let Ok(descriptor) = body.queue.opened() {
             return Ok(Sleep::on(descriptor, taker));
         }
         let is_late = lock(&body.takers).is_late(thread::current().id());

@@ -70,7 +70,7 @@ pub extern "C-unwind" fn ibv_get_async_event(
             return Err(Errno::EINVAL);
         }
         let context = Object::<Context>::find(context)?;
-        let descriptor = context.body().events().to_sleep_on()?;
+        let descriptor = context.body().events().opened()?;
         Ok(Begun::Waits(Sleep::on(descriptor, context)))
     };
     waits(begin, |context| {

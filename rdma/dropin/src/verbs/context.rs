@@ -28,7 +28,7 @@ impl Kind for Context {
     type C = ibv_context;
     const OFFSET: usize = std::mem::offset_of!(verbs_context, context);
     const NAME: &'static str = "ibv_context";
-    const EVENT_QUEUES: usize = 1;
+    const DESCRIPTORS: usize = 1;
     const TAG: u32 = 0x6374_7831;
 }
 

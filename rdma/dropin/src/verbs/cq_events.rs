@@ -24,7 +24,7 @@ pub extern "C-unwind" fn ibv_get_cq_event(
         if !are_given {
             return Err(Errno::EINVAL);
         }
-        let descriptor = channel.body().to_sleep_on()?;
+        let descriptor = channel.body().descriptor()?;
         Ok(Begun::Waits(Sleep::on(descriptor, channel)))
     };
     waits(begin, |channel| {

@@ -1,22 +1,23 @@
-//! Events that wait to be taken, and the descriptors that count them. A program sleeps in `poll` on
-//! one of them, or in the call that takes an event.
+//! Events that wait to be taken, and the descriptor that counts them. A program sleeps in `poll` on
+//! it, or in the call that takes an event.
 //!
-//! The program may set its descriptor to non-blocking mode. So a thread that takes an event reads
-//! the count once, and that read blocks or not as the program wants. No other code waits on it:
-//! [`Waiting`] keeps the counts consistent.
+//! The program may set the descriptor to non-blocking mode. So a thread that takes an event reads
+//! the descriptor once, and that read blocks or not as the program wants. No other code waits on
+//! it: [`Waiting`] keeps the counts consistent.
 
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::read;
 
 use super::waiting::Waiting;
 use crate::entry::{Result, lock};
-use crate::event_count::EventCount;
 
-/// Counts of queues that ended while a thread slept on them.
-static SLEPT_ON: Mutex<Vec<Weak<EventCount>>> = Mutex::new(Vec::new());
+/// Descriptors of queues that ended while a thread slept on them.
+static SLEPT_ON: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
 
 /// The number of those that a thread still sleeps on.
 pub(crate) fn slept_on() -> usize {
@@ -28,51 +29,49 @@ pub(crate) fn slept_on() -> usize {
 /// A queue of events of any kind.
 pub(crate) struct EventQueue<T> {
     waiting: Mutex<Waiting<T>>,
-    /// `None` once the queue has ended. A thread that sleeps on the count holds it until it wakes.
-    count: Mutex<Option<Arc<EventCount>>>,
+    /// `None` once the queue has ended. A thread that sleeps on the descriptor holds it until it
+    /// wakes.
+    descriptor: Mutex<Option<Arc<EventFd>>>,
 }
 
 impl<T> EventQueue<T> {
     pub(crate) fn new() -> Result<Self> {
-        let count = Arc::new(EventCount::new()?);
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
+        let descriptor = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         Ok(Self {
             waiting: Mutex::new(Waiting::new()),
-            count: Mutex::new(Some(count)),
+            descriptor: Mutex::new(Some(descriptor)),
         })
     }
 
     /// The descriptor that programs poll; -1 once the queue has ended.
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.opened().map_or(-1, |count| count.polled())
+        let descriptor = self.opened();
+        descriptor.map_or(-1, |descriptor| descriptor.as_fd().as_raw_fd())
     }
 
-    /// The count that a thread sleeps on to take an event, or that it finds to be 0 in non-blocking
-    /// mode; EBADF once the queue has ended.
-    pub(crate) fn to_sleep_on(&self) -> Result<Arc<EventCount>> {
-        let count = self.opened()?;
-        count.adopt_mode()?;
-        Ok(count)
-    }
-
-    fn opened(&self) -> Result<Arc<EventCount>> {
-        lock(&self.count).clone().ok_or(Errno::EBADF)
+    /// The descriptor that a thread sleeps on to take an event; EBADF once the queue has ended.
+    pub(crate) fn opened(&self) -> Result<Arc<EventFd>> {
+        lock(&self.descriptor).clone().ok_or(Errno::EBADF)
     }
 
     /// Whether the program has set the descriptor to non-blocking mode.
     pub(crate) fn is_non_blocking(&self) -> bool {
-        self.opened().is_ok_and(|count| count.is_non_blocking())
+        let flags = |descriptor: Arc<EventFd>| fcntl(&descriptor, FcntlArg::F_GETFL).ok();
+        let flags = self.opened().ok().and_then(flags);
+        flags.is_some_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
 
-    /// Ends the queue of a destroyed object: the descriptors are closed, unless a thread sleeps on
-    /// the count.
+    /// Ends the queue of a destroyed object: the descriptor is closed, unless a thread sleeps on
+    /// it.
     pub(crate) fn end(&self) {
-        let Some(count) = lock(&self.count).take() else {
+        let Some(descriptor) = lock(&self.descriptor).take() else {
             return;
         };
-        if Arc::strong_count(&count) > 1 {
+        if Arc::strong_count(&descriptor) > 1 {
             let mut slept_on = lock(&SLEPT_ON);
             slept_on.retain(|it| it.strong_count() > 0);
-            slept_on.push(Arc::downgrade(&count));
+            slept_on.push(Arc::downgrade(&descriptor));
         }
     }
 
@@ -84,7 +83,7 @@ impl<T> EventQueue<T> {
     /// Adds an event if its object `lives`. An object that is destroyed takes back its events, and
     /// none is added after that.
     pub(crate) fn push_if(&self, event: T, lives: impl FnOnce(&T) -> bool) {
-        let Ok(count) = self.opened() else {
+        let Ok(descriptor) = self.opened() else {
             return;
         };
         let mut waiting = lock(&self.waiting);
@@ -93,8 +92,9 @@ impl<T> EventQueue<T> {
             drop(waiting);
             return;
         }
+        // A count of 2^64 - 2 is never reached, so this does not block.
         if waiting.push(event)
-            && let Err(errno) = count.add()
+            && let Err(errno) = descriptor.write(1)
         {
             log::error!("an event was not reported: {errno}");
         }
@@ -104,9 +104,10 @@ impl<T> EventQueue<T> {
     /// Waits for an event, or returns EAGAIN if the program has set the descriptor to non-blocking
     /// mode.
     pub(crate) fn take<R>(&self, taken: impl Fn(T) -> R) -> Result<R> {
-        let count = self.to_sleep_on()?;
+        let descriptor = self.opened()?;
         loop {
-            read(count.as_fd(), &mut [0; 8])?;
+            let mut count = [0; 8];
+            read(descriptor.as_fd(), &mut count)?;
             if let Some(event) = self.take_counted(&taken) {
                 return Ok(event);
             }
@@ -126,8 +127,8 @@ impl<T> EventQueue<T> {
 
     /// Takes back waiting events, in their order, to be added elsewhere.
     pub(crate) fn take_back(&self, which: impl FnMut(&T) -> bool) -> Vec<T> {
-        let count = self.opened().ok();
-        let uncount = || count.as_deref().is_some_and(EventCount::uncount);
+        let descriptor = self.opened().ok();
+        let uncount = || descriptor.as_deref().is_some_and(uncount);
         lock(&self.waiting).take_back(which, uncount)
     }
 
@@ -137,14 +138,25 @@ impl<T> EventQueue<T> {
     }
 }
 
+/// Decrements the count, without waiting. Returns false if the count is 0.
+fn uncount(descriptor: &EventFd) -> bool {
+    let mut count = [0_u8; 8];
+    let place = libc::iovec {
+        iov_base: count.as_mut_ptr().cast(),
+        iov_len: count.len(),
+    };
+    let fd = descriptor.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open, and the place has the length that it says.
+    let read = unsafe { libc::preadv2(fd, &raw const place, 1, -1, libc::RWF_NOWAIT) };
+    read == 8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::BorrowedFd;
     use std::sync::mpsc;
     use std::{hint, thread};
 
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use xwarp_test_kit::eventually;
 
@@ -157,29 +169,9 @@ mod tests {
 
     fn non_blocking() -> EventQueue<u32> {
         let queue = EventQueue::new().expect("a descriptor");
-        set_mode(&queue, OFlag::O_NONBLOCK);
+        let descriptor = queue.opened().expect("it is open");
+        fcntl(&descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a flag");
         queue
-    }
-
-    /// Sets the mode of the descriptor that programs see.
-    fn set_mode(queue: &EventQueue<u32>, mode: OFlag) {
-        on_descriptor(queue, |it| {
-            fcntl(it, FcntlArg::F_SETFL(mode)).expect("a flag")
-        });
-    }
-
-    /// What a program sees of `wanted` on the descriptor.
-    fn polled(queue: &EventQueue<u32>, wanted: PollFlags) -> PollFlags {
-        on_descriptor(queue, |it| {
-            let mut polled = [PollFd::new(it, wanted)];
-            poll(&mut polled, PollTimeout::ZERO).expect("poll");
-            polled[0].revents().expect("known flags")
-        })
-    }
-
-    fn on_descriptor<R>(queue: &EventQueue<u32>, work: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
-        let count = queue.opened().expect("it is open");
-        work(count.polled_fd())
     }
 
     #[test]
@@ -213,11 +205,14 @@ mod tests {
     #[test]
     fn descriptor_is_readable_exactly_while_events_wait() {
         let queue = non_blocking();
-        let is_readable = || polled(&queue, PollFlags::POLLIN) == PollFlags::POLLIN;
+        let descriptor = queue.opened().expect("it is open");
+        let is_readable = || {
+            let mut polled = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
+            poll(&mut polled, PollTimeout::ZERO) == Ok(1)
+        };
         queue.push(1);
         // A thread has read the count, and the event is taken back before it comes for it.
-        let count = queue.opened().expect("it is open");
-        read(count.as_fd(), &mut [0; 8]).expect("a count");
+        read(&descriptor, &mut [0; 8]).expect("a count");
         assert_eq!(queue.take_back(|_| true), [1]);
         // The thread takes this event, so no other thread is woken for it.
         queue.push(2);
@@ -227,32 +222,6 @@ mod tests {
         assert!(is_readable());
         assert_eq!(queue.take(same), Ok(3));
         assert!(!is_readable());
-    }
-
-    #[test]
-    fn descriptor_is_never_writable() {
-        let queue = non_blocking();
-        let both = PollFlags::POLLIN | PollFlags::POLLOUT;
-        assert_eq!(polled(&queue, both), PollFlags::empty());
-        queue.push(1);
-        assert_eq!(polled(&queue, both), PollFlags::POLLIN);
-    }
-
-    #[test]
-    fn mode_is_the_one_that_the_program_has_set_last() {
-        let queue = Arc::new(non_blocking());
-        assert_eq!(queue.take(same), Err(Errno::EAGAIN));
-        set_mode(&queue, OFlag::empty());
-        assert!(!queue.is_non_blocking());
-        let (done, is_done) = mpsc::channel();
-        let takes = Arc::clone(&queue);
-        thread::spawn(move || done.send(takes.take(same)));
-        queue.push(1);
-        eventually("the event is waited for", || {
-            is_done.try_recv() == Ok(Ok(1))
-        });
-        set_mode(&queue, OFlag::O_NONBLOCK);
-        assert_eq!(queue.take(same), Err(Errno::EAGAIN));
     }
 
     /// Taking back used to wait for a count that a taker had read: within 20,000 of these rounds.
