@@ -136,8 +136,9 @@ pub fn resolve_neighbour(
             }
             Ok(Resolution::Known(neighbour.mac(&address)?))
         }
-        Entry::Absent | Entry::Pending | Entry::Failed => {
-            NeighbourSearch::begin(neighbour, source, timeout)
+        asked @ (Entry::Absent | Entry::Pending | Entry::Failed) => {
+            let joins = asked == Entry::Pending;
+            NeighbourSearch::begin(neighbour, source, timeout, joins)
         }
     }
 }
@@ -188,6 +189,9 @@ pub struct NeighbourSearch {
     socket: UdpSocket,
     began: Instant,
     deadline: Instant,
+    /// Whether the kernel was soliciting already, and may be about to give up. Then it is made to
+    /// begin again, once.
+    joins: bool,
     /// If the kernel has forgotten its question, it is made to ask again.
     ask_again: Option<Instant>,
     notifications: Netlink,
@@ -202,6 +206,7 @@ impl NeighbourSearch {
         neighbour: Neighbour,
         source: IpAddr,
         timeout: Duration,
+        joins: bool,
     ) -> Result<Resolution, NeighbourError> {
         let began = Instant::now();
         let socket = neighbour.socket(source);
@@ -215,6 +220,7 @@ impl NeighbourSearch {
             socket,
             began,
             deadline: began + timeout.min(MAX_TIMEOUT),
+            joins,
             ask_again: None,
             notifications,
             timer,
@@ -258,6 +264,7 @@ impl NeighbourSearch {
     fn judge(&mut self, entry: Entry) -> Result<Option<MacAddr>, NeighbourError> {
         let entry = match entry {
             Entry::Absent => self.ask()?,
+            Entry::Failed if std::mem::take(&mut self.joins) => self.ask()?,
             entry => entry,
         };
         self.ask_again = (entry == Entry::Absent).then(|| Instant::now() + ASK_AGAIN);

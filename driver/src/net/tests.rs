@@ -538,6 +538,27 @@ fn host_that_is_not_there_is_an_error_in_time() {
     }
 }
 
+/// Another program's question used to end the search when it ended, which may be at once.
+#[test]
+fn search_outlasts_a_question_that_the_kernel_has_asked_before() {
+    needs_root!();
+    let bed = Testbed::new();
+    // The kernel asks for 1.5 s.
+    bed.near.sh(&format!(
+        "ip ntable change name arp_cache dev {NEAR} retrans 500"
+    ));
+    let index = bed.near.run(|| interface_by_name(NEAR)).unwrap().index;
+    let remote = "10.77.0.9";
+    let long = Duration::from_secs(30);
+    bed.near.run(|| {
+        let begun = resolve_neighbour(index, ip("10.77.0.1"), ip(remote), long);
+        assert!(matches!(begun, Ok(Resolution::Searching(_))));
+    });
+    std::thread::sleep(Duration::from_millis(1200)); // most of that time
+    let (_, waited) = missing(&bed, "10.77.0.1", remote, long);
+    assert!(waited >= Duration::from_millis(1400), "{waited:?}");
+}
+
 #[test]
 fn search_for_a_silent_host_does_not_wait_and_is_readable_in_time() {
     needs_root!();
