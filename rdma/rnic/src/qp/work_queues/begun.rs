@@ -48,10 +48,30 @@ pub(in crate::qp) struct InFlight {
     awaits: Awaits,
     /// `STag` that a Read invalidates when its response has arrived.
     invalidate: Option<Stag>,
-    /// Place of an Atomic Operation's original value.
-    sink: Option<Sge>,
+    place: Place,
+}
+
+/// A place that a work request names.
+#[derive(Clone, Copy)]
+enum Place {
+    /// None that matters once it has begun.
+    Other,
+    /// Of an Atomic Operation's original value.
+    Sink(Sge),
     /// Where a Write begins.
-    written: Option<RemoteAddress>,
+    Written(RemoteAddress),
+}
+
+impl Place {
+    #[inline]
+    fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Write { remote, .. } | Operation::WriteImmediate { remote, .. } => {
+                Self::Written(*remote)
+            }
+            other => other.result_sink().map_or(Self::Other, Self::Sink),
+        }
+    }
 }
 
 impl InFlight {
@@ -72,8 +92,7 @@ impl InFlight {
             is_own: false,
             awaits,
             invalidate: operation.sink_to_invalidate(),
-            sink: operation.result_sink(),
-            written: written(operation),
+            place: Place::of(operation),
         }
     }
 
@@ -89,8 +108,7 @@ impl InFlight {
             is_own: true,
             awaits: Awaits::Response,
             invalidate: None,
-            sink: None,
-            written: None,
+            place: Place::Other,
         }
     }
 
@@ -102,7 +120,10 @@ impl InFlight {
     /// Records the original value of an Atomic Operation. Returns where to store it, too.
     pub(in crate::qp) fn set_original(&mut self, original: u64) -> Option<Sge> {
         self.detail = Detail::Original(original);
-        self.sink
+        match self.place {
+            Place::Sink(sink) => Some(sink),
+            Place::Other | Place::Written(_) => None,
+        }
     }
 
     /// Records when the response to a Read arrived, if that is known.
@@ -125,7 +146,7 @@ impl InFlight {
 
     /// Whether it is a Write to a range that has this place.
     fn writes_to(&self, stag: u32, to: u64) -> bool {
-        let Some(written) = &self.written else {
+        let Place::Written(written) = self.place else {
             return false;
         };
         let ahead = to.checked_sub(written.to);
@@ -155,14 +176,6 @@ impl InFlight {
         } else {
             self.outcome = Some(CompletionStatus::Success);
         }
-    }
-}
-
-/// Where a Write begins.
-fn written(operation: &Operation) -> Option<RemoteAddress> {
-    match operation {
-        Operation::Write { remote, .. } | Operation::WriteImmediate { remote, .. } => Some(*remote),
-        _ => None,
     }
 }
 
@@ -205,8 +218,21 @@ impl Begun {
     /// Adds a work request whose message is sent at once.
     #[inline]
     pub(super) fn push_sent(&mut self, request: &SendRequest) {
-        self.add(InFlight::new(request));
-        self.newest_sent();
+        let mut begun = InFlight::new(request);
+        if !begun.awaits_response() {
+            begun.is_sent(self.confirms);
+            self.count(begun.awaits_confirmation().then_some(begun.byte_len));
+        }
+        self.add(begun);
+    }
+
+    /// Counts a message of so many bytes that waits for a confirmation.
+    #[inline]
+    fn count(&mut self, unconfirmed: Option<u32>) {
+        if let Some(len) = unconfirmed {
+            self.uncovered += 1;
+            self.uncovered_bytes += u64::from(len);
+        }
     }
 
     #[inline]
@@ -254,21 +280,19 @@ impl Begun {
             return;
         };
         newest.is_sent(self.confirms);
-        if newest.awaits_confirmation() {
-            self.uncovered += 1;
-            self.uncovered_bytes += u64::from(newest.byte_len);
-        }
+        let unconfirmed = newest.awaits_confirmation().then_some(newest.byte_len);
+        self.count(unconfirmed);
     }
 
     /// The oldest request that waits for its response, which has arrived: the peer responds in
     /// order (RFC 5040 §5.5, R7306-5.4-8-1). The response confirms what was sent before it.
     pub(super) fn oldest_unanswered(&mut self) -> Option<&mut InFlight> {
         let awaits = |it: &InFlight| it.awaits_response() && it.outcome.is_none();
-        let at = self.queue.iter().position(awaits)?;
         if self.confirms {
+            let at = self.queue.iter().position(awaits)?;
             self.confirm_before(at);
         }
-        let answered = self.queue.get_mut(at)?;
+        let answered = self.queue.iter_mut().find(|it| awaits(it))?;
         self.is_confirming &= !answered.is_own;
         Some(answered)
     }
