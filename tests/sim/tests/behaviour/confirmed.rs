@@ -200,6 +200,25 @@ fn work_before_an_error_of_this_side_succeeds() {
     assert_eq!(b.receives()[0], Done::receive(1, 8));
 }
 
+/// What waits for all earlier work waits for its confirmation, which is asked for at once.
+#[test]
+fn local_fence_waits_for_the_confirmation() {
+    let mut sim = sim();
+    let (mut a, mut b) = connected(&mut sim, &confirming());
+    let region = a.va_region(KIB, Access::all(), 0x1000);
+    let mut window = a.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 64, Access::REMOTE_READ);
+    a.post(SendRequest::bind(WrId(9), bind).unsignaled());
+    for round in 0..2 {
+        b.post_recv(round, 8);
+        a.post_send(round, b"message");
+    }
+    a.post(SendRequest::invalidate(WrId(2), bind.window).locally_fenced());
+    sim.run_for(10 * ONE_WAY);
+    let expected = [Done::send(0, 7), Done::send(1, 7), Done::invalidate(2)];
+    assert_eq!(a.sends(), expected);
+}
+
 /// The send queue is full of work without a completion.
 #[test]
 fn unsignaled_work_frees_its_slots() {

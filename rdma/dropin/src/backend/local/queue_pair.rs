@@ -179,7 +179,8 @@ impl Qp {
 
     /// Sets whether the queue pair is brought up by hand. Then the end of a connection is quiet,
     /// and of sends the oldest one that is not answered completes as such. Sends may carry
-    /// immediate data, as the peer is xwarp, too, and complete when it has handled them. Only a queue pair without a connection changes.
+    /// immediate data, as the peer is xwarp, too, and complete when it has handled them. Only a
+    /// queue pair without a connection changes.
     pub(crate) fn set_by_hand(&self, by_hand: bool) -> Result<()> {
         let rnic = self.owned.rnic()?;
         let change = QpChange::to(QpState::Idle)

@@ -50,7 +50,7 @@ impl QpContext {
             return true;
         };
         let stream = connection.stream();
-        let has_work = self.work.has_posted() || self.work.wants_confirmation();
+        let has_work = self.work.has_posted() || self.work.lacks_confirmation();
         !stream.is_open() || stream.has_more() || has_work
     }
 

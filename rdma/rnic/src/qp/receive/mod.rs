@@ -328,7 +328,7 @@ impl FullOperation<'_> {
 
     /// Queues the response to a request of the peer.
     fn queue_response(&mut self, response: Response) -> Result<(), ReceiveFault> {
-        // A peer that asks for a confirmation learns from the FIN that there is none.
+        // A peer that asks for a confirmation takes the FIN for it.
         let may_be_dropped = self.work.confirms() && response.reads_nothing();
         if self.stream.handle_request(response) || may_be_dropped {
             return Ok(());

@@ -100,7 +100,7 @@ impl FullOperation<'_> {
     /// True if the send queue is empty or stalls: until the peer's first FPDU, for a fence, or
     /// because ORD Reads and Atomic Operations are outstanding (verbs draft §6.5, §8.2.2;
     /// R7306-5.2-1).
-    fn stalls(&self) -> bool {
+    pub(super) fn stalls(&self) -> bool {
         let Some(next) = self.work.peek() else {
             return true;
         };

@@ -296,10 +296,13 @@ impl FullOperation<'_> {
         self.work.has_posted() || self.stream.has_more() || self.wants_confirmation()
     }
 
-    /// Whether a Read of no bytes is to be sent now, to confirm what was sent before.
+    /// Whether a Read of no bytes is to be sent now, to confirm what was sent before: nothing can be
+    /// sent before the confirmation, or much waits for it.
     #[inline]
     fn wants_confirmation(&self) -> bool {
-        self.work.wants_confirmation() && self.stream.outstanding_reads() < usize::from(self.ord)
+        self.work.lacks_confirmation()
+            && self.stream.outstanding_reads() < usize::from(self.ord)
+            && (self.stalls() || self.work.lacks_much_confirmation())
     }
 
     /// A segment was passed to TCP: whether another one follows.

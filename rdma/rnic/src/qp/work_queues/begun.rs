@@ -319,12 +319,16 @@ impl Begun {
         self.is_confirming
     }
 
-    /// Whether a Read of no bytes should be sent now: nothing more is posted, or so much waits for
-    /// a confirmation that the application may wait for it.
+    /// Whether something waits for a confirmation that no outstanding request will bring.
     #[inline]
-    pub(super) fn wants_confirmation(&self, is_last: bool, depth: usize) -> bool {
-        let is_much = || 2 * self.uncovered >= depth || self.uncovered_bytes >= UNCONFIRMED_BYTES;
-        self.uncovered > 0 && !self.is_confirming && (is_last || is_much())
+    pub(super) fn lacks_confirmation(&self) -> bool {
+        self.uncovered > 0 && !self.is_confirming
+    }
+
+    /// Whether so much waits for one that the application may wait for it before it posts more to
+    /// its send queue of this depth.
+    pub(super) fn lacks_much(&self, depth: usize) -> bool {
+        2 * self.uncovered >= depth || self.uncovered_bytes >= UNCONFIRMED_BYTES
     }
 
     /// Adds a Read of no bytes.

@@ -225,14 +225,18 @@ impl WorkQueues {
         self.begun.set_confirms(confirms);
     }
 
-    /// Whether a Read of no bytes should be sent now, whose response confirms what was sent before.
+    /// Whether something waits for a confirmation that no outstanding request will bring.
     #[inline]
-    pub(super) fn wants_confirmation(&self) -> bool {
-        self.begun
-            .wants_confirmation(!self.has_posted(), self.send_depth())
+    pub(super) fn lacks_confirmation(&self) -> bool {
+        self.begun.lacks_confirmation()
     }
 
-    /// Records that such a Read is being sent.
+    /// Whether so much waits for one that it should be asked for before more is sent.
+    pub(super) fn lacks_much_confirmation(&self) -> bool {
+        self.begun.lacks_much(self.send_depth())
+    }
+
+    /// Records that a Read of no bytes is being sent, whose response confirms what was sent before.
     pub(super) fn begin_confirmation(&mut self) {
         self.begun.push_own_read();
     }
