@@ -1,10 +1,14 @@
 //! Refusals by siw: accesses that xwarp must not make, in either role, and what both learn of them.
 
+use std::time::Duration;
+
 use ::xwarp::error::TermCode;
 use ::xwarp::event::AsyncEventKind;
 use ::xwarp::{CompletionStatus, RemoteAddress, SendRequest, WrId};
 use xwarp_guest_tests::siw::{Guest, Lab};
 use xwarp_system_tests::eventually;
+use xwarp_system_tests::impair::Rule;
+use xwarp_test_kit::netsim::Seed;
 
 use crate::aims::{
     LEN, assert_siw_ends, further, invalidate, nowhere, region_of_siw, wrapping, wrong_key,
@@ -237,7 +241,7 @@ fn siw_invalidates_more_than_it_needs_to() {
 
 #[test]
 fn sends_without_a_buffer_and_too_long_ones() {
-    // RFC 5041 §8.2 has a code of its own for what is too long, 5, which siw does not use.
+    // RFC 5041 §7.2 has a code of its own for what is too long, 5, which siw does not use.
     let code = TermCode::ddp_untagged(2);
     with_guest(|lab, guest| {
         for role in Role::BOTH {
@@ -259,12 +263,19 @@ fn sends_without_a_buffer_and_too_long_ones() {
 }
 
 /// siw reads into a region of its own without the local right to write: it finds out when the
-/// answer comes.
+/// answer comes. Until its Read Request is sent it has no Terminate to spare (SIW.md), so the
+/// answer is late.
 #[test]
 fn answers_to_a_read_whose_sink_siw_may_not_write() {
+    let late = Rule {
+        reorder: 1.0,
+        delay: Duration::from_millis(100),
+        ..Rule::new(Seed(1))
+    };
     with_guest(|lab, guest| {
         for role in Role::BOTH {
             let mut pair = connect(lab, guest, role);
+            let _late = lab.impair(&late);
             region_of_siw(&mut pair.siw, "q", "remote-read", false);
             let ::xwarp::Stag(stag) = pair.xwarp.end.source.stag();
             pair.siw.ask(&format!(
