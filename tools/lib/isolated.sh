@@ -15,15 +15,15 @@ folder=$(mktemp -d)
 trap 'rm -rf "$output" "$folder"' EXIT
 trap 'exit 143' TERM
 begun=$SECONDS status=0
-export TMPDIR=$folder
+export TMPDIR=$folder TIMEFORMAT='CPU %U s user, %S s system'
 # shellcheck disable=SC2016 # for the shell in the namespaces
-unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private sh -c '
+cpu=$({ time unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private sh -c '
     mount -t tmpfs tmpfs /run && mount -t tmpfs -o mode=1777 tmpfs "$TMPDIR" && ip link set lo up || exit 1
     "$@" || exit
     left=$(ip netns list)
     [ -z "$left" ] || { echo "namespaces are left: $left"; exit 1; }
-' isolated "$(dirname "$0")/limited.sh" "$@" >"$output" 2>&1 || status=$?
+' isolated "$(dirname "$0")/limited.sh" "$@" >"$output" 2>&1; } 2>&1) || status=$?
 # One writer at a time, as several of these scripts share a standard output.
-flock "$0" sh -c 'printf "\n-- %s (%s s)\n" "$1" "$2"; cat "$3"' isolated "$name" "$((SECONDS - begun))" "$output"
+flock "$0" sh -c 'printf "\n-- %s (%s s; %s)\n" "$1" "$2" "$3"; cat "$4"' isolated "$name" "$((SECONDS - begun))" "$cpu" "$output"
 [ "$status" = 0 ] || echo "$name failed with $status" >&2
 exit "$status"

@@ -60,7 +60,7 @@ in_miri() {
     [ "$1" = stacked ] || flags+=" -Zmiri-tree-borrows"
     # Miri's weak memory does not support atomics of several sizes in one place, as racing copies
     # use (driver/src/memory/racy.rs).
-    MIRIFLAGS="$flags -Zmiri-disable-weak-memory-emulation" \
+    time MIRIFLAGS="$flags -Zmiri-disable-weak-memory-emulation" \
         timeout "$limit" cargo "+$toolchain" miri test --locked "${@:3}" >"$output" 2>&1 || status=$?
     grep -v '^ *Compiling\|^ *Checking' "$output"
     [ "$status" != 0 ] || every_name_found "$output" "${@:3}" || status=1
@@ -127,7 +127,7 @@ all() {
     short "$1" && long "$1"
 }
 
-limit=${XWARP_TEST_SECONDS:-1800}
+limit=${XWARP_TEST_SECONDS:-1800} TIMEFORMAT='%R s; CPU %U s user, %S s system'
 export PROPTEST_CASES=4 PROPTEST_RNG_SEED=1 PROPTEST_DISABLE_FAILURE_PERSISTENCE=true
 seeds=
 for variable in PROPTEST_CASES PROPTEST_RNG_SEED PROPTEST_DISABLE_FAILURE_PERSISTENCE; do seeds+=" -Zmiri-env-forward=$variable"; done

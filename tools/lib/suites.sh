@@ -4,6 +4,9 @@
 # Tests that measure times or use the whole machine: they run alone.
 alone=(kernel:stall:: netns:flooding:: netns:interrupting:: netns:huge_pages::)
 
+# The CPU time of a part or a step, below its output.
+TIMEFORMAT='%R s; CPU %U s user, %S s system'
+
 # Process groups of the started and unfinished parts, by name, and of the present step.
 declare -A parts=()
 step=
@@ -18,7 +21,7 @@ begin() {
     set -m
     {
         status=0
-        "$@" || status=$?
+        time "$@" || status=$?
         echo "$status" >"$logs/$name.status"
     } >"$logs/$name" 2>&1 &
     set +m
@@ -56,7 +59,7 @@ finish_all() {
 beside() {
     local ended
     set -m
-    "$@" &
+    time "$@" &
     set +m
     step=$!
     while kill -0 "$step" 2>/dev/null; do
