@@ -27,13 +27,19 @@ fn all_tests() -> impl Iterator<Item = &'static str> {
     BANDWIDTH.into_iter().chain(LATENCY)
 }
 
-/// Every test as it is by default, and bandwidth and latency at every size.
-fn every_test_and_size(way: Way, mode: Mode) {
+/// Every test as it is by default.
+fn every_test(way: Way, mode: Mode) {
     let hosts = Hosts::new();
     let setup = Setup::new(&hosts, way, mode);
     for test in all_tests() {
         setup.measure(&Case::new(test));
     }
+}
+
+/// Bandwidth and latency at every size.
+fn every_size(way: Way, mode: Mode) {
+    let hosts = Hosts::new();
+    let setup = Setup::new(&hosts, way, mode);
     for test in BANDWIDTH {
         for (size, messages, depth) in SIZES {
             setup.measure(&Case {
@@ -57,25 +63,41 @@ fn every_test_and_size(way: Way, mode: Mode) {
 #[test]
 fn data_arrives_in_native_mode_attached_by_ip_link() {
     needs_root!();
-    every_test_and_size(Way::IpLink, Mode::Native);
+    every_test(Way::IpLink, Mode::Native);
 }
 
 #[test]
 fn data_arrives_in_generic_mode_attached_by_ip_link() {
     needs_root!();
-    every_test_and_size(Way::IpLink, Mode::Generic);
+    every_test(Way::IpLink, Mode::Generic);
 }
 
 #[test]
 fn data_arrives_in_native_mode_attached_by_xwarp() {
     needs_root!();
-    every_test_and_size(Way::Itself, Mode::Native);
+    every_test(Way::Itself, Mode::Native);
 }
 
 #[test]
 fn data_arrives_in_generic_mode_attached_by_xwarp() {
     needs_root!();
-    every_test_and_size(Way::Itself, Mode::Generic);
+    every_test(Way::Itself, Mode::Generic);
+}
+
+#[test]
+fn data_of_every_size_arrives() {
+    needs_root!();
+    every_size(Way::Itself, Mode::Native);
+}
+
+/// Who attaches the program, and in which mode, says nothing about sizes.
+#[test]
+#[ignore = "takes minutes; tools/test --long runs it"]
+fn data_of_every_size_arrives_however_the_program_is_attached() {
+    needs_root!();
+    every_size(Way::IpLink, Mode::Native);
+    every_size(Way::IpLink, Mode::Generic);
+    every_size(Way::Itself, Mode::Generic);
 }
 
 #[test]
