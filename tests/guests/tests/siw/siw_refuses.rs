@@ -263,8 +263,8 @@ fn sends_without_a_buffer_and_too_long_ones() {
 }
 
 /// siw reads into a region of its own without the local right to write: it finds out when the
-/// answer comes. Until its Read Request is sent it has no Terminate to spare (SIW.md), so the
-/// answer is late.
+/// answer comes. It sends no Terminate before its Read Request is sent (SIW.md), so the link delays
+/// the answer.
 #[test]
 fn answers_to_a_read_whose_sink_siw_may_not_write() {
     let late = Rule {

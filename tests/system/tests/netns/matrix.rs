@@ -90,7 +90,7 @@ fn data_of_every_size_arrives() {
     every_size(Way::Itself, Mode::Native);
 }
 
-/// Who attaches the program, and in which mode, says nothing about sizes.
+/// The way of attaching and the mode do not depend on the size of messages.
 #[test]
 #[ignore = "takes minutes; tools/test --long runs it"]
 fn data_of_every_size_arrives_however_the_program_is_attached() {
