@@ -127,6 +127,11 @@ impl Clock {
         self.probing.without_room(now) >= OVERRIDE
     }
 
+    /// True while the peer's window has no room for data that waits, or for the FIN.
+    pub(super) fn lacks_window(&self) -> bool {
+        self.probing.lacks_room()
+    }
+
     /// The round-trip estimator.
     pub(super) fn rtt(&self) -> &RttEstimator {
         &self.rtt

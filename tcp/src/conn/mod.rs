@@ -298,6 +298,11 @@ impl Conn {
         self.send.has_unacked(acked.unwrap_or(self.send.una()))
     }
 
+    /// True while the peer's window has no room for data that waits, or for the FIN.
+    pub fn lacks_window(&self) -> bool {
+        self.clock.lacks_window()
+    }
+
     /// True while committed bytes wait for room in the peer's window.
     pub fn has_unsent(&self) -> bool {
         self.send.has_unsent()

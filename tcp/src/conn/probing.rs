@@ -110,6 +110,11 @@ impl Probing {
         }
     }
 
+    /// True while the peer's window has no room for data that waits, or for the FIN.
+    pub(crate) fn lacks_room(&self) -> bool {
+        matches!(self.reason, Some(Reason::Window { .. }))
+    }
+
     /// Returns true if a probe must be sent now, and schedules the next one. The first probe
     /// records that probing has begun.
     pub(crate) fn is_due(&mut self, last_activity: Instant, now: Instant) -> bool {

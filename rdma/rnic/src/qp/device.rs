@@ -161,6 +161,11 @@ impl RdmaDevice {
         self.is_summed(conn) && !self.stack.io().offers_checksums()
     }
 
+    /// True while the peer's window has no room for what a connection has to send.
+    pub(crate) fn lacks_window(&self, conn: ConnId) -> bool {
+        self.stack.conn(conn).is_some_and(Conn::lacks_window)
+    }
+
     /// Bytes sent on a connection that the peer has not acknowledged.
     pub(crate) fn unacked(&mut self, conn: ConnId) -> usize {
         self.stack.conn_mut(conn).map_or(0, |mut tcp| tcp.unacked())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xwarp::attr::QpChange;
-use xwarp::event::AsyncEventKind::{self, Closed, ConnectionReset};
+use xwarp::event::AsyncEventKind::{self, BadClose, Closed, ConnectionLost, ConnectionReset};
 use xwarp::{QpConfig, QpState};
 use xwarp_sim_tests::{Done, KIB, MIB, Sim, SimEnd, for_each_seed, pattern};
 use xwarp_test_kit::netsim::Seed;
@@ -86,6 +86,59 @@ fn peer_that_closes_is_heard_after_the_messages_that_wait() {
         assert_eq!(b.receives(), [Done::receive(wr_id, 3)]);
     }
     sim.run_until_idle();
+    assert_eq!((a.events(), b.events()), (vec![Closed], vec![Closed]));
+}
+
+/// qperf's server stops posting buffers before its client stops sending, and both wait for the end.
+#[test]
+fn close_behind_a_message_that_finds_no_buffer_ends_in_two_seconds() {
+    let mut sim = sim();
+    let (mut a, b) = connected(&mut sim);
+    a.post_send(1, b"one");
+    a.qp.begin_disconnect().unwrap();
+    sim.run_for(Duration::from_millis(1900));
+    assert_eq!((a.events(), b.events()), (vec![], vec![]));
+    sim.run_for(Duration::from_millis(200));
+    let reason = "the peer closed behind a message that finds no receive buffer";
+    assert_eq!(b.events(), [BadClose { reason }]);
+    let reason = "the peer reset the connection";
+    assert_eq!(a.events(), [ConnectionLost { reason }]);
+    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+/// The FIN is never sent.
+#[test]
+fn close_for_which_the_window_has_no_room_ends_in_two_seconds() {
+    let mut sim = sim();
+    let (mut a, b) = connected(&mut sim);
+    for wr_id in 1..=4 {
+        a.post_send(wr_id, &pattern(4 * MIB));
+    }
+    a.qp.begin_disconnect().unwrap();
+    sim.run_for(Duration::from_millis(1900));
+    assert_eq!((a.events(), b.events()), (vec![], vec![]));
+    sim.run_for(Duration::from_secs(1));
+    let reason = "the peer has no receive buffers for what was sent before the close";
+    assert_eq!(a.events(), [ConnectionLost { reason }]);
+    assert_eq!(b.events(), [ConnectionReset]);
+    assert_eq!((a.state(), b.state()), (QpState::Error, QpState::Error));
+}
+
+#[test]
+fn receiver_that_is_slow_gets_all_that_was_sent_before_the_close() {
+    let mut sim = sim();
+    let (mut a, mut b) = connected(&mut sim);
+    for wr_id in 1..=6 {
+        a.post_send(wr_id, &pattern(4 * MIB));
+    }
+    a.qp.begin_disconnect().unwrap();
+    for wr_id in 1..=6 {
+        sim.run_for(Duration::from_millis(1700));
+        b.post_recv(wr_id, 4 * MIB);
+    }
+    sim.run_until_idle();
+    let expected: Vec<_> = (1..=6).map(|wr_id| Done::receive(wr_id, 4 * MIB)).collect();
+    assert_eq!(b.receives(), expected);
     assert_eq!((a.events(), b.events()), (vec![Closed], vec![Closed]));
 }
 

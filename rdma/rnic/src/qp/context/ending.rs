@@ -22,6 +22,7 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::CloseReason;
 
+use super::close_timer::{CloseTimer, Missing};
 use super::{ConnStage, Ends, Phase, QpContext, RdmaDevice};
 use crate::model::{
     AsyncEvent, AsyncEventKind, CompletionStatus, ConnectionEnd, EventResource, InboundError,
@@ -32,6 +33,11 @@ use crate::qp::stream::Stream;
 
 /// Reason of a bad close whose send queue has work.
 const POSTED_IN_CLOSING: &str = "work was posted during the close";
+
+/// Reason of a bad close for which a message of the peer has waited too long.
+const BEHIND_A_MESSAGE: &str = "the peer closed behind a message that finds no receive buffer";
+/// Why a close ends without the peer.
+const NO_BUFFERS: &str = "the peer has no receive buffers for what was sent before the close";
 
 /// RDMAP remote operation: catastrophic error, localized to the stream (RFC 5040 §4.8).
 const CATASTROPHIC_STREAM: TermCode = TermCode::rdmap_operation(7);
@@ -49,7 +55,7 @@ impl QpContext {
         let (phase, stream) = (*phase, connection.stream_mut());
         if stream.is_holding() {
             // Earlier bytes are not handled yet.
-            stream.hold_close();
+            stream.hold_close(device.now);
             return;
         }
         stream.set_peer_closed();
@@ -117,7 +123,7 @@ impl QpContext {
     /// Starts to drain the send queue, after which the FIN is sent.
     fn drain(&mut self, disconnected: bool, device: &mut RdmaDevice) {
         let draining = Phase::Draining {
-            progress: device.now,
+            timer: self.close_timer(device),
             disconnected,
         };
         self.enter_phase(draining);
@@ -134,9 +140,10 @@ impl QpContext {
         if self.work.has_in_flight() || !stream.is_drained(self.work.has_posted()) {
             return;
         }
-        let (progress, peer_closed) = (device.now, stream.is_peer_closed());
+        let peer_closed = stream.is_peer_closed();
         stream.close(&mut device.stack, device.now);
-        self.enter_phase(Phase::Closing { progress });
+        let timer = self.close_timer(device);
+        self.enter_phase(Phase::Closing { timer });
         if peer_closed {
             self.note_end(&AsyncEventKind::Closed);
             if !self.shared.ends_quietly() {
@@ -148,8 +155,8 @@ impl QpContext {
     /// RTS to Closing: TCP closes. Unfinished work makes it a bad close; otherwise the receive
     /// queue is flushed.
     pub(super) fn seal(&mut self, device: &mut RdmaDevice) {
-        let progress = device.now;
-        self.enter_phase(Phase::Sealed { progress });
+        let timer = self.close_timer(device);
+        self.enter_phase(Phase::Sealed { timer });
         let ConnStage::Connected(connection, _) = &mut self.stage else {
             return;
         };
@@ -220,22 +227,27 @@ impl QpContext {
             ConnStage::Connected(_, Phase::Terminate { .. }) => {
                 self.fail_terminating("the peer did not close its side", device);
             }
-            ConnStage::Connected(connection, _) if connection.stream().awaits_room(device) => {
-                device.counters.drop_startup_timeout += 1;
-                self.fail_lost("the peer had no room for the MPA Reply", device);
+            ConnStage::Connected(connection, _)
+                if (connection.stream().held_close_due()).is_some_and(|due| due <= device.now) =>
+            {
+                self.fail_close(BEHIND_A_MESSAGE, device);
             }
-            ConnStage::Connected(_, Phase::Open { reply_due }) => *reply_due = None, // the Reply is out
+            ConnStage::Connected(connection, Phase::Open { reply_due }) => {
+                if connection.stream().awaits_room(device) {
+                    self.fail_without_reply(device);
+                } else {
+                    *reply_due = None;
+                }
+            }
             ConnStage::Connected(
                 connection,
-                Phase::Draining { progress, .. }
-                | Phase::Closing { progress }
-                | Phase::Sealed { progress },
-            ) if device.unacked(connection.stream().conn()) > 0 => *progress = device.now,
-            ConnStage::Connected(_, Phase::Draining { .. }) => {
-                self.fail_cut_off("the peer did not answer a Read before the close", device);
-            }
-            ConnStage::Connected(_, Phase::Closing { .. } | Phase::Sealed { .. }) => {
-                self.fail_lost("the peer did not close its side", device);
+                Phase::Draining { timer, .. } | Phase::Closing { timer } | Phase::Sealed { timer },
+            ) => {
+                let conn = connection.stream().conn();
+                let (unacked, lacks_window) = (device.unacked(conn), device.lacks_window(conn));
+                if let Some(missing) = timer.check(device.now, unacked, lacks_window) {
+                    self.on_close_timeout(missing, device);
+                }
             }
             ConnStage::None | ConnStage::Searching(_) | ConnStage::Failed => {}
         }
@@ -244,6 +256,27 @@ impl QpContext {
 
 /// Terminate and Error.
 impl QpContext {
+    /// Resets the connection: the peer's window has no room for the MPA Reply.
+    fn fail_without_reply(&mut self, device: &mut RdmaDevice) {
+        device.counters.drop_startup_timeout += 1;
+        self.fail_lost("the peer had no room for the MPA Reply", device);
+    }
+
+    /// Ends a close that the peer does not let end.
+    fn on_close_timeout(&mut self, missing: Missing, device: &mut RdmaDevice) {
+        let stream = self.stream();
+        match missing {
+            Missing::Buffers if stream.is_some_and(|stream| stream.awaits_room(device)) => {
+                self.fail_without_reply(device);
+            }
+            Missing::Buffers => self.fail_lost(NO_BUFFERS, device),
+            Missing::Answer if self.begins_work() => {
+                self.fail_cut_off("the peer did not answer a Read before the close", device);
+            }
+            Missing::Answer => self.fail_lost("the peer did not close its side", device),
+        }
+    }
+
     /// To Terminate, from RTS or from a disconnect that still sends. Nothing is received or begun
     /// any longer. The Terminate, if there is one, is sent next. All work is flushed, and TCP
     /// closes.
@@ -366,8 +399,8 @@ impl QpContext {
 
     /// Enters Idle without a connection, and reports the event. Receive buffers stay posted.
     fn end_quietly(&mut self, kind: AsyncEventKind, device: &mut RdmaDevice) {
-        let progress = device.now;
-        self.enter_phase(Phase::Closing { progress });
+        let timer = CloseTimer::new(device.now, 0);
+        self.enter_phase(Phase::Closing { timer });
         self.become_idle(kind, device);
     }
 

@@ -6,10 +6,12 @@
 //! | received bytes | `readable.rs` |
 //! | ways into RTS: initiator, responder, handover of a stream | `start_up.rs` |
 //! | ways out of RTS: graceful close, Terminate, faults, resets | `ending.rs` |
+//! | how long a close waits for the peer | `close_timer.rs` |
 //! | Modify QP and Query QP | `attributes.rs` |
 //! | state in text, for a test that has timed out | `diagnosis.rs` |
 
 mod attributes;
+mod close_timer;
 mod diagnosis;
 mod ending;
 mod readable;
@@ -34,10 +36,8 @@ use crate::model::{
 };
 use crate::queues::{Identity, QpShared};
 use crate::tables::Srq;
+use close_timer::CloseTimer;
 
-/// Longest time of a graceful close without progress: an FPDU either way, or the peer's FIN. While
-/// bytes are unacknowledged, TCP's user timeout is the bound.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time of a Terminate and the close after it before the connection is reset.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -87,22 +87,15 @@ enum Phase {
     /// TCP closes once all posted work is sent. Messages from the peer are still placed (RFC 5041
     /// §6.2.1).
     Draining {
-        /// Time of the last progress.
-        progress: Instant,
+        timer: CloseTimer,
         /// True in Closing: the application has closed and posts nothing more. False in RTS: the
         /// peer has closed its side.
         disconnected: bool,
     },
     /// Closing, once this side has sent its FIN.
-    Closing {
-        /// Time of the last progress.
-        progress: Instant,
-    },
+    Closing { timer: CloseTimer },
     /// Closing by Modify QP: any byte from the peer is an error (verbs draft §6.2.5).
-    Sealed {
-        /// Time of the last progress.
-        progress: Instant,
-    },
+    Sealed { timer: CloseTimer },
     /// Terminate.
     Terminate {
         /// When the phase began.
@@ -135,9 +128,9 @@ impl Phase {
     fn deadline(self) -> Option<Instant> {
         match self {
             Self::Open { reply_due } => reply_due,
-            Self::Draining { progress, .. }
-            | Self::Closing { progress }
-            | Self::Sealed { progress } => Some(progress + CLOSE_TIMEOUT),
+            Self::Draining { timer, .. } | Self::Closing { timer } | Self::Sealed { timer } => {
+                Some(timer.deadline())
+            }
             Self::Terminate { since } => Some(since + TERMINATE_TIMEOUT),
         }
     }
@@ -360,21 +353,30 @@ impl QpContext {
     }
 
     /// Records that an FPDU was sent or received, which restarts the timeout of a close.
-    fn note_progress(&mut self, now: Instant) {
+    fn note_progress(&mut self, device: &mut RdmaDevice) {
         if let ConnStage::Connected(
-            _,
-            Phase::Draining { progress, .. } | Phase::Closing { progress },
+            connection,
+            Phase::Draining { timer, .. } | Phase::Closing { timer },
         ) = &mut self.stage
         {
-            *progress = now;
+            *timer = CloseTimer::new(device.now, device.unacked(connection.stream().conn()));
         }
+    }
+
+    /// The timer of a close that begins now.
+    fn close_timer(&self, device: &mut RdmaDevice) -> CloseTimer {
+        let unacked = self.conn().map_or(0, |conn| device.unacked(conn));
+        CloseTimer::new(device.now, unacked)
     }
 
     /// Deadline for the peer.
     fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             ConnStage::Starting(starting) => Some(starting.deadline()),
-            ConnStage::Connected(_, phase) => phase.deadline(),
+            ConnStage::Connected(connection, phase) => {
+                let held = connection.stream().held_close_due();
+                [phase.deadline(), held].into_iter().flatten().min()
+            }
             ConnStage::None | ConnStage::Searching(_) | ConnStage::Failed => None,
         }
     }
@@ -460,7 +462,7 @@ impl QpContext {
         };
         let turn = full.take_turn(device);
         if turn.has_sent {
-            self.note_progress(device.now);
+            self.note_progress(device);
         }
         match turn.end {
             Ok(Sent::Segment | Sent::Work) => self.activate(device), // the budget is spent

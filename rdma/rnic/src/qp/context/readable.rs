@@ -31,7 +31,7 @@ impl QpContext {
         };
         let (any, received) = full.receive(deframer, lent);
         if any {
-            self.note_progress(device.now);
+            self.note_progress(device);
         }
         if received.is_err() || self.may_have_to_send() {
             self.activate(device);

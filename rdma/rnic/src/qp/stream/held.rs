@@ -8,14 +8,19 @@ use xwarp_tcp::Instant;
 const FIRST_INTERVAL: Duration = Duration::from_micros(50);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(5);
 
+/// How long a close waits for a receive buffer: the peer's behind a message that finds none, or this
+/// side's while the peer's window has no room. Without a limit, a program that awaits the end and
+/// posts no buffer any more would wait for ever, as the server of qperf does.
+pub(in crate::qp) const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The first segment of the message, whose FPDU is consumed.
 pub(super) struct Held {
     /// Empty once it has a buffer.
     ulpdu: Vec<u8>,
     interval: Duration,
     due: Instant,
-    /// The peer has closed its side.
-    is_closed: bool,
+    /// How long the peer's close waits, if the peer has closed its side.
+    close_due: Option<Instant>,
 }
 
 impl Held {
@@ -25,7 +30,7 @@ impl Held {
             ulpdu: ulpdu.to_vec(),
             interval: FIRST_INTERVAL,
             due: now + FIRST_INTERVAL,
-            is_closed,
+            close_due: is_closed.then(|| now + READY_TIMEOUT),
         }
     }
 
@@ -50,12 +55,17 @@ impl Held {
         std::mem::take(&mut self.ulpdu)
     }
 
-    pub(super) fn close(&mut self) {
-        self.is_closed = true;
+    pub(super) fn close(&mut self, now: Instant) {
+        self.close_due.get_or_insert(now + READY_TIMEOUT);
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed
+        self.close_due.is_some()
+    }
+
+    /// When the close of the peer no longer waits.
+    pub(super) fn close_due(&self) -> Option<Instant> {
+        self.close_due.filter(|_| self.waits())
     }
 }
 

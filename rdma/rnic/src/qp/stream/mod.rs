@@ -26,6 +26,7 @@ use super::payload_pass;
 use crate::model::{ConnectionInfo, LocalPort, QpIdentity, ReadDepths, RemoteAddress};
 use crate::stags::StagTable;
 use held::Held;
+pub(super) use held::READY_TIMEOUT;
 use tx_message::TxSource;
 pub(super) use tx_message::{Response, execute, for_each_piece};
 pub(super) use tx_stream::{FpduSize, TxStream};
@@ -550,10 +551,15 @@ impl Stream {
     }
 
     /// Records that the peer has closed its side behind the message that waits.
-    pub(super) fn hold_close(&mut self) {
+    pub(super) fn hold_close(&mut self, now: Instant) {
         if let Some(held) = &mut self.held {
-            held.close();
+            held.close(now);
         }
+    }
+
+    /// How long the close of the peer waits behind a message.
+    pub(super) fn held_close_due(&self) -> Option<Instant> {
+        self.held.as_ref()?.close_due()
     }
 
     /// True once if the peer has closed behind a message that no longer waits.
