@@ -23,7 +23,7 @@ use crate::abi::numbers::{
     IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE,
 };
 use crate::abi::verbs::{ibv_qp_attr, ibv_qp_cap};
-use crate::backend::{Qp, QpStatus};
+use crate::backend::{Qp, QpStatus, Rights};
 use crate::entry::Result;
 
 /// Timers and counts of InfiniBand's retransmission. TCP retransmits here, so these are kept, and
@@ -103,6 +103,17 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     are_valid.then_some(()).ok_or(Errno::EINVAL)
 }
 
+/// What the peer of a queue pair with these access flags may do. One that is new or reset has all.
+fn inbound(flags: u32) -> Rights {
+    let has = |flag| flags & flag != 0;
+    Rights {
+        remote_read: has(IBV_ACCESS_REMOTE_READ),
+        remote_write: has(IBV_ACCESS_REMOTE_WRITE),
+        remote_atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
+        ..Rights::default()
+    }
+}
+
 impl QpAttributes {
     pub(super) fn new(cap: ibv_qp_cap, all_signaled: bool, service: Service) -> Self {
         let mut kept = ibv_qp_attr::zeroed();
@@ -157,6 +168,9 @@ impl QpAttributes {
         }
         let to = (mask & IBV_QP_STATE != 0).then_some(attr.qp_state);
         let effect = to.map_or(Ok(Effect::None), |to| effect(self.state(status), to))?;
+        if effect == Effect::None && mask & IBV_QP_ACCESS_FLAGS != 0 {
+            qp.set_inbound(inbound(attr.qp_access_flags))?;
+        }
         let own = (device, qp.number());
         match self.service.step((attr, mask), to, self.is_by_hand, own)? {
             Some(step) => self.meet(step, qp, device)?,
@@ -210,6 +224,7 @@ impl QpAttributes {
             if std::mem::take(&mut self.is_by_hand) {
                 qp.set_by_hand(false)?;
             }
+            qp.set_inbound(inbound(ACCESS))?;
             Self::modify_reads(qp, attr, mask)
         } else {
             Self::modify_reads(qp, attr, mask)?;

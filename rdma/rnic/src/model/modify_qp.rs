@@ -1,5 +1,6 @@
 //! Modify QP as a value (verbs draft §6.1.3, figures 4 and 5).
 
+use super::Access;
 use super::ids::StreamId;
 use super::qp_state::QpState;
 use super::stream::Framing;
@@ -45,6 +46,8 @@ pub struct ModifyQp {
     pub rq_limit: Option<usize>,
     /// Arms that limit.
     pub arm_rq_limit: bool,
+    /// What the peer may do: the remote rights among these.
+    pub inbound: Option<Access>,
     /// Whether the end of a connection is quiet while no request is unfinished.
     pub quiet_end: Option<bool>,
     /// Whether a message that finds no receive buffer waits for one.
@@ -79,6 +82,7 @@ impl ModifyQp {
             recv_depth: None,
             rq_limit: None,
             arm_rq_limit: false,
+            inbound: None,
             quiet_end: None,
             await_receives: None,
             send_immediates: None,
@@ -103,6 +107,7 @@ impl ModifyQp {
     pub(crate) fn is_bare(&self) -> bool {
         let limits = self.rq_limit.is_some() || self.arm_rq_limit;
         let switches = self.quiet_end.is_some() || self.await_receives.is_some();
-        !self.concerns_connection() && !self.resizes() && !limits && !switches
+        let rights = self.inbound.is_some();
+        !self.concerns_connection() && !self.resizes() && !limits && !switches && !rights
     }
 }

@@ -219,7 +219,8 @@ impl QpConfig {
     pub fn access(&self) -> QpAccess {
         let mut access = QpAccess::empty();
         access.set(QpAccess::BIND_WINDOWS, self.bind_windows);
-        access.set(QpAccess::INBOUND_READ, self.ird > 0);
+        let responds = QpAccess::INBOUND_READ | QpAccess::INBOUND_ATOMIC;
+        access.set(responds, self.ird > 0);
         access.set(QpAccess::INBOUND_WRITE, self.inbound_write);
         access.set(QpAccess::LOCAL_SINKS, self.local_read_sinks);
         access.set(QpAccess::PHYSICAL, self.privileged);

@@ -7,10 +7,12 @@
 
 use bitflags::bitflags;
 
+use super::Access;
 use super::ids::PdId;
 
 bitflags! {
-    /// Memory operations that a queue pair allows, fixed when it is created (verbs draft §6.1.3).
+    /// Memory operations that a queue pair allows. What its peer may do can be modified, as on
+    /// InfiniBand; the verbs draft fixes all when the queue pair is created (§6.1.3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct QpAccess: u8 {
         /// It is privileged: it may use `STag` 0 and Fast-Register.
@@ -23,17 +25,48 @@ bitflags! {
         const INBOUND_WRITE = 8;
         /// Its peer may place Read Responses with this side's local right to write.
         const LOCAL_SINKS = 16;
+        /// Its peer may use Atomic Operations.
+        const INBOUND_ATOMIC = 32;
     }
 }
 
-/// Identity of a queue pair in the `STag` table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl QpAccess {
+    /// What the peer may do.
+    const INBOUND: Self = Self::INBOUND_READ
+        .union(Self::INBOUND_WRITE)
+        .union(Self::INBOUND_ATOMIC);
+
+    /// The same for this side, with the remote rights of `rights` for the peer.
+    fn with_inbound(self, rights: Access) -> Self {
+        let mut changed = self.difference(Self::INBOUND);
+        for (right, access) in [
+            (Access::REMOTE_READ, Self::INBOUND_READ),
+            (Access::REMOTE_WRITE, Self::INBOUND_WRITE),
+            (Access::REMOTE_ATOMIC, Self::INBOUND_ATOMIC),
+        ] {
+            changed.set(access, rights.contains(right));
+        }
+        changed
+    }
+}
+
+/// Identity of a queue pair in the `STag` table, and what it allows now.
+#[derive(Clone, Copy, Debug)]
 pub struct QpIdentity {
     pd: PdId,
     access: QpAccess,
     /// Never used twice in the RNIC.
     serial: u64,
 }
+
+/// Whether they are the same queue pair, whatever it allows.
+impl PartialEq for QpIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        (self.pd, self.serial) == (other.pd, other.serial)
+    }
+}
+
+impl Eq for QpIdentity {}
 
 impl QpIdentity {
     /// The queue pair with this serial number, which the RNIC never uses twice.
@@ -52,7 +85,15 @@ impl QpIdentity {
 
     /// Whether its peer may access any memory.
     pub(crate) fn is_open(self) -> bool {
-        (self.access).intersects(QpAccess::INBOUND_READ | QpAccess::INBOUND_WRITE)
+        self.access.intersects(QpAccess::INBOUND)
+    }
+
+    /// The same queue pair, whose peer may do what the remote rights of `rights` say.
+    pub(crate) fn with_inbound(self, rights: Access) -> Self {
+        Self {
+            access: self.access.with_inbound(rights),
+            ..self
+        }
     }
 
     /// The same queue pair, for a buffer that belongs to another protection domain.

@@ -52,6 +52,8 @@ pub struct QpInfo {
     pub inbound_read: bool,
     /// Whether the peer may write, by Writes and by the Responses to Reads of this side.
     pub inbound_write: bool,
+    /// Whether the peer may use Atomic Operations.
+    pub inbound_atomic: bool,
     /// Whether it may bind memory windows.
     pub bind_windows: bool,
     /// Whether the end of a connection is quiet while no request is unfinished.

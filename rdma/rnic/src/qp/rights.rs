@@ -23,9 +23,13 @@ pub(super) fn right_for(user: QpIdentity, access: AccessKind) -> Result<Access, 
         // A37).
         AccessKind::RemoteWrite | AccessKind::ReadSink => Access::REMOTE_WRITE,
     };
-    // If the peer may not read, no request of it can reach this check.
-    if right == Access::REMOTE_WRITE && !user.has(QpAccess::INBOUND_WRITE) {
-        return Err(AccessError::Rights);
-    }
-    Ok(right)
+    let inbound = match right {
+        Access::REMOTE_READ => QpAccess::INBOUND_READ,
+        Access::REMOTE_WRITE => QpAccess::INBOUND_WRITE,
+        Access::REMOTE_ATOMIC => QpAccess::INBOUND_ATOMIC,
+        _ => QpAccess::empty(),
+    };
+    user.has(inbound)
+        .then_some(right)
+        .ok_or(AccessError::Rights)
 }

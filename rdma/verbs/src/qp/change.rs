@@ -1,6 +1,6 @@
 //! Changes that Modify QP makes (verbs draft §6.1.3, figures 4 and 5).
 
-use xwarp_rnic::model::{Framing, Handover, ModifyQp, QpState, RnicId};
+use xwarp_rnic::model::{Access, Framing, Handover, ModifyQp, QpState, RnicId};
 
 use crate::cm::streaming::LlpStream;
 
@@ -104,6 +104,15 @@ impl QpChange {
     #[must_use]
     pub fn arm_rq_limit(mut self) -> Self {
         self.modify.arm_rq_limit = true;
+        self
+    }
+
+    /// What the peer may do from now on: the remote rights among these, if the region or window has
+    /// them, too. InfiniBand's Modify QP changes it; the verbs draft fixes it when the queue pair is
+    /// created (§6.1.3).
+    #[must_use]
+    pub fn inbound(mut self, rights: Access) -> Self {
+        self.modify.inbound = Some(rights);
         self
     }
 

@@ -16,7 +16,7 @@ use crate::backend::{Memory, ReregisterFailure, Rights};
 use crate::entry::Result;
 
 /// Access rights in xwarp's type.
-fn access_of(rights: Rights) -> Access {
+pub(super) fn access_of(rights: Rights) -> Access {
     let mut access = Access::LOCAL_READ;
     access.set(Access::LOCAL_WRITE, rights.local_write);
     access.set(Access::REMOTE_READ, rights.remote_read);

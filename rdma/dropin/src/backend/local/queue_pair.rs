@@ -13,10 +13,11 @@ use super::Backend;
 use super::connected::Connected;
 use super::connection_event::{ReadDepths, Terms};
 use super::errors::Numbered;
+use super::memory::access_of;
 use super::owned::{Owned, Release};
 use super::poll::Cq;
 use super::post::{Posts, Srq};
-use crate::backend::{EventTarget, QpPort, QpSizes, QpStatus, QpView};
+use crate::backend::{EventTarget, QpPort, QpSizes, QpStatus, QpView, Rights};
 use crate::entry::Result;
 
 /// Attributes that a queue pair is created with.
@@ -136,6 +137,15 @@ impl Qp {
             if let Some(ord) = ord {
                 change = change.ord(ord);
             }
+            modify(qp, change)
+        })
+    }
+
+    /// Sets what the peer may do: the remote rights among these.
+    pub(crate) fn set_inbound(&self, rights: Rights) -> Result<()> {
+        let _rnic = self.owned.rnic()?;
+        self.owned.with(|qp| {
+            let change = QpChange::to(qp.state()).inbound(access_of(rights));
             modify(qp, change)
         })
     }

@@ -12,10 +12,11 @@ use xwarp_test_kit::{Side, TIMEOUT as IN_TIME, eventually};
 use super::testbed::{Bed, Host, request};
 use crate::abi::Zeroed;
 use crate::abi::numbers::{
-    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC, IBV_WC_RECV,
+    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS,
+    IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
+    IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT,
+    IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR,
+    IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC, IBV_WC_RECV,
     IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
     IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
@@ -39,6 +40,8 @@ const RTS: u32 = IBV_QP_STATE
     | IBV_QP_RETRY_CNT
     | IBV_QP_RNR_RETRY
     | IBV_QP_MAX_QP_RD_ATOMIC;
+/// What the peer may do.
+const REMOTE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 /// Local ACK Timeout of most programs: 67 ms.
 const TIMEOUT: u8 = 14;
 
@@ -89,6 +92,7 @@ impl Program<'_> {
     fn to(&self, state: u32) -> i32 {
         let mut attr = ibv_qp_attr::zeroed();
         (attr.qp_state, attr.port_num) = (state, 1);
+        attr.qp_access_flags = REMOTE;
         let mask = if state == IBV_QPS_INIT {
             INIT
         } else {
@@ -382,6 +386,40 @@ fn write_that_the_peer_refuses_fails_and_both_sides_are_brought_up_again() {
         }
     }
     bed.end();
+}
+
+/// Whether or not it may read, too: that a Write has been handled is confirmed.
+#[test]
+fn peer_does_what_the_access_flags_allow() {
+    let all = [
+        (IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE),
+        (IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ),
+    ];
+    for (opcode, flag) in all {
+        for (flags, status) in [
+            (flag, IBV_WC_SUCCESS),
+            (REMOTE & !flag, IBV_WC_REM_ACCESS_ERR),
+            (0, IBV_WC_REM_ACCESS_ERR),
+        ] {
+            let bed = Bed::addressed();
+            let programs = Program::both(&bed);
+            programs.iter().for_each(Program::rtr);
+            let mut rts = programs[1].rts_attr();
+            rts.qp_access_flags = flags;
+            assert_eq!(programs[1].modify(&rts, RTS | IBV_QP_ACCESS_FLAGS), 0);
+            programs[0].rts();
+            let mut piece = [bed.a.sge(0, 64)];
+            let mut wr = request(8, opcode, &mut piece);
+            let rdma = Rdma {
+                remote_addr: bed.b.sge(0, 0).addr,
+                rkey: bed.b.key(),
+            };
+            wr.wr = Target { rdma };
+            assert_eq!(bed.a.post_send(&mut wr), 0);
+            assert_eq!(programs[0].completion(), (8, status), "{opcode} {flags}");
+            bed.end();
+        }
+    }
 }
 
 /// InfiniBand does not notice that a peer is gone until something is sent to it.

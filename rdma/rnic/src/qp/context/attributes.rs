@@ -4,7 +4,7 @@
 use super::{ConnStage, QpContext, RdmaDevice};
 use crate::model::{
     AsyncEventKind, CapabilityError, Depths, MAX_READS, ModifyError, ModifyQp, OutOfMemory,
-    QpAccess, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
+    QpAccess, QpIdentity, QpInfo, QpState, ReadDepths, RqLimit, StartUpParameters, StreamId,
 };
 use crate::qp::new_qp::{DoneWhen, NotReady};
 use crate::queues::NewRings;
@@ -16,6 +16,7 @@ pub(crate) struct Change {
     to: QpState,
     reads: ReadDepths,
     limit: Option<RqLimit>,
+    user: QpIdentity,
     quiet_end: bool,
     not_ready: NotReady,
     send_immediates: bool,
@@ -34,6 +35,7 @@ impl QpContext {
             to,
             reads: self.wanted_reads(change)?,
             limit: self.wanted_limit(change)?,
+            user: self.user_after(change),
             quiet_end: change.quiet_end.unwrap_or(self.shared.ends_quietly()),
             not_ready: change.await_receives.map_or(self.not_ready, NotReady::new),
             send_immediates: change
@@ -55,6 +57,7 @@ impl QpContext {
         self.work.resize(rings);
         let depths = self.depths();
         self.set_limit(change.limit, device);
+        self.user = change.user;
         self.shared.set_quiet_end(change.quiet_end);
         self.not_ready = change.not_ready;
         self.shared.set_send_immediates(change.send_immediates);
@@ -69,6 +72,12 @@ impl QpContext {
         Ok(depths)
     }
 
+    /// The queue pair with what its peer may do after the change.
+    fn user_after(&self, change: &ModifyQp) -> QpIdentity {
+        let changed = |rights| self.user.with_inbound(rights);
+        change.inbound.map_or(self.user, changed)
+    }
+
     /// The depths of Reads after the change.
     fn wanted_reads(&self, change: &ModifyQp) -> Result<ReadDepths, ModifyError> {
         let has = self.reads();
@@ -76,8 +85,9 @@ impl QpContext {
         for (what, wanted) in [("ORD", change.ord), ("IRD", change.ird)] {
             CapabilityError::check(what, usize::from(wanted.unwrap_or(0)), 0, MAX_READS)?;
         }
-        // The peer's right to read is fixed when the queue pair is created.
-        if ird > 0 && !self.user.has(QpAccess::INBOUND_READ) {
+        // A queue pair that is created without Reads gets none by its IRD alone.
+        let may_read = self.user_after(change).has(QpAccess::INBOUND_READ);
+        if ird > 0 && has.ird == 0 && !may_read {
             return Err(ModifyError::CannotChange("whether the peer may read"));
         }
         if change.concerns_connection()
@@ -188,6 +198,7 @@ impl QpContext {
             privileged: self.user.has(QpAccess::PHYSICAL),
             inbound_read: self.user.has(QpAccess::INBOUND_READ),
             inbound_write: self.user.has(QpAccess::INBOUND_WRITE),
+            inbound_atomic: self.user.has(QpAccess::INBOUND_ATOMIC),
             bind_windows: self.user.has(QpAccess::BIND_WINDOWS),
             quiet_end: self.shared.ends_quietly(),
             await_receives: self.not_ready == NotReady::Waits,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use xwarp::attr::QpChange;
 use xwarp::error::TermCode;
 use xwarp::event::AsyncEventKind;
 use xwarp::{
-    Access, CompletionStatus, MemoryRegion, Opcode, RemoteAddress, SendRequest, Sge, Stag, WrId,
+    Access, CompletionStatus, MemoryRegion, Opcode, QpState, RemoteAddress, SendRequest, Sge, Stag,
+    WrId,
 };
 use xwarp_sim_tests::{Done, Host, KIB, Sim, SimEnd};
 use xwarp_test_kit::cases;
@@ -93,6 +95,25 @@ fn right_to_atomics_is_neither_that_to_read_nor_that_to_write() {
     a.post_read(1, sink.local(0, 8), region.remote(0));
     sim.run_until_idle();
     assert_refused_by_event("Read", &a, &b, TermCode::rdmap_protection(2));
+}
+
+#[test]
+fn atomic_is_executed_only_as_long_as_the_queue_pair_allows_it() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.region(KIB, Access::all());
+    let allow = |b: &mut SimEnd, rights| {
+        let change = QpChange::to(QpState::Rts).inbound(rights);
+        b.qp.modify(change).unwrap();
+    };
+    allow(&mut b, Access::REMOTE_ATOMIC);
+    post_add(&mut a, 1, 3, region.remote(0));
+    sim.run_until_idle();
+    assert_eq!(a.sends(), [Done::fetch_add(1)]);
+    allow(&mut b, Access::REMOTE_READ | Access::REMOTE_WRITE);
+    post_add(&mut a, 2, 3, region.remote(0));
+    sim.run_until_idle();
+    assert_refused_by_event("Atomic", &a, &b, TermCode::rdmap_protection(2));
 }
 
 /// The target goes between the request's arrival and its turn.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::refused::assert_refused_by_event;
 use xwarp::QpConfig;
+use xwarp::attr::QpChange;
 
 /// Remote rights of the `STag`, none and one at a time, with a queue pair that allows what `config`
 /// says.
@@ -32,6 +33,45 @@ fn peer_writes_only_where_queue_pair_and_stag_allow_it() {
 fn peer_reads_only_where_the_stag_allows_it() {
     let open = QpConfig::default();
     assert_eq!(remote_matrix(READ, &open), [Some(forbidden(READ)), None]);
+}
+
+/// InfiniBand's Modify QP changes it. The region has all rights.
+#[test]
+fn peer_may_do_what_the_queue_pair_allows_from_then_on() {
+    let after = |right, changes: &[Access]| {
+        let mut sim = sim();
+        let (mut a, mut b) = sim.connected_pair();
+        for rights in changes {
+            let change = QpChange::to(QpState::Rts).inbound(*rights);
+            b.qp.modify(change).unwrap();
+        }
+        let region = b.region(KIB, Access::all());
+        attempt(&mut sim, &mut a, &b, right, region.remote(0))
+    };
+    for right in [READ, WRITE] {
+        let others = Access::all() - right;
+        assert_eq!(after(right, &[others]), Some(forbidden(right)));
+        assert_eq!(after(right, &[right]), None);
+        assert_eq!(after(right, &[Access::empty(), right]), None);
+    }
+}
+
+/// A Bind, a Fast-Register and an Invalidate find the same queue pair as before.
+#[test]
+fn window_of_a_queue_pair_stays_its_own_when_the_peers_rights_change() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let region = b.va_region(KIB, FOR_WINDOWS, VA);
+    let mut window = b.host().pd().allocate_window().unwrap();
+    let bind = window.bind(region.remote(0), 100, READ | WRITE);
+    b.post(SendRequest::bind(WrId(1), bind));
+    settle(&mut sim, &mut b, &[Done::bind(1)]);
+    b.qp.modify(QpChange::to(QpState::Rts).inbound(READ))
+        .unwrap();
+    let read = attempt(&mut sim, &mut a, &b, READ, bind.remote(0));
+    assert_eq!(read, None);
+    b.post(SendRequest::invalidate(WrId(2), bind.remote(0).stag));
+    settle(&mut sim, &mut b, &[Done::invalidate(2)]);
 }
 
 #[test]
