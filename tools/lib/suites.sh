@@ -1,4 +1,4 @@
-# Suites of tests that run in parallel. For tools/test.
+# Suites of tests that run in parallel. For tools/test and tools/interop.
 # shellcheck shell=bash disable=SC2154
 
 # Tests that measure times or use the whole machine: they run alone.
@@ -148,6 +148,19 @@ dropin_suites() {
         suite=$(basename "$file" .rs)
         program=$(executable "$suite" "tests/$suite.rs")
         echo "dropin::$suite tests/dropin $program"
+    done
+}
+
+# guest_suites ARGUMENT...: lists the programs of tests/guests without cards, that with siw by its
+# modules, the longest first.
+guest_suites() {
+    local program listed module
+    program=$(executable harness tests/harness/main.rs)
+    echo "harness tests/guests $program${*:+ $*}"
+    program=$(executable siw tests/siw/main.rs)
+    listed=$(modules "$program")
+    for module in $listed; do
+        echo "siw::$module tests/guests $program $module::${*:+ $*}"
     done
 }
 

@@ -25,8 +25,8 @@ use std::path::Path;
 use replay::{Replayed, replay};
 
 fn connections(name: &str) -> Vec<Replayed> {
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/siw/captures/{name}.pcap"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("tests/siw_captures/captures/{name}.pcap"));
     capture::connections(&file).iter().map(replay).collect()
 }
 
