@@ -74,6 +74,17 @@ pub(crate) struct Rights {
     pub(crate) bind_windows: bool,
 }
 
+impl Rights {
+    /// All that a peer may have.
+    pub(crate) const REMOTE: Self = Self {
+        local_write: false,
+        remote_read: true,
+        remote_write: true,
+        remote_atomic: true,
+        bind_windows: false,
+    };
+}
+
 /// Attributes that a shared receive queue is created with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SrqSizes {

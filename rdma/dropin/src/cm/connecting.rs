@@ -20,7 +20,7 @@ use crate::abi::numbers::{IBV_QPS_ERR, IBV_QPS_RTS};
 use crate::backend::connection_event::{
     ConnectRequest, ConnectionEvent, EventCallback, Failure, ReadDepths, Terms,
 };
-use crate::backend::{self, Backend, BackendRef, Qp, Timer};
+use crate::backend::{self, Backend, BackendRef, Qp, Rights, Timer};
 use crate::cancellation::{Begun, Sleep, give, waits};
 use crate::entry::{Result, sets_status};
 use crate::object::Object;
@@ -215,14 +215,18 @@ fn at_most(wanted: ReadDepths) -> ReadDepths {
     }
 }
 
-/// The queue pair of an identifier, or the one that the program names by its number.
+/// The queue pair of an identifier, or the one that the program names by its number. Its peer gets
+/// all rights, as from the kernel's connection manager: `rping -q` grants none in Init.
 fn queue_pair(id: &Arc<Id>, backend: &Backend, param: Option<&rdma_conn_param>) -> Result<Arc<Qp>> {
     let qp = get!(id, qp);
-    if !qp.is_null() {
-        return qp::queue_pair(qp);
-    }
-    let number = param.map(|param| param.qp_num).ok_or(Errno::EINVAL)?;
-    backend.qp_by_number(number)
+    let qp = if qp.is_null() {
+        let number = param.map(|param| param.qp_num).ok_or(Errno::EINVAL)?;
+        backend.qp_by_number(number)?
+    } else {
+        qp::queue_pair(qp)?
+    };
+    qp.set_inbound(Rights::REMOTE)?;
+    Ok(qp)
 }
 
 fn connect(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<()> {

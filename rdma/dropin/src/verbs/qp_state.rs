@@ -103,7 +103,7 @@ fn check(attr: &ibv_qp_attr, mask: u32) -> Result<()> {
     are_valid.then_some(()).ok_or(Errno::EINVAL)
 }
 
-/// What the peer of a queue pair with these access flags may do. One that is new or reset has all.
+/// What the peer of a queue pair with these access flags may do.
 fn inbound(flags: u32) -> Rights {
     let has = |flag| flags & flag != 0;
     Rights {
@@ -224,7 +224,7 @@ impl QpAttributes {
             if std::mem::take(&mut self.is_by_hand) {
                 qp.set_by_hand(false)?;
             }
-            qp.set_inbound(inbound(ACCESS))?;
+            qp.set_inbound(Rights::REMOTE)?;
             Self::modify_reads(qp, attr, mask)
         } else {
             Self::modify_reads(qp, attr, mask)?;
