@@ -87,8 +87,8 @@ pub struct QpConfig {
     /// Whether a message that finds no receive buffer waits for one, and all later ones behind it.
     /// The peer's TCP waits once this side's window is closed. False by default: the connection
     /// ends (RFC 5041 §7.1). InfiniBand's programs may send before the peer is ready to receive. If
-    /// the peer has closed behind such a message, and no buffer is posted for 2 s, the connection is
-    /// reset.
+    /// the peer has closed behind such a message, and no buffer is posted for 2 s, the connection
+    /// is reset.
     pub await_receives: bool,
     /// Whether Sends may carry four bytes of immediate data, in both directions, as InfiniBand's
     /// do. False by default: no RFC has such messages, so both sides must know it of each other. A

@@ -59,7 +59,7 @@ pub struct QpIdentity {
     serial: u64,
 }
 
-/// Whether they are the same queue pair, whatever it allows.
+/// Two identities of one queue pair are equal, also if its rights have changed in between.
 impl PartialEq for QpIdentity {
     fn eq(&self, other: &Self) -> bool {
         (self.pd, self.serial) == (other.pd, other.serial)

@@ -108,8 +108,8 @@ impl QpChange {
     }
 
     /// What the peer may do from now on: the remote rights among these, if the region or window has
-    /// them, too. InfiniBand's Modify QP changes it; the verbs draft fixes it when the queue pair is
-    /// created (§6.1.3).
+    /// them, too. InfiniBand's Modify QP changes it; the verbs draft fixes it when the queue pair
+    /// is created (§6.1.3).
     #[must_use]
     pub fn inbound(mut self, rights: Access) -> Self {
         self.modify.inbound = Some(rights);

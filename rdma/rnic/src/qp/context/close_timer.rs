@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use xwarp_tcp::Instant;
 
-use crate::qp::stream::READY_TIMEOUT;
-
 /// Longest time of a close without progress: an FPDU either way, or the peer's FIN. While bytes are
-/// unacknowledged, TCP's user timeout is the bound, and `READY_TIMEOUT` if the peer's window has no
-/// room for what is left to send.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// unacknowledged and the peer's window has room, TCP's user timeout is the bound.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often it is looked at whether bytes were acknowledged.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -27,8 +24,8 @@ pub(super) struct CloseTimer {
 /// What a close waits for in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Receive buffers of the peer.
-    Buffers,
+    /// Room in the peer's window.
+    Room,
     /// The peer's response or FIN.
     Answer,
 }
@@ -47,24 +44,21 @@ impl CloseTimer {
         self.next
     }
 
-    /// Looks at the close at its deadline. `None`: it waits on. `lacks_window`: the peer's window has
-    /// no room.
+    /// Checks the close at its deadline. `None`: it goes on. `without_room`: how long the peer's
+    /// window may have no room, if it has none.
     pub(super) fn check(
         &mut self,
         now: Instant,
         unacked: usize,
-        lacks_window: bool,
+        without_room: Option<Duration>,
     ) -> Option<Missing> {
-        if unacked != self.unacked || unacked > 0 && !lacks_window {
+        if unacked != self.unacked || unacked > 0 && without_room.is_none() {
             *self = Self::new(now, unacked);
             return None;
         }
         self.next = now + INTERVAL;
-        let (limit, missing) = if lacks_window {
-            (READY_TIMEOUT, Missing::Buffers)
-        } else {
-            (CLOSE_TIMEOUT, Missing::Answer)
-        };
+        let room = without_room.map(|limit| (limit, Missing::Room));
+        let (limit, missing) = room.unwrap_or((CLOSE_TIMEOUT, Missing::Answer));
         (now >= self.progress + limit).then_some(missing)
     }
 }
@@ -81,7 +75,8 @@ mod tests {
             let now = timer.deadline();
             assert!(now - start < Duration::from_mins(1), "it never ends");
             let (unacked, lacks_window) = look(now - start);
-            if let Some(missing) = timer.check(now, unacked, lacks_window) {
+            let without_room = lacks_window.then_some(Duration::from_secs(2));
+            if let Some(missing) = timer.check(now, unacked, without_room) {
                 return (now - start, missing);
             }
         }
@@ -94,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn peer_without_buffers_has_two_seconds() {
+    fn peer_without_room_has_the_time_that_is_given() {
         let (after, missing) = end(|_| (100, true));
-        assert_eq!((after, missing), (Duration::from_secs(2), Missing::Buffers));
+        assert_eq!((after, missing), (Duration::from_secs(2), Missing::Room));
     }
 
     /// The window is closed whenever the close is looked at, and was open in between.
@@ -109,7 +104,7 @@ mod tests {
         });
         assert_eq!(
             (after, missing),
-            (Duration::from_millis(6500), Missing::Buffers)
+            (Duration::from_millis(6500), Missing::Room)
         );
     }
 

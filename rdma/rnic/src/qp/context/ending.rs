@@ -22,14 +22,14 @@ use xwarp_iwarp::{
 };
 use xwarp_tcp::CloseReason;
 
-use super::close_timer::{CloseTimer, Missing};
+use super::close_timer::{CLOSE_TIMEOUT, CloseTimer, Missing};
 use super::{ConnStage, Ends, Phase, QpContext, RdmaDevice};
 use crate::model::{
     AsyncEvent, AsyncEventKind, CompletionStatus, ConnectionEnd, EventResource, InboundError,
     QpAccess, QpState, TerminateInfo,
 };
 use crate::qp::fault::{CqOverflow, Inconsistency, ReceiveFault, SendFault, Unavailable};
-use crate::qp::stream::Stream;
+use crate::qp::stream::{READY_TIMEOUT, Stream};
 
 /// Reason of a bad close whose send queue has work.
 const POSTED_IN_CLOSING: &str = "work was posted during the close";
@@ -244,8 +244,14 @@ impl QpContext {
                 Phase::Draining { timer, .. } | Phase::Closing { timer } | Phase::Sealed { timer },
             ) => {
                 let conn = connection.stream().conn();
-                let (unacked, lacks_window) = (device.unacked(conn), device.lacks_window(conn));
-                if let Some(missing) = timer.check(device.now, unacked, lacks_window) {
+                let limit = if connection.stream().awaits_room(device) {
+                    CLOSE_TIMEOUT // for the MPA Reply
+                } else {
+                    READY_TIMEOUT
+                };
+                let without_room = device.lacks_window(conn).then_some(limit);
+                let unacked = device.unacked(conn);
+                if let Some(missing) = timer.check(device.now, unacked, without_room) {
                     self.on_close_timeout(missing, device);
                 }
             }
@@ -266,10 +272,10 @@ impl QpContext {
     fn on_close_timeout(&mut self, missing: Missing, device: &mut RdmaDevice) {
         let stream = self.stream();
         match missing {
-            Missing::Buffers if stream.is_some_and(|stream| stream.awaits_room(device)) => {
+            Missing::Room if stream.is_some_and(|stream| stream.awaits_room(device)) => {
                 self.fail_without_reply(device);
             }
-            Missing::Buffers => self.fail_lost(NO_BUFFERS, device),
+            Missing::Room => self.fail_lost(NO_BUFFERS, device),
             Missing::Answer if self.begins_work() => {
                 self.fail_cut_off("the peer did not answer a Read before the close", device);
             }

@@ -8,9 +8,9 @@ use xwarp_tcp::Instant;
 const FIRST_INTERVAL: Duration = Duration::from_micros(50);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long a close waits for a receive buffer: the peer's behind a message that finds none, or this
-/// side's while the peer's window has no room. Without a limit, a program that awaits the end and
-/// posts no buffer any more would wait for ever, as the server of qperf does.
+/// How long a close waits for a receive buffer: the peer's behind a message that finds none, or
+/// this side's while the peer's window has no room. Without a limit, a program that awaits the end
+/// and posts no buffer any more would wait for ever, as the server of qperf does.
 pub(in crate::qp) const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The first segment of the message, whose FPDU is consumed.

@@ -56,7 +56,7 @@ fn peer_may_do_what_the_queue_pair_allows_from_then_on() {
     }
 }
 
-/// A Bind, a Fast-Register and an Invalidate find the same queue pair as before.
+/// A window that is bound belongs to its queue pair, which invalidates it as before.
 #[test]
 fn window_of_a_queue_pair_stays_its_own_when_the_peers_rights_change() {
     let mut sim = sim();

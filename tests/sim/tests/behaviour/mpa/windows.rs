@@ -76,7 +76,7 @@ fn peer_that_never_has_room_for_the_reply_is_given_up() {
 fn close_waits_for_the_reply_and_not_for_ever() {
     let (mut responding, mut end) = accepted(0);
     end.qp.begin_disconnect().unwrap();
-    responding.sim.run_for(Duration::from_secs(1));
+    responding.sim.run_for(Duration::from_secs(2));
     responding.peer.announce(None);
     let peer = responding.peer.clone();
     responding.sim.run_until("the FIN", || peer.saw_fin());
