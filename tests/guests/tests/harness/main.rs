@@ -1,8 +1,5 @@
 //! The harness itself: guests, what runs in them, and siw talking to siw.
 
-use std::thread;
-use std::time::Duration;
-
 use xwarp_guest_tests::siw::{Guest, Image, Lab, Peer};
 
 mod ending;
@@ -12,9 +9,6 @@ mod peers;
 mod refusals;
 mod tools;
 
-/// siw's responder loses what reaches it between its MPA Reply and its looking for more; half a
-/// millisecond would be too short.
-const SETTLE: Duration = Duration::from_millis(5);
 const PORT: u16 = 7471;
 
 /// Runs a test in two guests, which is skipped where guests cannot be had.
@@ -46,8 +40,8 @@ fn connect([client, server]: &mut [Peer<'_>; 2]) {
     server.ask("accept name=s data=77656c63 ird=4 ord=3");
     let reply = client.expect_event("c", "ESTABLISHED");
     assert_eq!(reply.text("data"), "77656c63");
+    // siw says so once it looks for more: what reaches it between its Reply and this lies unread.
     server.expect_event("s", "ESTABLISHED");
-    thread::sleep(SETTLE);
 }
 
 /// Connects, with a region of `size` bytes and all rights in each, `r`.
