@@ -44,6 +44,16 @@ pub(crate) struct Sends {
 }
 
 impl Attributes {
+    /// Whether the queue pair is its own peer.
+    pub(super) fn is_own_peer(&self) -> bool {
+        self.own == self.peer
+    }
+
+    /// Whether a queue pair that is its own peer expects the PSN that it sends.
+    pub(super) fn agrees(&self) -> bool {
+        self.sends.is_some_and(|it| it.psn == self.recv_psn)
+    }
+
     /// Whether this side connects, and the peer accepts.
     pub(super) fn connects(&self) -> bool {
         self.own < self.peer
@@ -81,9 +91,14 @@ impl Attributes {
     /// Terms of the connection. Until RTS, this side has as many Reads outstanding as the peer may
     /// have. Messages wait for a late receive buffer, as with an `rnr_retry` of 7.
     pub(super) fn terms(&self) -> Terms {
+        let ord = self.sends.map_or(self.ird, |it| it.ord);
         let depths = ReadDepths {
             ird: self.ird,
-            ord: self.sends.map_or(self.ird, |it| it.ord),
+            ord: if self.is_own_peer() {
+                ord.min(self.ird)
+            } else {
+                ord
+            },
         };
         Terms {
             depths,

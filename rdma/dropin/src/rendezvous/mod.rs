@@ -111,13 +111,9 @@ impl Rendezvous {
 
     /// A queue pair in Idle has come to RTR: it may receive from its peer.
     pub(crate) fn receive(&self, qp: &Arc<Qp>, attributes: Attributes, scope: u32) -> Result<()> {
-        if attributes.own == attributes.peer {
-            say_once(format_args!(
-                "ibv_modify_qp: a queue pair that is its own peer is not supported"
-            ));
-            return Err(Errno::EOPNOTSUPP);
+        if !attributes.is_own_peer() {
+            self.listen()?;
         }
-        self.listen()?;
         qp.set_by_hand(true)?;
         let mut lists = lock(&self.lists);
         let endpoint = Endpoint {
@@ -145,8 +141,24 @@ impl Rendezvous {
             return;
         };
         endpoint.attributes.sends = Some(sends);
+        if endpoint.attributes.is_own_peer() {
+            self.loop_back(endpoint);
+        }
         if endpoint.attributes.connects() && matches!(endpoint.stage, Stage::Apart(_)) {
             self.schedule(endpoint, Duration::ZERO);
+        }
+    }
+
+    /// Connects an endpoint to itself.
+    fn loop_back(&self, endpoint: &mut Endpoint) {
+        let attributes = endpoint.attributes;
+        let Some(qp) = endpoint.qp.upgrade().filter(|_| attributes.agrees()) else {
+            return;
+        };
+        let (address, terms) = (attributes.own.address, attributes.terms());
+        match qp.loop_back(address, terms, self.callback(endpoint.key())) {
+            Ok(()) => endpoint.stage = Stage::Connected,
+            Err(errno) => log::info!("queue pair {} has no loopback: {errno}", qp.number()),
         }
     }
 

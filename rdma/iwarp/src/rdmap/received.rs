@@ -1,7 +1,7 @@
 //! Received Terminate: parsed leniently, as it only informs the ULP (RFC 5040 §5.4).
 
 use super::header::append;
-use super::{MAX_TERMINATE, ReadRequest, ReadRequestHeader, TermCode, TerminateControl};
+use super::{MAX_TERMINATE, ReadRequest, ReadRequestHeader, TermCode, Terminate, TerminateControl};
 use crate::ddp::{
     Control, DdpSegment, FIRST_MSN, TaggedHeader, UNTAGGED_HEADER_BYTES, UntaggedHeader,
 };
@@ -95,6 +95,15 @@ impl ReceivedTerminate {
         };
         terminate.read_captured(flags, rest);
         terminate
+    }
+
+    /// A Terminate as the peer that it is sent to receives it.
+    pub fn of(sent: &Terminate) -> Self {
+        let ulpdu = sent.ulpdu();
+        match UntaggedHeader::ref_from_prefix(&ulpdu) {
+            Ok((header, payload)) => Self::parse(header, payload),
+            Err(_too_short) => Self::without_code(0),
+        }
     }
 
     fn without_code(len: usize) -> Self {

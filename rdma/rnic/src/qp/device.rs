@@ -161,6 +161,12 @@ impl RdmaDevice {
         self.is_summed(conn) && !self.stack.io().offers_checksums()
     }
 
+    /// True if a connection is its own peer.
+    pub(crate) fn loops_back(&self, conn: ConnId) -> bool {
+        let conn = self.stack.conn(conn);
+        conn.is_some_and(|conn| conn.local_addr() == conn.peer_addr())
+    }
+
     /// True while the peer's window has no room for what a connection has to send.
     pub(crate) fn lacks_window(&self, conn: ConnId) -> bool {
         self.stack.conn(conn).is_some_and(Conn::lacks_window)

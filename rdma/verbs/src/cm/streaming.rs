@@ -4,7 +4,7 @@
 //! its own messages, and hands the connection over by Modify QP. Here both are done by the RNIC's
 //! own TCP.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +17,14 @@ use super::listening::{Incoming, PortListener};
 use crate::error::{RnicEnded, WaitError};
 use crate::runtime::control::Control;
 use xwarp_rnic::engine::{Engine, StartStream};
+use xwarp_rnic::model::LocalPort;
 use xwarp_rnic::model::RnicId;
 use xwarp_rnic::model::StreamId;
 use xwarp_rnic::model::StreamState;
 use xwarp_rnic::model::{ConnectError, RnicUnavailable, StreamError};
+
+/// The host chooses a free port.
+const ANY_PORT: u16 = 0;
 
 /// A TCP connection that carries raw bytes: the draft's LLP Stream Handle.
 ///
@@ -282,10 +286,34 @@ impl ConnectingStream {
         control.check_no_handler()?;
         control.check_open()?;
         let source = control.host().source_to(remote)?;
-        let outcome = control.inbox().map_err(no_descriptor)?;
-        let signal = control.signal().map_err(no_descriptor)?;
         let engine = control.engine_for_stream();
         let port = control.open_port(source, remote, engine)?;
+        Self::begin_from(port, remote, engine, control, timeout)
+    }
+
+    /// Begins a connection from a port to itself.
+    pub(crate) fn begin_loopback(
+        control: &Arc<Control>,
+        address: IpAddr,
+    ) -> Result<Self, ConnectError> {
+        control.check_no_handler()?;
+        control.check_open()?;
+        let engine = control.engine_for_stream();
+        let port = control.open_named_port(address, ANY_PORT)?;
+        let remote = port.local();
+        // The host does not search for itself.
+        Self::begin_from(port, remote, engine, control, Duration::ZERO)
+    }
+
+    fn begin_from(
+        port: LocalPort,
+        remote: SocketAddr,
+        engine: usize,
+        control: &Arc<Control>,
+        timeout: Duration,
+    ) -> Result<Self, ConnectError> {
+        let outcome = control.inbox().map_err(no_descriptor)?;
+        let signal = control.signal().map_err(no_descriptor)?;
         let way = control.host().next_hop(port.local(), remote, timeout)?;
         let order = StartStream {
             port,

@@ -11,7 +11,7 @@ mod fault_injection;
 pub(crate) mod network;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -445,6 +445,36 @@ impl Rnic {
         timeout: Duration,
     ) -> Result<ConnectingStream, ConnectError> {
         ConnectingStream::begin(&self.control, remote, timeout)
+    }
+
+    /// Makes a connection from a port of `address`, one of the RNIC's, to itself (RFC 9293 §3.5,
+    /// figure 7): it receives what it sends. A queue pair to which
+    /// [`modify`](crate::QueuePair::modify) hands it over is its own peer. No frame of it leaves the
+    /// host. [`LlpStream::wait_established`] waits for it.
+    ///
+    /// ```no_run
+    /// use std::net::IpAddr;
+    /// use std::time::Duration;
+    /// use xwarp::attr::QpChange;
+    /// use xwarp::stream::Framing;
+    /// use xwarp::{QueuePair, Rnic};
+    ///
+    /// fn loop_back(rnic: &Rnic, qp: &mut QueuePair) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let stream = rnic.connect_loopback(IpAddr::from([10, 0, 0, 1]))?;
+    ///     stream.wait_established(Duration::from_secs(1))?;
+    ///     qp.modify(QpChange::start(&stream, Framing::default()))?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`ConnectError::Host`]: the address is none of the RNIC's, or no local port is free.
+    /// - [`ConnectError::Resources`]: the host has no file descriptor left, or TCP no connection.
+    /// - [`ConnectError::Failed`]: the RNIC has failed.
+    /// - [`ConnectError::Unavailable`]: the RNIC was closed, or its handler made the call.
+    pub fn connect_loopback(&self, address: IpAddr) -> Result<LlpStream, ConnectError> {
+        ConnectingStream::begin_loopback(&self.control, address)?.wait()
     }
 
     /// Set Asynchronous Event Handler (verbs draft §8.3.3, §9.4.2): `handler` replaces the previous

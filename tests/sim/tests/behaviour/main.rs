@@ -27,6 +27,7 @@ mod mpa;
 mod not_ready;
 mod order;
 mod own_host;
+mod own_peer;
 mod packing;
 mod path_search;
 mod ports;

@@ -1,12 +1,14 @@
 //! Ports of the RNIC, and connections of its queue pairs.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use xwarp::QpState;
+use xwarp::attr::QpChange;
 use xwarp::cm::BoundPort;
+use xwarp::stream::Framing;
 
 use super::Backend;
 use super::attempts::Attempt;
@@ -15,7 +17,7 @@ use super::errors::Numbered;
 use super::keyed::Key;
 use super::owned::Owned;
 use super::peer::PeerRequest;
-use super::queue_pair::{Qp, has_quiet_end, make_idle};
+use super::queue_pair::{Qp, has_quiet_end, make_idle, modify};
 use crate::entry::{Result, lock};
 
 /// How long destroying a queue pair waits for a close that is in progress.
@@ -23,6 +25,15 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// How long destroying a queue pair whose end is quiet waits for its peer. Programs destroy many at
 /// once, and a peer that is gone does not answer.
 const QUIET_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a queue pair that is its own peer waits for its connection, which the RNIC makes alone.
+const LOOPBACK_WAIT: Duration = Duration::from_secs(10);
+/// FPDUs without CRCs, as on other connections that do not leave the host.
+const UNCHECKED: Framing = Framing {
+    crc: false,
+    send_markers: false,
+    receive_markers: false,
+};
 
 /// State of a port.
 pub(crate) enum PortState {
@@ -144,7 +155,8 @@ impl Qp {
         let connected = rnic.watcher.connected();
         let (attempt, local, connecting) = self.owned.with(|qp| {
             make_idle(qp, request.terms)?;
-            let connection = connected.begin(self.id(), EventCallback::clone(&callback))?;
+            let connection =
+                connected.begin(self.id(), EventCallback::clone(&callback))?;
             let attempt = Attempt::new(self, connection, request, callback);
             let begun = attempt.begin(qp);
             let (local, connecting) = begun.inspect_err(|_errno| {
@@ -176,6 +188,29 @@ impl Qp {
             accepted.map_err(|error| {
                 connected.remove(connection);
                 error.errno()
+            })
+        })
+    }
+
+    /// Connects the queue pair to itself. Only the connection's end is reported to `callback`.
+    pub(crate) fn loop_back(
+        &self,
+        address: IpAddr,
+        terms: Terms,
+        callback: EventCallback,
+    ) -> Result<()> {
+        let rnic = self.owned.rnic()?;
+        let connected = rnic.watcher.connected();
+        let stream = rnic.rnic.connect_loopback(address);
+        let stream = stream.map_err(|error| error.errno())?;
+        let established = stream.wait_established(LOOPBACK_WAIT);
+        established.map_err(|_ended| Errno::EIO)?;
+        self.owned.with(|qp| {
+            make_idle(qp, terms)?;
+            let connection = connected.make(self.id(), callback)?;
+            let start = QpChange::start(&stream, UNCHECKED);
+            modify(qp, start).inspect_err(|_errno| {
+                connected.remove(connection);
             })
         })
     }

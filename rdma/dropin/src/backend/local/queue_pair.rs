@@ -81,7 +81,7 @@ fn make(pd: &ProtectionDomain, request: &QpRequest<'_>) -> Result<QueuePair> {
     })
 }
 
-fn modify(qp: &mut QueuePair, change: QpChange) -> Result<()> {
+pub(super) fn modify(qp: &mut QueuePair, change: QpChange) -> Result<()> {
     let changed = qp.modify(change);
     changed.map(|_depths| ()).map_err(|error| error.errno())
 }

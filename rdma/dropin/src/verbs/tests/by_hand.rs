@@ -562,20 +562,62 @@ fn unreliable_connection_takes_fewer_attributes_and_is_reliable() {
     bed.end();
 }
 
-#[test]
-fn queue_pair_that_is_its_own_peer_is_refused() {
-    let bed = Bed::addressed();
-    let [_, b] = Program::both(&bed);
-    let own = Program {
+/// The program of A, whose queue pair names itself.
+fn alone(bed: &Bed) -> Program<'_> {
+    let [_, b] = Program::both(bed);
+    Program {
         host: &bed.a,
         peer: Side::A,
         number: number(bed.a.qp),
+        recv_psn: b.send_psn,
         ..b
+    }
+}
+
+/// As UCX and NIXL name it for messages of a process to itself.
+#[test]
+fn queue_pair_is_its_own_peer() {
+    let bed = Bed::addressed();
+    let own = alone(&bed);
+    for _ in 0..3 {
+        own.up();
+        assert_sends(&own, &own, 1);
+        for (opcode, key, status) in [
+            (IBV_WR_RDMA_WRITE, bed.a.key(), IBV_WC_SUCCESS),
+            (IBV_WR_RDMA_READ, bed.a.key(), IBV_WC_SUCCESS),
+            (
+                IBV_WR_RDMA_WRITE,
+                bed.a.key() ^ 1 << 12,
+                IBV_WC_REM_ACCESS_ERR,
+            ),
+        ] {
+            let mut piece = [bed.a.sge(0, 64)];
+            let mut wr = request(2, opcode, &mut piece);
+            let rdma = Rdma {
+                remote_addr: bed.a.sge(128, 0).addr,
+                rkey: key,
+            };
+            wr.wr = Target { rdma };
+            assert_eq!(bed.a.post_send(&mut wr), 0);
+            assert_eq!(own.completion(), (2, status), "{opcode}");
+        }
+        assert_eq!(own.state(), IBV_QPS_ERR);
+        assert_eq!(own.to(IBV_QPS_RESET), 0);
+    }
+    bed.end();
+}
+
+#[test]
+fn queue_pair_that_expects_other_psns_than_its_own_reaches_no_peer() {
+    let bed = Bed::addressed();
+    let own = Program {
+        send_psn: 7,
+        ..alone(&bed)
     };
-    assert_eq!(own.to(IBV_QPS_INIT), 0);
-    let refused = own.modify(&own.rtr_attr(), RTR);
-    assert_eq!(refused, Errno::EOPNOTSUPP as i32);
-    assert_eq!(own.state(), IBV_QPS_INIT);
+    own.up();
+    own.send(1, *b"hello");
+    thread::sleep(Duration::from_millis(100));
+    assert!(own.has_no_completion());
     bed.end();
 }
 

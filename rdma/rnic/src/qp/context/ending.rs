@@ -294,6 +294,7 @@ impl QpContext {
     ) {
         if let Some(terminate) = &terminate {
             self.keep_terminate(|| TerminateInfo::sent(terminate));
+            self.attribute_own(terminate, device);
         }
         if self.state() == QpState::Closing && !self.begins_work() {
             // This side has sent its FIN, so no Terminate can follow (verbs draft §6.2.5).
@@ -307,6 +308,17 @@ impl QpContext {
         let ends = |stream: &mut Stream| stream.end(terminate, device);
         if self.stream_mut().is_some_and(ends) {
             self.activate(device);
+        }
+    }
+
+    /// The queue pair that is its own peer refuses a message of its own, whose work request ends
+    /// with that.
+    fn attribute_own(&mut self, terminate: &Terminate, device: &RdmaDevice) {
+        if let ConnStage::Connected(connection, _) = &self.stage
+            && device.loops_back(connection.stream().conn())
+        {
+            let terminate = ReceivedTerminate::of(terminate);
+            self.work.attribute(&terminate, connection.stream());
         }
     }
 
