@@ -1,8 +1,10 @@
 //! Attempts to connect. A refused attempt is repeated for a while, as the peer may not listen yet.
 //!
-//! perftest's server asks its client over one connection to make another one, and listens for that
-//! one only afterwards.
+//! perftest's server asks its client over one connection to make others, and listens for those only
+//! afterwards. So while there is a connection to the listener's address and port, an attempt waits
+//! longer: the program there lives.
 
+use std::hash::Hash;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use xwarp::QueuePair;
 use xwarp::cm::Connecting;
 use xwarp::error::ConnectError;
 
+use super::connected::Connected;
 use super::connection_event::{ConnectRequest, EventCallback};
 use super::errors::Numbered;
 use super::keyed::Key;
@@ -21,6 +24,8 @@ use crate::entry::Result;
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 /// How soon an attempt is repeated after a refusal.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
+/// For how long an attempt is repeated where the program has a connection to the listener.
+const PATIENCE_WITH_A_PEER: Duration = Duration::from_secs(10);
 
 /// A request to connect a queue pair, the callback for its outcome, and when it was first tried.
 pub(super) struct Attempt {
@@ -69,8 +74,20 @@ impl Attempt {
     }
 
     /// Whether the attempt is to be repeated after this error, [`PAUSE`] later.
-    pub(super) fn is_made_again(&self, error: &ConnectError) -> bool {
-        matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < self.request.patience
+    pub(super) fn is_made_again<Q: Copy + Eq + Hash>(
+        &self,
+        error: &ConnectError,
+        connected: &Connected<Q>,
+    ) -> bool {
+        let ConnectRequest {
+            patience, remote, ..
+        } = self.request;
+        let patience = match patience {
+            Duration::ZERO => return false,
+            _ if connected.has_made_to(remote) => PATIENCE_WITH_A_PEER,
+            patience => patience,
+        };
+        matches!(error, ConnectError::Refused(_)) && self.since.elapsed() < patience
     }
 }
 
@@ -103,10 +120,17 @@ mod tests {
         let peer = ([10, 0, 0, 2], 7471).into();
         let refused = ConnectError::Refused(peer);
         let now = Instant::now();
+        let connected = Connected::<u64>::default();
         let attempt = attempt_since(now);
-        assert!(attempt.is_made_again(&refused));
-        assert!(!attempt.is_made_again(&ConnectError::PeerClosed(peer)));
+        assert!(attempt.is_made_again(&refused, &connected));
+        assert!(!attempt.is_made_again(&ConnectError::PeerClosed(peer), &connected));
         let long_ago = now.checked_sub(PATIENCE).expect("the host runs for longer");
-        assert!(!attempt_since(long_ago).is_made_again(&refused));
+        assert!(!attempt_since(long_ago).is_made_again(&refused, &connected));
+        let made = connected.begin(1, peer, Arc::new(|_event| {}));
+        assert!(connected.note_made(made.expect("no connection yet")));
+        assert!(attempt_since(long_ago).is_made_again(&refused, &connected));
+        let mut at_once = attempt_since(now);
+        at_once.request.patience = Duration::ZERO;
+        assert!(!at_once.is_made_again(&refused, &connected));
     }
 }

@@ -4,6 +4,7 @@
 //! end of one is never reported for the next.
 
 use std::hash::Hash;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use nix::errno::Errno;
@@ -28,6 +29,8 @@ struct Lists<Q> {
 
 struct Connection<Q> {
     qp: Q,
+    /// The listener that this side has connected to.
+    remote: Option<SocketAddr>,
     callback: EventCallback,
     stage: Stage,
 }
@@ -63,23 +66,30 @@ impl<Q> Default for Connected<Q> {
 }
 
 impl<Q: Copy + Eq + Hash> Connected<Q> {
-    /// Records that a queue pair begins to connect. EINVAL while it has a connection.
-    pub(super) fn begin(&self, qp: Q, callback: EventCallback) -> Result<Key> {
-        self.enter(qp, callback, Stage::Begun)
+    /// Records that a queue pair begins to connect to a listener. EINVAL while it has a connection.
+    pub(super) fn begin(&self, qp: Q, remote: SocketAddr, callback: EventCallback) -> Result<Key> {
+        self.enter(qp, Some(remote), callback, Stage::Begun)
     }
 
     /// Records that a queue pair has a connection. EINVAL if it has another one.
     pub(super) fn make(&self, qp: Q, callback: EventCallback) -> Result<Key> {
-        self.enter(qp, callback, Stage::Made)
+        self.enter(qp, None, callback, Stage::Made)
     }
 
-    fn enter(&self, qp: Q, callback: EventCallback, stage: Stage) -> Result<Key> {
+    fn enter(
+        &self,
+        qp: Q,
+        remote: Option<SocketAddr>,
+        callback: EventCallback,
+        stage: Stage,
+    ) -> Result<Key> {
         let mut lists = lock(&self.0);
         if lists.present.contains_key(&qp) {
             return Err(Errno::EINVAL);
         }
         let key = lists.all.insert(Connection {
             qp,
+            remote,
             callback,
             stage,
         });
@@ -112,6 +122,13 @@ impl<Q: Copy + Eq + Hash> Connected<Q> {
     /// Whether a queue pair has a connection, or begins one.
     pub(super) fn has(&self, qp: Q) -> bool {
         lock(&self.0).present.contains_key(&qp)
+    }
+
+    /// Whether a connection to this listener is made, and has not ended.
+    pub(super) fn has_made_to(&self, remote: SocketAddr) -> bool {
+        let lists = lock(&self.0);
+        let mut present = lists.present.values().filter_map(|key| lists.all.get(*key));
+        present.any(|it| it.stage == Stage::Made && it.remote == Some(remote))
     }
 
     /// Records that the connection of a queue pair has ended. Returns false if it has none.
@@ -175,10 +192,12 @@ impl<Q> Keyed<Connection<Q>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
 
     /// Name of a queue pair.
     const QP: u64 = 7;
+    const REMOTE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7471);
 
     fn ignoring() -> EventCallback {
         Arc::new(|_event| {})
@@ -187,11 +206,13 @@ mod tests {
     #[test]
     fn end_that_is_reported_late_is_that_of_the_former_connection() {
         let connected = Connected::default();
-        let first = connected.begin(QP, ignoring()).expect("no connection yet");
+        let first = connected
+            .begin(QP, REMOTE, ignoring())
+            .expect("no connection yet");
         assert!(connected.note_made(first));
         assert!(connected.note_end(QP, true));
         let second = connected
-            .begin(QP, ignoring())
+            .begin(QP, REMOTE, ignoring())
             .expect("the first has ended");
         let [ended] = connected.take_ended()[..] else {
             panic!("one has ended");
@@ -205,8 +226,30 @@ mod tests {
     #[test]
     fn second_connection_at_once_is_refused() {
         let connected = Connected::default();
-        connected.begin(QP, ignoring()).expect("no connection yet");
-        assert_eq!(connected.begin(QP, ignoring()).err(), Some(Errno::EINVAL));
+        connected
+            .begin(QP, REMOTE, ignoring())
+            .expect("no connection yet");
+        assert_eq!(
+            connected.begin(QP, REMOTE, ignoring()).err(),
+            Some(Errno::EINVAL)
+        );
+    }
+
+    #[test]
+    fn listener_is_reached_from_its_first_connection_to_the_end_of_its_last() {
+        let connected = Connected::default();
+        let key = connected.begin(QP, REMOTE, ignoring());
+        let key = key.expect("no connection yet");
+        assert!(!connected.has_made_to(REMOTE));
+        assert!(connected.note_made(key));
+        assert!(connected.has_made_to(REMOTE));
+        let other = SocketAddr::new(REMOTE.ip(), REMOTE.port() + 1);
+        assert!(!connected.has_made_to(other));
+        assert!(connected.note_end(QP, true));
+        assert!(
+            !connected.has_made_to(REMOTE),
+            "the program there may have ended"
+        );
     }
 
     #[test]
@@ -222,7 +265,9 @@ mod tests {
     #[test]
     fn end_waits_until_the_attempt_is_watched() {
         let connected = Connected::default();
-        let key = connected.begin(QP, ignoring()).expect("no connection yet");
+        let key = connected
+            .begin(QP, REMOTE, ignoring())
+            .expect("no connection yet");
         assert!(connected.note_end(QP, true));
         assert_eq!(connected.take_ended(), []);
         assert!(connected.note_watched(key), "it is to be reported now");
@@ -238,14 +283,14 @@ mod tests {
         let connected = Connected::default();
         let [made, accepted, begun] = [8, 9, 10];
         let key = connected
-            .begin(made, ignoring())
+            .begin(made, REMOTE, ignoring())
             .expect("no connection yet");
         assert!(connected.note_made(key));
         connected
             .make(accepted, ignoring())
             .expect("no connection yet");
         connected
-            .begin(begun, ignoring())
+            .begin(begun, REMOTE, ignoring())
             .expect("no connection yet");
         connected.note_all();
         assert!(!connected.has(made) && !connected.has(accepted));

@@ -156,7 +156,7 @@ impl Qp {
         let (attempt, local, connecting) = self.owned.with(|qp| {
             make_idle(qp, request.terms)?;
             let connection =
-                connected.begin(self.id(), EventCallback::clone(&callback))?;
+                connected.begin(self.id(), request.remote, EventCallback::clone(&callback))?;
             let attempt = Attempt::new(self, connection, request, callback);
             let begun = attempt.begin(qp);
             let (local, connecting) = begun.inspect_err(|_errno| {

@@ -444,7 +444,7 @@ impl Shared {
                 Err(_ended) => (Arc::clone(callback), None, None, true),
             },
             Source::Attempt(attempt, connecting) => match connecting.try_finish()? {
-                Err(error) if attempt.is_made_again(&error) => {
+                Err(error) if attempt.is_made_again(&error, &self.connected) => {
                     self.put_off(sources, key);
                     return None;
                 }

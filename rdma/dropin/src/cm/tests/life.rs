@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ptr;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use xwarp_test_kit::{TIMEOUT, eventually};
@@ -181,6 +182,27 @@ fn place_in_the_backlog_comes_back_with_the_event() {
         let ends = bed.connect(listener);
         assert_eq!(rdma_destroy_id(ends.b), 0);
         bed.a.expect(Disconnected, ends.a);
+    }
+}
+
+/// perftest's server closes its listener and makes another one, which takes as long as the machine
+/// is busy.
+#[test]
+fn peer_of_another_connection_may_listen_again_late() {
+    let bed = Bed::new();
+    let listener = bed.b.listening(1);
+    let ends = bed.connect(listener);
+    assert_eq!(rdma_destroy_id(listener), 0);
+    let a = bed.a.connecting(1);
+    // Without that connection it would be refused by now.
+    thread::sleep(Duration::from_millis(500));
+    assert!(bed.a.is_quiet());
+    let listener = bed.b.listening(1);
+    let b = bed.b.requested(listener);
+    bed.b.accept(b);
+    bed.a.expect(Established, a);
+    for id in [ends.a, ends.b, a, b, listener] {
+        assert_eq!(rdma_destroy_id(id), 0);
     }
 }
 
