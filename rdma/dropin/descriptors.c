@@ -26,6 +26,7 @@ int __real_epoll_create1(int flags);
 int __real_eventfd(unsigned int value, int flags);
 int __real_fcntl(int descriptor, int command, ...);
 int __real_fcntl64(int descriptor, int command, ...);
+int __real_pipe2(int ends[2], int flags);
 int __real_socket(int domain, int type, int protocol);
 int __real_socketpair(int domain, int type, int protocol, int pair[2]);
 int __real_timerfd_create(int clock, int flags);
@@ -47,6 +48,16 @@ int __wrap_epoll_create1(int flags) { return keep(__real_epoll_create1(flags), W
 int __wrap_eventfd(unsigned int value, int flags) { return keep(__real_eventfd(value, flags), WAITS); }
 
 int __wrap_socket(int domain, int type, int protocol) { return keep(__real_socket(domain, type, protocol), HOLDS); }
+
+int __wrap_pipe2(int ends[2], int flags)
+{
+    int result = __real_pipe2(ends, flags);
+    if (result == 0) {
+        keep(ends[0], WAITS);
+        keep(ends[1], WAITS);
+    }
+    return result;
+}
 
 int __wrap_socketpair(int domain, int type, int protocol, int pair[2])
 {

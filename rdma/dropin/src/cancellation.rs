@@ -17,9 +17,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::sys::eventfd::EventFd;
 
 use crate::entry::{self, Result};
+use crate::event_pipe::EventPipe;
 
 /// A registered cleanup handler, as the C library keeps it. These calls have been in its binary
 /// interface since its first version.
@@ -49,19 +49,19 @@ unsafe extern "C" {
 /// The event that a call waits for, and the values that it holds meanwhile.
 pub(crate) struct Sleep<G> {
     /// The descriptor that counts events; none for a call that never returns.
-    descriptor: Option<Arc<EventFd>>,
+    descriptor: Option<Arc<EventPipe>>,
     /// The event that was counted and is not taken yet.
-    count: [u8; 8],
+    count: [u8; 1],
     /// Released when the call has ended, by a return or by cancellation.
     guard: Option<G>,
 }
 
 impl<G> Sleep<G> {
     /// A sleep until `descriptor` has counted an event.
-    pub(crate) fn on(descriptor: Arc<EventFd>, guard: G) -> Self {
+    pub(crate) fn on(descriptor: Arc<EventPipe>, guard: G) -> Self {
         Self {
             descriptor: Some(descriptor),
-            count: [0; 8],
+            count: [0],
             guard: Some(guard),
         }
     }
@@ -79,7 +79,7 @@ impl<G> Sleep<G> {
     pub(crate) fn for_ever(guard: G) -> Self {
         Self {
             descriptor: None,
-            count: [0; 8],
+            count: [0],
             guard: Some(guard),
         }
     }
@@ -91,8 +91,8 @@ impl<G> Drop for Sleep<G> {
         let Some(descriptor) = &self.descriptor else {
             return;
         };
-        if self.count != [0; 8]
-            && let Err(errno) = descriptor.write(1)
+        if self.count != [0]
+            && let Err(errno) = descriptor.count()
         {
             log::error!("an event of a cancelled thread is lost: {errno}");
         }
@@ -180,7 +180,7 @@ fn ends<G>(
         if slept != 0 {
             return Err(Errno::from_raw(slept));
         }
-        sleep.count = [0; 8];
+        sleep.count = [0];
         let guard = sleep.guard.take().ok_or(Errno::EINVAL)?;
         again = finish(guard)?.is_none();
         Ok(())

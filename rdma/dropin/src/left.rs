@@ -16,8 +16,8 @@ use crate::verbs::event_queue;
 /// The number of leftovers of each kind.
 type Counts = BTreeMap<&'static str, usize>;
 
-/// What counts events of an object's, and much else.
-const EVENTFD: &str = "eventfd";
+/// What counts the events of an object.
+const PIPE: &str = "pipe";
 
 /// Whether the library has made a descriptor: `descriptors.c` records that.
 type IsOurs = extern "C" fn(c_int) -> c_int;
@@ -71,7 +71,7 @@ fn descriptors(is_ours: IsOurs) -> Counts {
             *counts.entry(kind).or_default() += 1;
         }
     }
-    if let Some(count) = counts.get_mut(EVENTFD) {
+    if let Some(count) = counts.get_mut(PIPE) {
         let in_use = object::descriptors() + event_queue::slept_on();
         *count = count.saturating_sub(in_use);
     }
@@ -94,7 +94,12 @@ fn kind_of(entry: &Path, is_ours: IsOurs) -> Option<&'static str> {
             _ => ours().then_some("socket"),
         };
     }
-    ours().then_some("file")
+    let kind = if target.starts_with("pipe:") {
+        PIPE
+    } else {
+        "file"
+    };
+    ours().then_some(kind)
 }
 
 /// A kind that only an RNIC opens.
@@ -106,7 +111,7 @@ fn of_rnic(kind: &str) -> Option<&'static str> {
 /// A kind that programs also open.
 fn shared_kind(kind: &str) -> &'static str {
     match kind {
-        "[eventfd]" => EVENTFD,
+        "[eventfd]" => "eventfd",
         "[eventpoll]" => "epoll",
         "[timerfd]" => "timer",
         _ => "descriptor",
@@ -135,6 +140,7 @@ mod tests {
     use super::*;
     use nix::sys::eventfd::EventFd;
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+    use nix::unistd::pipe;
     use std::os::fd::{AsFd, AsRawFd};
 
     extern "C" fn none(_: c_int) -> c_int {
@@ -171,6 +177,9 @@ mod tests {
         let event = EventFd::new().expect("an eventfd");
         let event = event.as_fd().as_raw_fd();
         assert_eq!(of(event, none), None);
-        assert_eq!(of(event, all), Some(EVENTFD));
+        assert_eq!(of(event, all), Some("eventfd"));
+        let (end, _other) = pipe().expect("a pipe");
+        assert_eq!(of(end.as_raw_fd(), none), None);
+        assert_eq!(of(end.as_raw_fd(), all), Some(PIPE));
     }
 }

@@ -12,6 +12,7 @@ mod devices;
 mod ending;
 mod entry;
 mod environment;
+mod event_pipe;
 pub mod fork;
 mod futex;
 pub mod left;

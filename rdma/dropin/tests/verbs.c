@@ -2,6 +2,7 @@
 // what was wrong, and returns 1 then.
 #include <infiniband/verbs.h>
 #include <net/if.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -143,8 +144,12 @@ static int flush(struct ibv_context *context)
     struct ibv_cq *got;
     struct ibv_wc wc;
     void *cq_context;
+    struct pollfd watched[] = {
+        { .fd = channel->fd, .events = POLLIN | POLLOUT }, { .fd = context->async_fd, .events = POLLIN | POLLOUT },
+    };
 
     CHECK(channel && pd && cq && mr && qp && qp->qp_num > 1);
+    CHECK(poll(watched, 2, 0) == 0);
     CHECK(ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 0);
     sge.lkey = mr->lkey;
     CHECK(ibv_post_recv(qp, &recv, &bad) == 0);

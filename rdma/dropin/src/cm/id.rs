@@ -22,6 +22,7 @@ use crate::backend::connection_event::ReadDepths;
 use crate::backend::{self, Backend, BackendRef, EventTarget, Happening, Qp};
 use crate::cancellation::Sleep;
 use crate::entry::{Result, lock};
+use crate::event_pipe::EventPipe;
 use crate::object::{Kind, Object};
 use crate::verbs::context::Context;
 use crate::verbs::device::Device;
@@ -131,7 +132,7 @@ impl Kind for Channel {
     type Abi = rdma_event_channel;
     type C = rdma_event_channel;
     const NAME: &'static str = "rdma_event_channel";
-    const DESCRIPTORS: usize = 1;
+    const DESCRIPTORS: usize = EventPipe::DESCRIPTORS;
     const TAG: u32 = 0x6368_6e31;
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::eventfd::EventFd;
 
 use super::context::Context;
 use super::event_queue::EventQueue;
 use super::watched::Watched;
 use crate::abi::verbs::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::entry::{Result, returns, sets};
+use crate::event_pipe::EventPipe;
 use crate::object::{Kind, Object};
 
 /// A completion channel.
@@ -27,7 +27,7 @@ impl Kind for Channel {
     type Abi = ibv_comp_channel;
     type C = ibv_comp_channel;
     const NAME: &'static str = "ibv_comp_channel";
-    const DESCRIPTORS: usize = 1;
+    const DESCRIPTORS: usize = EventPipe::DESCRIPTORS;
     const TAG: u32 = 0x6368_6e31;
 }
 
@@ -53,7 +53,7 @@ impl Channel {
     }
 
     /// The descriptor that a thread sleeps on to take an event.
-    pub(super) fn descriptor(&self) -> Result<Arc<EventFd>> {
+    pub(super) fn descriptor(&self) -> Result<Arc<EventPipe>> {
         self.events.opened()
     }
 

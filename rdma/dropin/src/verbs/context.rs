@@ -11,6 +11,7 @@ use crate::abi::Zeroed;
 use crate::abi::verbs::{ibv_context, verbs_context};
 use crate::backend::{Backend, BackendRef};
 use crate::entry::{Result, on_panic, sets_status};
+use crate::event_pipe::EventPipe;
 use crate::object::{Kind, Object};
 
 /// A context.
@@ -28,7 +29,7 @@ impl Kind for Context {
     type C = ibv_context;
     const OFFSET: usize = std::mem::offset_of!(verbs_context, context);
     const NAME: &'static str = "ibv_context";
-    const DESCRIPTORS: usize = 1;
+    const DESCRIPTORS: usize = EventPipe::DESCRIPTORS;
     const TAG: u32 = 0x6374_7831;
 }
 

@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::read;
 
 use super::waiting::Waiting;
 use crate::entry::{Result, lock};
+use crate::event_pipe::EventPipe;
 
-/// Descriptors of queues that ended while a thread slept on them.
-static SLEPT_ON: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
+/// Pipes of queues that ended while a thread slept on them.
+static SLEPT_ON: Mutex<Vec<Weak<EventPipe>>> = Mutex::new(Vec::new());
 
-/// The number of those that a thread still sleeps on.
+/// The number of descriptors of those that a thread still sleeps on.
 pub(crate) fn slept_on() -> usize {
     let slept_on = lock(&SLEPT_ON);
     let sleeping = slept_on.iter().filter(|it| it.strong_count() > 0);
-    sleeping.count()
+    sleeping.count() * EventPipe::DESCRIPTORS
 }
 
 /// A queue of events of any kind.
@@ -31,15 +31,14 @@ pub(crate) struct EventQueue<T> {
     waiting: Mutex<Waiting<T>>,
     /// `None` once the queue has ended. A thread that sleeps on the descriptor holds it until it
     /// wakes.
-    descriptor: Mutex<Option<Arc<EventFd>>>,
+    descriptor: Mutex<Option<Arc<EventPipe>>>,
 }
 
 impl<T> EventQueue<T> {
     pub(crate) fn new() -> Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_SEMAPHORE;
-        let descriptor = Arc::new(EventFd::from_value_and_flags(0, flags)?);
+        let descriptor = Arc::new(EventPipe::new()?);
         Ok(Self {
-            waiting: Mutex::new(Waiting::new()),
+            waiting: Mutex::new(Waiting::new(EventPipe::MOST)),
             descriptor: Mutex::new(Some(descriptor)),
         })
     }
@@ -51,13 +50,13 @@ impl<T> EventQueue<T> {
     }
 
     /// The descriptor that a thread sleeps on to take an event; EBADF once the queue has ended.
-    pub(crate) fn opened(&self) -> Result<Arc<EventFd>> {
+    pub(crate) fn opened(&self) -> Result<Arc<EventPipe>> {
         lock(&self.descriptor).clone().ok_or(Errno::EBADF)
     }
 
     /// Whether the program has set the descriptor to non-blocking mode.
     pub(crate) fn is_non_blocking(&self) -> bool {
-        let flags = |descriptor: Arc<EventFd>| fcntl(&descriptor, FcntlArg::F_GETFL).ok();
+        let flags = |descriptor: Arc<EventPipe>| fcntl(&descriptor, FcntlArg::F_GETFL).ok();
         let flags = self.opened().ok().and_then(flags);
         flags.is_some_and(|flags| flags & OFlag::O_NONBLOCK.bits() != 0)
     }
@@ -92,12 +91,8 @@ impl<T> EventQueue<T> {
             drop(waiting);
             return;
         }
-        // A count of 2^64 - 2 is never reached, so this does not block.
-        if waiting.push(event)
-            && let Err(errno) = descriptor.write(1)
-        {
-            log::error!("an event was not reported: {errno}");
-        }
+        waiting.push(event);
+        count_next(&mut waiting, &descriptor);
     }
 
     /// Takes the oldest event, and records that by `taken` before the event can be taken back.
@@ -106,8 +101,7 @@ impl<T> EventQueue<T> {
     pub(crate) fn take<R>(&self, taken: impl Fn(T) -> R) -> Result<R> {
         let descriptor = self.opened()?;
         loop {
-            let mut count = [0; 8];
-            read(descriptor.as_fd(), &mut count)?;
+            read(descriptor.as_fd(), &mut [0])?;
             if let Some(event) = self.take_counted(&taken) {
                 return Ok(event);
             }
@@ -117,7 +111,13 @@ impl<T> EventQueue<T> {
     /// Takes the oldest event, as [`take`](Self::take) does. The caller has read the count of one.
     /// `None` if the event was taken back meanwhile.
     pub(crate) fn take_counted<R>(&self, taken: impl Fn(T) -> R) -> Option<R> {
-        lock(&self.waiting).take().map(taken)
+        let descriptor = self.opened();
+        let mut waiting = lock(&self.waiting);
+        let event = waiting.take();
+        if let Ok(descriptor) = descriptor {
+            count_next(&mut waiting, &descriptor);
+        }
+        event.map(taken)
     }
 
     /// Takes back waiting events, such as those of a destroyed object.
@@ -128,7 +128,7 @@ impl<T> EventQueue<T> {
     /// Takes back waiting events, in their order, to be added elsewhere.
     pub(crate) fn take_back(&self, which: impl FnMut(&T) -> bool) -> Vec<T> {
         let descriptor = self.opened().ok();
-        let uncount = || descriptor.as_deref().is_some_and(uncount);
+        let uncount = || descriptor.as_deref().is_some_and(EventPipe::uncount);
         lock(&self.waiting).take_back(which, uncount)
     }
 
@@ -138,17 +138,13 @@ impl<T> EventQueue<T> {
     }
 }
 
-/// Decrements the count, without waiting. Returns false if the count is 0.
-fn uncount(descriptor: &EventFd) -> bool {
-    let mut count = [0_u8; 8];
-    let place = libc::iovec {
-        iov_base: count.as_mut_ptr().cast(),
-        iov_len: count.len(),
-    };
-    let fd = descriptor.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open, and the place has the length that it says.
-    let read = unsafe { libc::preadv2(fd, &raw const place, 1, -1, libc::RWF_NOWAIT) };
-    read == 8
+/// Has the descriptor count the next event, if it must. The lock of the events is held.
+fn count_next<T>(waiting: &mut Waiting<T>, descriptor: &EventPipe) {
+    if waiting.must_count()
+        && let Err(errno) = descriptor.count()
+    {
+        log::error!("an event was not reported: {errno}");
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +180,20 @@ mod tests {
     }
 
     #[test]
+    fn more_events_than_the_pipe_has_room_for_come_in_order() {
+        const EVENTS: u32 = 100_000;
+        let queue = non_blocking();
+        for event in 0..EVENTS {
+            queue.push(event);
+        }
+        queue.retain(|event| event % 2 == 0);
+        for event in (0..EVENTS).step_by(2) {
+            assert_eq!(queue.take(same), Ok(event));
+        }
+        assert_eq!(queue.take(same), Err(Errno::EAGAIN));
+    }
+
+    #[test]
     fn event_that_was_taken_back_does_not_come() {
         let queue = non_blocking();
         queue.push(1);
@@ -212,12 +222,12 @@ mod tests {
         };
         queue.push(1);
         // A thread has read the count, and the event is taken back before it comes for it.
-        read(&descriptor, &mut [0; 8]).expect("a count");
+        read(&descriptor, &mut [0]).expect("a count");
         assert_eq!(queue.take_back(|_| true), [1]);
         // The thread takes this event, so no other thread is woken for it.
         queue.push(2);
         assert!(!is_readable());
-        assert_eq!(lock(&queue.waiting).take(), Some(2));
+        assert_eq!(queue.take_counted(same), Some(2));
         queue.push(3);
         assert!(is_readable());
         assert_eq!(queue.take(same), Ok(3));

@@ -11,32 +11,40 @@ use std::collections::VecDeque;
 /// Waiting events, and the count of their descriptor.
 pub(crate) struct Waiting<T> {
     events: VecDeque<T>,
+    /// The largest count that the descriptor can have. Further events are counted as others are
+    /// taken.
+    most: usize,
     /// The descriptor's count, and the counts that threads have read and not brought to
     /// [`take`](Self::take).
     counted: usize,
 }
 
 impl<T> Waiting<T> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self {
             events: VecDeque::new(),
+            most,
             counted: 0,
         }
     }
 
-    /// Adds an event. Returns true if the descriptor must count it, before the lock is released.
-    /// Returns false if a thread has read the count of an event that was taken back: that thread
-    /// takes this event.
-    #[must_use]
-    pub(crate) fn push(&mut self, event: T) -> bool {
+    /// Adds an event. [`must_count`](Self::must_count) follows.
+    pub(crate) fn push(&mut self, event: T) {
         self.events.push_back(event);
-        let must_count = self.counted < self.events.len();
+    }
+
+    /// Whether the descriptor must count one event more, before the lock is released. It need not
+    /// if a thread has read the count of an event that was taken back: that thread takes another
+    /// one.
+    #[must_use]
+    pub(crate) fn must_count(&mut self) -> bool {
+        let must_count = self.counted < self.events.len().min(self.most);
         self.counted += usize::from(must_count);
         must_count
     }
 
     /// The oldest event, for a thread that has read a count of one. `None` if all events were taken
-    /// back meanwhile.
+    /// back meanwhile. [`must_count`](Self::must_count) follows.
     pub(crate) fn take(&mut self) -> Option<T> {
         self.counted = self.counted.saturating_sub(1);
         self.events.pop_front()
@@ -53,12 +61,14 @@ impl<T> Waiting<T> {
         for event in self.events.drain(..) {
             if which(&event) {
                 taken.push(event);
-                self.counted -= usize::from(uncount());
             } else {
                 kept.push_back(event);
             }
         }
         self.events = kept;
+        while self.counted > self.events.len() && uncount() {
+            self.counted -= 1;
+        }
         taken
     }
 

@@ -7,7 +7,10 @@ use loom::thread;
 use super::explore_bounded;
 use crate::waiting::Waiting;
 
-/// A queue of events of the C interface, and its eventfd. A read lowers the count by one, and waits
+/// Room for all events of a test.
+const ROOM: usize = 3;
+
+/// A queue of events of the C interface, and its pipe. A read lowers the count by one, and waits
 /// for one unless it must not.
 struct Queue {
     waiting: Mutex<Waiting<u32>>,
@@ -16,9 +19,10 @@ struct Queue {
 }
 
 impl Queue {
-    fn new() -> Arc<Self> {
+    /// A queue whose pipe has room for `most` counts.
+    fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
-            waiting: Mutex::new(Waiting::new()),
+            waiting: Mutex::new(Waiting::new(most)),
             count: Mutex::new(0),
             counted: Condvar::new(),
         })
@@ -26,7 +30,12 @@ impl Queue {
 
     fn push(&self, event: u32) {
         let mut waiting = self.waiting.lock().unwrap();
-        if waiting.push(event) {
+        waiting.push(event);
+        self.count_next(&mut waiting);
+    }
+
+    fn count_next(&self, waiting: &mut Waiting<u32>) {
+        if waiting.must_count() {
             *self.count.lock().unwrap() += 1;
             self.counted.notify_one();
         }
@@ -43,7 +52,10 @@ impl Queue {
     fn take(&self) -> u32 {
         loop {
             self.read();
-            if let Some(event) = self.waiting.lock().unwrap().take() {
+            let mut waiting = self.waiting.lock().unwrap();
+            let event = waiting.take();
+            self.count_next(&mut waiting);
+            if let Some(event) = event {
                 return event;
             }
         }
@@ -73,7 +85,7 @@ impl Queue {
 #[test]
 fn events_are_taken_or_taken_back_once_and_no_thread_waits_for_one_that_is_there() {
     loom::model(|| {
-        let queue = Queue::new();
+        let queue = Queue::new(ROOM);
         let taker = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.take())
@@ -90,7 +102,7 @@ fn events_are_taken_or_taken_back_once_and_no_thread_waits_for_one_that_is_there
 #[test]
 fn two_threads_take_what_another_does_not_take_back() {
     explore_bounded(|| {
-        let queue = Queue::new();
+        let queue = Queue::new(ROOM);
         let takers = [(); 2].map(|()| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.take())
@@ -106,5 +118,23 @@ fn two_threads_take_what_another_does_not_take_back() {
         let expected = if back.is_empty() { [1, 2] } else { [2, 3] };
         assert_eq!(taken, expected);
         queue.check(0);
+    });
+}
+
+#[test]
+fn threads_take_more_events_than_the_pipe_has_room_for() {
+    explore_bounded(|| {
+        let queue = Queue::new(1);
+        let takers = [(); 2].map(|()| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.take())
+        });
+        queue.push(1);
+        queue.push(2);
+        queue.push(3);
+        let mut taken = takers.map(|taker| taker.join().unwrap());
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2]);
+        queue.check(1);
     });
 }
