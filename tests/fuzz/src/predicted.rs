@@ -16,9 +16,20 @@ impl Predicted {
     /// A receiver judges a predicted segment to be just that, unless its resources are against it.
     pub(crate) fn check(&mut self, ordinary: &FastSegment<'_>, inbound: &Inbound<'_>) {
         match (*ordinary, inbound) {
-            (FastSegment::Write { stag, to, payload }, Inbound::Write { placement, .. }) => {
-                let placed = (placement.stag, placement.to, placement.payload);
-                assert_eq!((stag, to, payload), placed);
+            (
+                FastSegment::Write {
+                    stag,
+                    to,
+                    payload,
+                    last,
+                },
+                Inbound::Write {
+                    placement,
+                    last: is_last,
+                },
+            ) => {
+                let placed = (placement.stag, placement.to, placement.payload, *is_last);
+                assert_eq!((stag, to, payload, last), placed);
                 self.writes += 1;
             }
             (

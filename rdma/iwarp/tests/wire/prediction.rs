@@ -88,7 +88,12 @@ fn taken<'a>(
     table: &mut Table,
 ) -> Result<Inbound<'a>, Violation> {
     match receiver.predict(ulpdu) {
-        Some(FastSegment::Write { stag, to, payload }) => {
+        Some(FastSegment::Write {
+            stag,
+            to,
+            payload,
+            last,
+        }) => {
             let (len, kind) = (payload.len() as u64, AccessKind::RemoteWrite);
             if table.admit(stag, to, len, kind).is_err() {
                 return receiver.on_ulpdu(ulpdu, table);
@@ -99,7 +104,6 @@ fn taken<'a>(
                 to,
                 payload,
             };
-            let last = ulpdu[0] & 0x40 != 0;
             Ok(Inbound::Write { placement, last })
         }
         Some(FastSegment::Send { solicited, payload }) => {
@@ -348,9 +352,18 @@ fn segments_of_writes_and_sends_of_one_segment_are_predicted() {
         0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 0x40, // STag A, TO 0x40
         7,
     ];
-    let (stag, to, payload) = (A, 0x40, &[7][..]);
-    let predicted = FastSegment::Write { stag, to, payload };
-    assert_eq!(receiver.predict(&write), Some(predicted));
+    let payload = &[7][..];
+    for last in [false, true] {
+        let mut write = write;
+        write[0] |= u8::from(last) << 6;
+        let predicted = FastSegment::Write {
+            stag: A,
+            to: 0x40,
+            payload,
+            last,
+        };
+        assert_eq!(receiver.predict(&write), Some(predicted));
+    }
     let send = [
         0x41, 0x45, // T=0 L=1 DV=1, Send with Solicited Event
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, // QN 0, MSN 1, MO 0

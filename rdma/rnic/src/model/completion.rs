@@ -212,7 +212,8 @@ pub struct WorkCompletion {
     /// Success, or the cause of the failure (verbs draft §9.5.2).
     pub status: CompletionStatus,
     /// Bytes of the message: sent, read, or placed into the receive buffer. Immediate Data does not
-    /// count.
+    /// count. For a receive that it completes: the bytes of the Write right before it, on a queue
+    /// pair with [`send_immediates`](crate::model::QpConfig::send_immediates), else 0.
     pub byte_len: u32,
     /// `STag` of a region that the received Send invalidated on this side.
     pub invalidated: Option<Stag>,

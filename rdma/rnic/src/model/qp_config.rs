@@ -92,7 +92,8 @@ pub struct QpConfig {
     pub await_receives: bool,
     /// Whether Sends may carry four bytes of immediate data, in both directions, as InfiniBand's
     /// do. False by default: no RFC has such messages, so both sides must know it of each other. A
-    /// peer that does not know them ends the connection (RFC 5040 §4.8).
+    /// peer that does not know them ends the connection (RFC 5040 §4.8). With them, a receive that
+    /// Immediate Data complete reports the length of the Write right before these.
     pub send_immediates: bool,
     /// Whether Sends and Writes complete when the peer has handled them, or with
     /// [`RemoteTermination`](crate::model::CompletionStatus::RemoteTermination) when it has refused

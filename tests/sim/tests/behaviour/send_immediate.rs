@@ -52,6 +52,54 @@ fn message_is_in_the_buffer_and_its_data_in_the_completion() {
     assert_eq!(b.receives(), [Done::receive(4, 5)]);
 }
 
+/// The lengths that receives completed by Immediate Data report.
+fn reported(end: &mut SimEnd) -> Vec<u32> {
+    let next = || end.recv_cq().poll().unwrap();
+    let of_immediates = std::iter::from_fn(next).filter(|it| it.opcode == Opcode::Receive);
+    of_immediates.map(|it| it.byte_len).collect()
+}
+
+/// As `ibv_wc.byte_len` of a Write with immediate data. A Write without such data, a Send and a Read
+/// do not count.
+#[test]
+fn immediate_data_report_the_length_of_the_write_before_them() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair_with(&knowing());
+    let (target, sink) = (b.target(256 * KIB), a.target(KIB));
+    let lens = [5, 0, 1448, 100_000, 256 * KIB, 1];
+    for (wr_id, len) in (10..).zip(lens) {
+        b.post_recv(wr_id, 8);
+        a.post_write(1, &pattern(KIB), target.remote(0));
+        let source = a.source(&pattern(len));
+        let both = SendRequest::write_immediate(WrId(2), source, target.remote(0), [7; 8]);
+        a.post(both);
+        a.post_read(3, sink.local(0, KIB), target.remote(0));
+    }
+    b.post_recv(1, 8);
+    b.post_recv(2, 8);
+    a.post_write(4, &pattern(KIB), target.remote(0));
+    a.post_send(5, b"between");
+    a.post(SendRequest::immediate(WrId(6), [7; 8]));
+    sim.run_for(Duration::from_secs(5));
+    let expected = [5, 0, 1448, 100_000, 262_144, 1, 7, 0];
+    assert_eq!(reported(&mut b), expected);
+}
+
+/// RFC 7306 does not report it, and a peer by that alone may have sent the Write for another reason.
+#[test]
+fn immediate_data_report_no_length_by_default() {
+    let mut sim = sim();
+    let (mut a, mut b) = sim.connected_pair();
+    let target = b.target(8);
+    b.post_recv(1, 8);
+    let source = a.source(b"unknown");
+    let both = SendRequest::write_immediate(WrId(2), source, target.remote(0), [7; 8]);
+    a.post(both);
+    sim.run_for(Duration::from_secs(1));
+    let reported = reported(&mut b);
+    assert_eq!(reported.last(), Some(&0), "{reported:?}");
+}
+
 #[test]
 fn solicited_one_is_so() {
     let mut sim = sim();

@@ -17,8 +17,9 @@ use crate::abi::numbers::{
     IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_RETRY_CNT,
     IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT, IBV_QPS_ERR,
     IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_UC, IBV_WC_RECV,
-    IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
-    IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+    IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_SEND,
+    IBV_WC_SUCCESS, IBV_WC_WITH_IMM, IBV_WC_WR_FLUSH_ERR, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
 };
 use crate::abi::verbs::{Rdma, Target, ibv_gid, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_wc};
 use crate::backend::connection_event::{ConnectRequest, ConnectionEvent, Terms};
@@ -187,6 +188,32 @@ fn sends_carry_immediate_data_in_both_directions() {
         let with = (received.wc_flags, received.imm_data);
         assert_eq!(with, (IBV_WC_WITH_IMM, data));
         assert_eq!(&to.host.read(256), b"hello");
+    }
+    bed.end();
+}
+
+/// NCCL takes it for the size of the message.
+#[test]
+fn write_with_immediate_data_reports_its_length() {
+    let bed = Bed::addressed();
+    let [a, b] = Program::both(&bed);
+    for program in [&a, &b] {
+        program.up();
+    }
+    for len in [37, 0, 64] {
+        bed.b.post_recv(1, bed.b.sge(0, 0));
+        let mut piece = [bed.a.sge(0, len)];
+        let mut wr = request(2, IBV_WR_RDMA_WRITE_WITH_IMM, &mut piece);
+        let rdma = Rdma {
+            remote_addr: bed.b.sge(128, 0).addr,
+            rkey: bed.b.key(),
+        };
+        wr.wr = Target { rdma };
+        assert_eq!(bed.a.post_send(&mut wr), 0);
+        assert_eq!(a.completion(), (2, IBV_WC_SUCCESS));
+        let received = bed.b.completion();
+        let is = (received.opcode, received.status, received.byte_len);
+        assert_eq!(is, (IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SUCCESS, len));
     }
     bed.end();
 }

@@ -28,6 +28,8 @@ pub enum FastSegment<'a> {
         to: u64,
         /// Bytes to place.
         payload: &'a [u8],
+        /// The Write ends with this segment.
+        last: bool,
     },
     /// A Send of one segment that invalidates no `STag`. If the caller has a buffer for it, it
     /// copies the payload and completes the receive: see [`Receiver::placed_send`].
@@ -171,7 +173,12 @@ fn write(ulpdu: &[u8]) -> Option<FastSegment<'_>> {
     let (header, payload) = TaggedHeader::ref_from_prefix(ulpdu).ok()?;
     let stag = Stag(header.stag.get());
     let to = header.to.get();
-    (bytes(payload) > 0).then_some(FastSegment::Write { stag, to, payload })
+    (bytes(payload) > 0).then_some(FastSegment::Write {
+        stag,
+        to,
+        payload,
+        last: Control(header.control).is_last(),
+    })
 }
 
 #[inline]

@@ -218,10 +218,10 @@ impl FullOperation<'_> {
         if tables.cqs.stamps() {
             return (0, Ok(())); // a run records no arrival time
         }
-        if deframer.has_markers() {
-            self.place_run::<true>(deframer, bytes, tables)
-        } else {
-            self.place_run::<false>(deframer, bytes, tables)
+        match (deframer.has_markers(), self.stream.has_send_immediates()) {
+            (false, false) => self.place_run::<false, false>(deframer, bytes, tables),
+            (false, true) => self.place_run::<false, true>(deframer, bytes, tables),
+            (true, _) => self.place_run::<true, true>(deframer, bytes, tables),
         }
     }
 
@@ -244,8 +244,11 @@ impl FullOperation<'_> {
         }
         let stags = tables.stags.read();
         match self.check(ulpdu, &stags, tables.events)? {
-            Inbound::Write { placement, .. } => {
-                self.place(&placement, AccessKind::RemoteWrite, ulpdu, tables.counters)
+            Inbound::Write { placement, last } => {
+                self.place(&placement, AccessKind::RemoteWrite, ulpdu, tables.counters)?;
+                let len = placement.payload.len();
+                self.stream.write_len_mut().add(len, last);
+                Ok(())
             }
             Inbound::ReadResponse { placement, done } => {
                 self.place(&placement, AccessKind::ReadSink, ulpdu, tables.counters)?;
@@ -259,6 +262,7 @@ impl FullOperation<'_> {
                 message_len,
             } => {
                 drop(stags);
+                self.stream.write_len_mut().take();
                 self.scatter(tables, offset, payload)?;
                 message_len.map_or(Ok(()), |len| self.finish_send(tables, kind, len))
             }
@@ -319,7 +323,9 @@ impl FullOperation<'_> {
         data: Immediate,
         solicited: bool,
     ) -> Result<(), ReceiveFault> {
+        let byte_len = self.stream.take_write_len();
         self.work.complete_receive(cqs, |completion| {
+            completion.byte_len = byte_len;
             completion.immediate = Some(data);
             completion.solicited = solicited;
         })?;

@@ -79,9 +79,10 @@ impl Buffers<'_> {
 
 impl FullOperation<'_> {
     /// Places the ordinary segments of one kind at the start of `bytes`. Returns their length in
-    /// bytes. `MARKED`: the peer inserts markers.
+    /// bytes. `MARKED`: the peer inserts markers. `COUNTED`: Immediate Data report the length of
+    /// the Write before them.
     #[inline]
-    pub(super) fn place_run<const MARKED: bool>(
+    pub(super) fn place_run<const MARKED: bool, const COUNTED: bool>(
         &mut self,
         deframer: &mut Deframer,
         bytes: &[u8],
@@ -90,10 +91,10 @@ impl FullOperation<'_> {
         // A marker at the start can make the kind look wrong, which only ends the run.
         match predict_unverified(bytes) {
             Prediction::Write(stag) => {
-                let taken = self.place_writes::<MARKED>(deframer, bytes, stag, tables);
+                let taken = self.place_writes::<MARKED, COUNTED>(deframer, bytes, stag, tables);
                 (taken, Ok(()))
             }
-            Prediction::WholeSend => self.place_sends::<MARKED>(deframer, bytes, tables),
+            Prediction::WholeSend => self.place_sends::<MARKED, COUNTED>(deframer, bytes, tables),
             Prediction::Other => (0, Ok(())),
         }
     }
@@ -101,8 +102,8 @@ impl FullOperation<'_> {
     /// Places the ordinary Writes at the start of `bytes`, the first of them into `stag`. Returns
     /// their length in bytes.
     #[inline(never)]
-    fn place_writes<const MARKED: bool>(
-        &self,
+    fn place_writes<const MARKED: bool, const COUNTED: bool>(
+        &mut self,
         deframer: &mut Deframer,
         bytes: &[u8],
         stag: Stag,
@@ -112,10 +113,16 @@ impl FullOperation<'_> {
             return 0;
         }
         let mut run = Run::default();
+        let mut len = *self.stream.write_len_mut();
         let stags = tables.stags.read();
         let mut regions = Views::new(&stags, self.user, Access::REMOTE_WRITE).beginning_with(stag);
         while let Some(fpdu) = deframer.predict::<MARKED>(bytes, run.taken) {
-            let Some(FastSegment::Write { stag, to, payload }) = self.stream.predict(fpdu.ulpdu())
+            let Some(FastSegment::Write {
+                stag,
+                to,
+                payload,
+                last,
+            }) = self.stream.predict(fpdu.ulpdu())
             else {
                 break;
             };
@@ -125,6 +132,12 @@ impl FullOperation<'_> {
                 break;
             }
             run.add(fpdu.wire_len(), payload.len());
+            if COUNTED {
+                len.add(payload.len(), last);
+            }
+        }
+        if COUNTED {
+            *self.stream.write_len_mut() = len;
         }
         run.end(deframer, tables.counters)
     }
@@ -132,7 +145,7 @@ impl FullOperation<'_> {
     /// Places the ordinary Sends at the start of `bytes` into posted buffers, and completes these.
     /// Returns their length in bytes.
     #[inline(never)]
-    fn place_sends<const MARKED: bool>(
+    fn place_sends<const MARKED: bool, const COUNTED: bool>(
         &mut self,
         deframer: &mut Deframer,
         bytes: &[u8],
@@ -164,6 +177,9 @@ impl FullOperation<'_> {
             })
         };
         let completed = self.work.receive_run(tables.cqs, place);
+        if COUNTED && run.fpdus > 0 {
+            self.stream.write_len_mut().take();
+        }
         (run.end(deframer, tables.counters), completed)
     }
 }

@@ -4,6 +4,7 @@
 mod held;
 mod tx_message;
 mod tx_stream;
+mod write_len;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,6 +31,7 @@ pub(super) use held::READY_TIMEOUT;
 use tx_message::TxSource;
 pub(super) use tx_message::{Response, execute, for_each_piece};
 pub(super) use tx_stream::{FpduSize, TxStream};
+pub(super) use write_len::WriteLen;
 
 /// Whether FPDUs may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,7 @@ pub(super) struct Stream {
     tx_state: TxState,
     receiver: Receiver,
     tx: TxStream,
+    write_len: WriteLen,
     retry: FirstFpduRetry,
     /// Terminate to be sent before the stream ends.
     terminate: Option<Box<Terminate>>,
@@ -228,6 +231,7 @@ impl Stream {
             tx_state,
             receiver: Receiver::new(config),
             tx: TxStream::new(framer, one_pass, Sender::new(config)),
+            write_len: WriteLen::default(),
             retry: FirstFpduRetry::new(None),
             terminate: None,
             streaming_message: VecDeque::new(),
@@ -249,6 +253,18 @@ impl Stream {
     /// True if Sends may carry immediate data.
     pub(super) fn has_send_immediates(&self) -> bool {
         self.send_immediates
+    }
+
+    /// The length of the Write that arrives.
+    #[inline]
+    pub(super) fn write_len_mut(&mut self) -> &mut WriteLen {
+        &mut self.write_len
+    }
+
+    /// The length of the Write before the Immediate Data that have arrived.
+    pub(super) fn take_write_len(&mut self) -> u32 {
+        let len = self.write_len.take();
+        if self.send_immediates { len } else { 0 }
     }
 
     /// True if FPDUs may be sent.
