@@ -297,6 +297,15 @@ fn store_with_an_event_loop_serves_four_clients_at_once() {
     assert!(ended.stdout.contains("served 4 clients"), "{ended}");
 }
 
+#[test]
+fn queue_pair_is_its_own_peer() {
+    needs_root!();
+    let local = Local::new();
+    let program = compile("cc", "own_peer", &["-libverbs"], &local.hosts.work);
+    let ended = Local::finish("own_peer", local.start(&program));
+    assert_eq!(ended.stdout, "all compared\n");
+}
+
 /// tgtd keeps a session until the connection manager reports the end of the timewait state. iWARP
 /// has none, so the device passes as InfiniBand.
 #[test]

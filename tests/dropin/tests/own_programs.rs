@@ -46,6 +46,19 @@ fn two_ends_in_one_process_connect_by_an_address_of_the_host() {
     assert!(news < 10_000, "{news} bytes have left the host");
 }
 
+/// As UCX has one for messages of a process to itself.
+#[test]
+fn queue_pair_is_its_own_peer() {
+    needs_root!();
+    let hosts = Hosts::new();
+    let program = compiled(&hosts, "own_peer");
+    let sent = hosts.b.received();
+    assert_eq!(run(&hosts, &program), "all compared\n");
+    let (_, bytes) = hosts.b.received();
+    let news = bytes - sent.1;
+    assert!(news < 10_000, "{news} bytes have left the host");
+}
+
 #[test]
 fn another_process_of_the_host_is_refused_in_one_sentence() {
     needs_root!();

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What bundled names begin with: libraries whose place xwarp's library takes.
@@ -13,11 +14,63 @@ const LIBRARIES: [&str; 4] = ["libefa-", "libibverbs-", "libmlx5-", "librdmacm-"
 const PACKAGES: [&str; 2] = ["dist-packages", "site-packages"];
 /// Wheels put bundled libraries into a folder with this end.
 const BUNDLE: &str = ".libs";
+/// In such a folder, the folder of UCX's modules, and what the name of the one for verbs begins with.
+const UCX_MODULES: &str = "ucx";
+const UCX_MODULE: &str = "libuct_ib.";
 
-/// Names of the libraries that the packages of a program bundle. Its packages are those of the
-/// Python environment that its file is in, of the user and of the host, and those that the
-/// environment variables name.
-pub(super) fn names(program: Option<&Path>) -> BTreeSet<OsString> {
+/// Folders of libraries that a program's packages bundle.
+pub(super) struct Bundles {
+    folders: Vec<PathBuf>,
+    /// The program is Python, or a script for it.
+    is_python: bool,
+}
+
+impl Bundles {
+    /// Those of a program's packages. Its packages are those of the Python environment that its file
+    /// is in, of the user and of the host, and those that the environment variables name.
+    pub(super) fn of(program: Option<&Path>) -> Self {
+        let packages = packages_of(program);
+        Self {
+            folders: packages.iter().flat_map(|it| bundles_in(it)).collect(),
+            is_python: program.is_some_and(is_python),
+        }
+    }
+
+    /// Names of libraries whose place xwarp's library takes.
+    pub(super) fn names(&self) -> BTreeSet<OsString> {
+        let is_one = |name: &str| {
+            let is_library = LIBRARIES.iter().any(|library| name.starts_with(library));
+            is_library && name.contains(".so")
+        };
+        let files = self.folders.iter();
+        let files = files.flat_map(|bundle| entries(bundle, is_one));
+        files
+            .filter_map(|file| file.file_name().map(OsStr::to_owned))
+            .collect()
+    }
+
+    /// Whether the program is one of Python, and finds UCX with its module for verbs.
+    pub(super) fn have_ucx(&self) -> bool {
+        let is_module = |name: &str| name.starts_with(UCX_MODULE) && name.contains(".so");
+        let mut folders = self.folders.iter().map(|bundle| bundle.join(UCX_MODULES));
+        self.is_python && folders.any(|folder| !entries(&folder, is_module).is_empty())
+    }
+}
+
+/// Whether a file is an interpreter of Python, or a script that begins by naming one.
+fn is_python(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str);
+    if name.is_some_and(|it| it.starts_with("python")) {
+        return true;
+    }
+    let mut begin = [0; 128];
+    let read = File::open(program).and_then(|mut file| file.read(&mut begin));
+    let begin = String::from_utf8_lossy(begin.get(..read.unwrap_or(0)).unwrap_or_default());
+    let first = begin.lines().next().unwrap_or_default();
+    first.starts_with("#!") && first.contains("python")
+}
+
+fn packages_of(program: Option<&Path>) -> Vec<PathBuf> {
     let beside = program.and_then(|file| Some(file.parent()?.parent()?.to_owned()));
     let variable = |name: &str| env::var_os(name).filter(|it| !it.is_empty());
     let roots = [
@@ -28,8 +81,7 @@ pub(super) fn names(program: Option<&Path>) -> BTreeSet<OsString> {
     ];
     let named = variable("PYTHONPATH").unwrap_or_default();
     let packages = roots.into_iter().flatten().flat_map(|root| packages(&root));
-    let packages = packages.chain(env::split_paths(&named));
-    packages.flat_map(|folder| bundled_in(&folder)).collect()
+    packages.chain(env::split_paths(&named)).collect()
 }
 
 /// The folders of packages below the root of a Python environment.
@@ -41,17 +93,9 @@ fn packages(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Names of the libraries that the packages of a folder bundle.
-fn bundled_in(packages: &Path) -> Vec<OsString> {
-    let bundles = entries(packages, |name| name.ends_with(BUNDLE));
-    let is_one = |name: &str| {
-        let is_library = LIBRARIES.iter().any(|library| name.starts_with(library));
-        is_library && name.contains(".so")
-    };
-    let files = bundles.iter().flat_map(|bundle| entries(bundle, is_one));
-    files
-        .filter_map(|file| file.file_name().map(OsStr::to_owned))
-        .collect()
+/// Folders of bundled libraries in a folder of packages.
+fn bundles_in(packages: &Path) -> Vec<PathBuf> {
+    entries(packages, |name| name.ends_with(BUNDLE))
 }
 
 /// Entries of a folder by their names; none if it is not there.
@@ -90,16 +134,35 @@ mod tests {
             fs::write(file, "").expect("our own folder");
         }
         let root: &Path = folder.as_ref();
-        let found = packages(root)
-            .iter()
-            .flat_map(|it| bundled_in(it))
-            .collect::<BTreeSet<_>>();
+        let packages = packages(root);
+        let bundles = || Bundles {
+            folders: packages.iter().flat_map(|it| bundles_in(it)).collect(),
+            is_python: true,
+        };
+        let found = bundles().names();
         let expected = [
             "libibverbs-1de1263b.so.1.14.48.0",
             "libmlx5-79ef1d27.so.1.24.48.0",
             "librdmacm-2.so.1",
         ];
         assert_eq!(found, BTreeSet::from(expected.map(OsString::from)));
-        assert!(names(Some(&folder.file("bin/python3"))).is_superset(&found));
+        let program = folder.file("bin/python3");
+        let of_program = Bundles::of(Some(&program));
+        assert!(of_program.names().is_superset(&found));
+        assert!(!bundles().have_ucx());
+        let module = "lib/python3.11/site-packages/nixl.libs/ucx/libuct_ib.so.0.0.0";
+        let module = folder.file(module);
+        fs::create_dir_all(module.parent().expect("a folder")).expect("our own folder");
+        fs::write(module, "").expect("our own folder");
+        assert!(bundles().have_ucx() && Bundles::of(Some(&program)).have_ucx());
+        for (text, is_script) in [
+            ("#!/usr/bin/env python3\nimport nixl\n", true),
+            ("#!/bin/sh\npython3 nixl.py\n", false),
+            ("", false),
+        ] {
+            let script = folder.file("bin/serve");
+            fs::write(&script, text).expect("our own folder");
+            assert_eq!(Bundles::of(Some(&script)).have_ucx(), is_script, "{text}");
+        }
     }
 }

@@ -27,6 +27,7 @@ use xwarp_driver::net;
 use crate::device::{self, Devices, Switch};
 use crate::guard;
 use crate::output::{FailedWith, complain};
+use bundled::Bundles;
 use found::{Device, Namespace, View};
 use transport::Transport;
 
@@ -41,6 +42,10 @@ const STATS: &str = "XWARP_STATS";
 const TIMESTAMPS: &str = "XWARP_TIMESTAMPS";
 /// Environment variable with the transport that devices report to the program.
 const TRANSPORT: &str = "XWARP_TRANSPORT";
+/// Environment variable with the transports that UCX may use, and those that do without datagram
+/// queue pairs. Shared memory, which would carry messages within a host instead, is none of them.
+const UCX_TRANSPORTS: &str = "UCX_TLS";
+const UCX_WITHOUT_DATAGRAMS: &str = "rc_verbs,tcp,self";
 /// Environment variable with the folders that the loader searches first.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Exit codes of a program that could not be started, as in shells, env(1) and timeout(1).
@@ -138,9 +143,20 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     for (_, variable) in asked.into_iter().filter(|(asked, _)| *asked) {
         command.env(variable, "1");
     }
-    let transport = transport_of(args, program, arguments);
+    let file = found_in_path(program);
+    let bundles = Bundles::of(file.as_deref());
+    let transport = transport_of(args, program, arguments, &bundles);
+    let is_infiniband = transport.as_ref().is_some_and(|it| it == "ib");
     if let Some(transport) = &transport {
         command.env(TRANSPORT, transport);
+    }
+    if is_infiniband && bundles.have_ucx() && env::var_os(UCX_TRANSPORTS).is_none() {
+        command.env(UCX_TRANSPORTS, UCX_WITHOUT_DATAGRAMS);
+        if !args.print.quiet {
+            complain(format_args!(
+                "{UCX_TRANSPORTS}={UCX_WITHOUT_DATAGRAMS} for UCX, whose default needs datagram queue pairs"
+            ));
+        }
     }
     let (mut switch, mut namespace) = (None, Namespace::OfUsers);
     let devices = if args.local {
@@ -164,18 +180,17 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         let is_choice = namespace == Namespace::OfMounts && named.is_none();
         complain(format_args!("{}", described(&devices, is_choice)));
     }
-    let file = found_in_path(program);
     if let Some(obstacle) = file.as_deref().and_then(obstacle::of) {
         complain(format_args!("{obstacle}"));
     }
     if args.fix_offloads {
         fix_offloads(named.as_deref())?;
     }
-    let mut aliases = bundled::names(file.as_deref());
+    let mut aliases = bundles.names();
     aliases.extend(args.find.alias.iter().cloned());
     let view = View {
         devices: &devices,
-        is_infiniband: transport.is_some_and(|it| it == "ib"),
+        is_infiniband,
         aliases: &aliases,
         library: &library.join(library::FILE),
     };
@@ -191,14 +206,16 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 /// The value of `XWARP_TRANSPORT` for the program; `None` if it has none.
-fn transport_of(args: &RunArgs, program: &OsStr, arguments: &[OsString]) -> Option<OsString> {
-    let set = env::var_os(TRANSPORT).filter(|_| args.find.transport == Transport::Auto);
-    set.or_else(|| {
-        args.find
-            .transport
-            .of(program, arguments)
-            .map(OsString::from)
-    })
+fn transport_of(
+    args: &RunArgs,
+    program: &OsStr,
+    arguments: &[OsString],
+    bundles: &Bundles,
+) -> Option<OsString> {
+    let asked = args.find.transport;
+    let set = env::var_os(TRANSPORT).filter(|_| asked == Transport::Auto);
+    let chosen = || asked.of(program, arguments, || bundles.have_ucx());
+    set.or_else(|| chosen().map(OsString::from))
 }
 
 /// The devices as the user is shown them. `is_choice`: the user has named none.

@@ -43,14 +43,20 @@ fn is_rdma_cm(argument: &OsStr) -> bool {
 }
 
 impl Transport {
-    /// The value of `XWARP_TRANSPORT` for a program; `None` to leave it as it is.
-    pub(super) fn of(self, program: &OsStr, arguments: &[OsString]) -> Option<&'static str> {
+    /// The value of `XWARP_TRANSPORT` for a program; `None` to leave it as it is. UCX uses no iWARP
+    /// device, so a program whose packages have it gets InfiniBand.
+    pub(super) fn of(
+        self,
+        program: &OsStr,
+        arguments: &[OsString],
+        has_ucx: impl FnOnce() -> bool,
+    ) -> Option<&'static str> {
         let name = Path::new(program).file_name()?;
         let needs = |(known, needs): &Known| name == *known && needs(arguments);
         match self {
             Self::Iwarp => Some("iwarp"),
             Self::Ib => Some("ib"),
-            Self::Auto => KNOWN.iter().any(needs).then_some("ib"),
+            Self::Auto => (KNOWN.iter().any(needs) || has_ucx()).then_some("ib"),
         }
     }
 }
@@ -59,10 +65,18 @@ impl Transport {
 mod tests {
     use super::*;
 
-    fn chosen(transport: Transport, command: &str) -> Option<&'static str> {
+    fn chosen(transport: Transport, command: &str, has_ucx: bool) -> Option<&'static str> {
         let words: Vec<_> = command.split(' ').map(OsString::from).collect();
         let (program, arguments) = words.split_first().expect("a program");
-        transport.of(program, arguments)
+        transport.of(program, arguments, || has_ucx)
+    }
+
+    #[test]
+    fn program_with_ucx_gets_infiniband_unless_the_user_says_otherwise() {
+        let with_ucx = |transport| chosen(transport, "python3 serve.py", true);
+        assert_eq!(with_ucx(Transport::Auto), Some("ib"));
+        assert_eq!(with_ucx(Transport::Iwarp), Some("iwarp"));
+        assert_eq!(chosen(Transport::Auto, "python3 serve.py", false), None);
     }
 
     #[test]
@@ -82,7 +96,7 @@ mod tests {
         ];
         for (transport, command, expected) in cases {
             assert_eq!(
-                chosen(transport, command),
+                chosen(transport, command, false),
                 expected,
                 "{transport:?}: {command}"
             );
