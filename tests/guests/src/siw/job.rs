@@ -34,14 +34,22 @@ impl Guest<'_> {
         self.start(&format!("{{ {command}; }} </dev/null")).finish()
     }
 
-    /// Makes the network interface delay IPv4 packets that match (`tc-u32(8)`) by `milliseconds`.
-    pub fn hold_back(&self, packets: &str, milliseconds: u32) {
-        for setting in [
-            "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-            &format!("qdisc add dev eth0 parent 1:2 netem delay {milliseconds}ms"),
-            &format!("filter add dev eth0 parent 1: protocol ip u32 match {packets} flowid 1:2"),
-        ] {
+    /// Gives servers of perftest time to listen for each connection: they let their client connect
+    /// before they do, and siw does not retry a refused connection. The SYNs of this guest (by their
+    /// flags in an IPv4 packet without options) are delayed, and what `others` match (`tc-u32(8)`).
+    pub fn await_listeners(&self, others: &[&str]) {
+        const SYN: &str = "u8 0x02 0x3f at 33";
+        let tc = |setting: &str| {
             let _ = self.run(&format!("tc {setting}")).succeeded();
+        };
+        tc(
+            "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+        );
+        tc("qdisc add dev eth0 parent 1:2 netem delay 500ms");
+        for packets in [&[SYN], others].concat() {
+            tc(&format!(
+                "filter add dev eth0 parent 1: protocol ip u32 match {packets} flowid 1:2"
+            ));
         }
     }
 

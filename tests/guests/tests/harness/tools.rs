@@ -9,11 +9,11 @@ use crate::with_two_guests;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Gives siw's responder a second to look for more after its MPA Reply: it loses what reaches it
-/// before. So the client's first Send is delayed, to queue number 0 with MSN 1 (RFC 5041 §4.2), in a
-/// TCP segment with timestamps.
+/// Gives servers time to listen, and siw's responder to look for more after its MPA Reply: it loses
+/// what reaches it before. So the client's first Send is delayed, too: to queue number 0 with MSN 1
+/// (RFC 5041 §4.2), in a TCP segment with timestamps.
 fn await_responders(client: &Guest<'_>) {
-    client.hold_back("u32 0 0xffffffff at 60 match u32 1 0xffffffff at 64", 1000);
+    client.await_listeners(&["u32 0 0xffffffff at 60 match u32 1 0xffffffff at 64"]);
 }
 
 /// Runs a server in one guest and its client in the other; both must end well.
@@ -23,9 +23,9 @@ fn run_both([client, server]: &[Guest<'_>; 2], serve: &str, ask: &str) {
         let listed = server.run("rdma resource show cm_id").succeeded();
         listed.output.contains("LISTEN")
     });
-    let asking = client.start(ask).finish_within(LIMIT);
-    for ended in [asking, waiting.finish_within(LIMIT)] {
-        let ended = ended.succeeded();
+    let client = client.start(ask).finish_within(LIMIT).succeeded();
+    let server = waiting.finish_within(LIMIT).succeeded();
+    for ended in [client, server] {
         assert!(!ended.output.contains("error"), "{ended}");
     }
 }

@@ -77,13 +77,6 @@ impl Row {
     }
 }
 
-/// Gives a server of perftest time to listen: it lets its client connect first, and siw does not
-/// retry a refused connection. So the client's SYNs (by their flags in an IPv4 packet without
-/// options) are delayed.
-fn await_listeners(guest: &Guest<'_>) {
-    guest.hold_back("u8 0x02 0x3f at 33", 100);
-}
-
 /// Runs rows on a guest, each in both roles.
 fn run_all(lab: &Lab, guest: &Guest<'_>, rows: &[Row]) {
     for row in rows {
@@ -112,7 +105,7 @@ fn rping_of_ours_and_rping_of_siw_read_and_write_what_the_other_sent() {
 #[test]
 fn perftest_measures_bandwidth_between_ours_and_siw() {
     with_guest(|lab, guest| {
-        await_listeners(guest);
+        guest.await_listeners(&[]);
         let rows = [
             Row::perftest("ib_write_bw -R -F -n 200"),
             Row::perftest("ib_read_bw -R -F -n 200"),
@@ -127,7 +120,7 @@ fn perftest_measures_bandwidth_between_ours_and_siw() {
 #[test]
 fn perftest_measures_latency_between_ours_and_siw() {
     with_guest(|lab, guest| {
-        await_listeners(guest);
+        guest.await_listeners(&[]);
         guest.set_siw("peer_to_peer", 1);
         let rows = [
             Row::perftest("ib_write_lat -R -F -n 100"),
@@ -142,7 +135,7 @@ fn perftest_measures_latency_between_ours_and_siw() {
 #[ignore = "takes minutes; tools/interop --all runs it"]
 fn perftest_measures_every_size_between_ours_and_siw() {
     with_guest(|lab, guest| {
-        await_listeners(guest);
+        guest.await_listeners(&[]);
         let rows = [
             Row::perftest("ib_write_bw -R -F -n 5 -a"),
             Row::perftest("ib_read_bw -R -F -n 5 -a"),

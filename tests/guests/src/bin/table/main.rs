@@ -54,11 +54,9 @@ fn main() -> ExitCode {
 
 /// siw's driver as perftest and xwarp need it.
 ///
-/// A server of perftest lets its client connect before it listens. siw does not retry, so the
-/// client's SYNs (by their flags in an IPv4 packet without options) are delayed. The server of
-/// `ib_write_lat` writes first, for which siw has to send an RTR.
+/// The server of `ib_write_lat` writes first, for which siw has to send an RTR.
 fn prepare(guests: &[Guest<'_>; 2]) {
-    guests[0].hold_back("u8 0x02 0x3f at 33", 100);
+    guests[0].await_listeners(&[]);
     for guest in guests {
         guest.set_siw("mpa_crc_required", "Y");
         guest.set_siw("peer_to_peer", 1);
