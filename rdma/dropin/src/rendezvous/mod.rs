@@ -141,10 +141,12 @@ impl Rendezvous {
             return;
         };
         endpoint.attributes.sends = Some(sends);
+        if !matches!(endpoint.stage, Stage::Apart(_)) {
+            return;
+        }
         if endpoint.attributes.is_own_peer() {
             self.loop_back(endpoint);
-        }
-        if endpoint.attributes.connects() && matches!(endpoint.stage, Stage::Apart(_)) {
+        } else if endpoint.attributes.connects() {
             self.schedule(endpoint, Duration::ZERO);
         }
     }

@@ -1,7 +1,7 @@
 //! Length of the Write that has arrived last, which Immediate Data behind it report
 //! ([`QpConfig::send_immediates`](crate::model::QpConfig::send_immediates)).
 
-/// The bytes of the Write whose segments arrive. None of them is part of a Send.
+/// Bytes that have arrived of a Write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::qp) struct WriteLen {
     bytes: u32,
