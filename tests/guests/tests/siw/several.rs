@@ -64,6 +64,12 @@ fn work_at_once(pair: &mut Pair<'_>) {
     }
     let done = siw.poll("s", 40);
     assert!(done.iter().all(|done| done.status == "success"), "{done:?}");
+    // A Write completes when TCP has it. The response to a Read behind it shows that it is placed.
+    let into = xwarp.end.sink.local(whole, 8);
+    xwarp
+        .end
+        .post(SendRequest::read(WrId(PIECES), into, remote));
+    xwarp.done(PIECES, Opcode::Read);
     siw.ask(&format!("check region=r offset=0 length={whole} seed=1"));
     let read = 8 * PIECE;
     siw.ask(&format!(
