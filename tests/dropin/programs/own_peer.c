@@ -1,4 +1,5 @@
-/* own_peer: a queue pair that is its own peer, brought up by ibv_modify_qp. Sends, Writes and Reads of it are compared. */
+/* own_peer: a queue pair that is its own peer, brought up by ibv_modify_qp.
+ * What it sends, writes and reads is compared. */
 #include "check.h"
 #include <infiniband/verbs.h>
 

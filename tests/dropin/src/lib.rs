@@ -121,6 +121,16 @@ pub fn finish_within(host: &Host, program: &str, running: Running, limit: Durati
     finished
 }
 
+/// One of the RNIC's counters, which a program has printed.
+pub fn counter(of: &Finished, name: &str) -> u64 {
+    let mut lines = of.stderr.lines().map(str::split_whitespace);
+    let value =
+        lines.find_map(|mut words| words.rfind(|_| true).filter(|_| words.any(|it| it == name)));
+    value
+        .and_then(|it| it.parse().ok())
+        .unwrap_or_else(|| panic!("no {name}: {of}"))
+}
+
 /// Ends a program that goes on for ever. It must leave nothing on its host, but cannot report
 /// objects.
 pub fn end_by(signal: Signal, host: &Host, program: &str, mut running: Running) {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use xwarp_dropin_tests::{SERVER, await_tcp, compile, finish, run_client, start};
-use xwarp_system_tests::{Finished, Hosts, Running, output_of};
+use xwarp_dropin_tests::{SERVER, await_tcp, compile, counter, finish, run_client, start};
+use xwarp_system_tests::{Hosts, Running, output_of};
 use xwarp_test_kit::needs_root;
 
 /// TCP port of `ucx_perftest`.
@@ -13,16 +13,6 @@ const UCX_PORT: u16 = 13337;
 /// Runs a program on host A that opens no RNIC; what it prints.
 fn said(hosts: &Hosts, program: &str) -> String {
     start(&hosts.a, program).finish().succeeded().stdout
-}
-
-/// One of the RNIC's counters.
-fn counter(of: &Finished, name: &str) -> u64 {
-    let mut lines = of.stderr.lines().map(str::split_whitespace);
-    let value =
-        lines.find_map(|mut words| words.rfind(|_| true).filter(|_| words.any(|it| it == name)));
-    value
-        .and_then(|it| it.parse().ok())
-        .unwrap_or_else(|| panic!("no {name}: {of}"))
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xwarp_dropin_tests::{finish_within, start};
-use xwarp_system_tests::{Finished, Hosts};
+use xwarp_dropin_tests::{counter, finish_within, start};
+use xwarp_system_tests::Hosts;
 use xwarp_test_kit::needs_root;
 
 /// Environment variable with the Python environment that has NIXL.
@@ -12,18 +12,8 @@ const ENVIRONMENT: &str = "XWARP_NIXL";
 /// Loading NIXL's libraries takes seconds.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// One of the RNIC's counters.
-fn placed_bytes(of: &Finished) -> u64 {
-    let mut lines = of.stderr.lines();
-    let line = lines.find(|line| line.contains(" placed_bytes "));
-    let value = line.and_then(|line| line.split_whitespace().last());
-    value
-        .and_then(|it| it.parse().ok())
-        .unwrap_or_else(|| panic!("no placed_bytes: {of}"))
-}
-
-/// Servers of language models move caches by NIXL. It makes a queue pair that is its own peer, finds
-/// the device in sysfs, and would fall back to TCP.
+/// Servers of language models move caches by NIXL. It makes a queue pair that is its own peer,
+/// finds the device in sysfs, and would fall back to TCP.
 #[test]
 #[ignore = "needs NIXL's wheel of 70 MB; tools/test --long downloads it"]
 fn nixl_reads_and_writes_memory_of_another_agent() {
@@ -45,7 +35,7 @@ fn nixl_reads_and_writes_memory_of_another_agent() {
     for (host, program, running) in running {
         let ended = finish_within(host, program, running, LIMIT);
         assert!(ended.stdout.contains("all compared"), "{ended}");
-        let placed = placed_bytes(&ended);
+        let placed = counter(&ended, "placed_bytes");
         assert!(placed > 0, "TCP has carried it: {ended}");
     }
 }

@@ -14,7 +14,8 @@ const LIBRARIES: [&str; 4] = ["libefa-", "libibverbs-", "libmlx5-", "librdmacm-"
 const PACKAGES: [&str; 2] = ["dist-packages", "site-packages"];
 /// Wheels put bundled libraries into a folder with this end.
 const BUNDLE: &str = ".libs";
-/// In such a folder, the folder of UCX's modules, and what the name of the one for verbs begins with.
+/// In such a folder, the folder of UCX's modules, and what the name of the one for verbs begins
+/// with.
 const UCX_MODULES: &str = "ucx";
 const UCX_MODULE: &str = "libuct_ib.";
 
@@ -26,8 +27,8 @@ pub(super) struct Bundles {
 }
 
 impl Bundles {
-    /// Those of a program's packages. Its packages are those of the Python environment that its file
-    /// is in, of the user and of the host, and those that the environment variables name.
+    /// Those of a program's packages. Its packages are those of the Python environment that its
+    /// file is in, of the user and of the host, and those that the environment variables name.
     pub(super) fn of(program: Option<&Path>) -> Self {
         let packages = packages_of(program);
         Self {

@@ -449,8 +449,8 @@ impl Rnic {
 
     /// Makes a connection from a port of `address`, one of the RNIC's, to itself (RFC 9293 §3.5,
     /// figure 7): it receives what it sends. A queue pair to which
-    /// [`modify`](crate::QueuePair::modify) hands it over is its own peer. No frame of it leaves the
-    /// host. [`LlpStream::wait_established`] waits for it.
+    /// [`modify`](crate::QueuePair::modify) hands it over is its own peer. No frame of it leaves
+    /// the host. [`LlpStream::wait_established`] waits for it.
     ///
     /// ```no_run
     /// use std::net::IpAddr;

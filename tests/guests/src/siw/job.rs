@@ -35,8 +35,9 @@ impl Guest<'_> {
     }
 
     /// Gives servers of perftest time to listen for each connection: they let their client connect
-    /// before they do, and siw does not retry a refused connection. The SYNs of this guest (by their
-    /// flags in an IPv4 packet without options) are delayed, and what `others` match (`tc-u32(8)`).
+    /// before they do, and siw does not retry a refused connection. The SYNs of this guest (by
+    /// their flags in an IPv4 packet without options) are delayed, and what `others` match
+    /// (`tc-u32(8)`).
     pub fn await_listeners(&self, others: &[&str]) {
         const SYN: &str = "u8 0x02 0x3f at 33";
         let tc = |setting: &str| {

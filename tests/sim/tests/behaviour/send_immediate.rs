@@ -59,8 +59,8 @@ fn reported(end: &mut SimEnd) -> Vec<u32> {
     of_immediates.map(|it| it.byte_len).collect()
 }
 
-/// As `ibv_wc.byte_len` of a Write with immediate data. A Write without such data, a Send and a Read
-/// do not count.
+/// As `ibv_wc.byte_len` of a Write with immediate data. A Write without such data, a Send and a
+/// Read do not count.
 #[test]
 fn immediate_data_report_the_length_of_the_write_before_them() {
     let mut sim = sim();
@@ -85,7 +85,8 @@ fn immediate_data_report_the_length_of_the_write_before_them() {
     assert_eq!(reported(&mut b), expected);
 }
 
-/// RFC 7306 does not report it, and a peer by that alone may have sent the Write for another reason.
+/// RFC 7306 does not report it, and a peer that has no more than that may have sent the Write for
+/// another reason.
 #[test]
 fn immediate_data_report_no_length_by_default() {
     let mut sim = sim();
